@@ -104,6 +104,13 @@ def distances(trajectories: Mapping[str, ns.Trajectory]) -> tuple[Array, dict[st
     return t, found
 
 
+def attitude_distance(angle: float) -> float:
+    """|R_per - R| in the 2-norm at the start of the cube, turned by an angle [rad]."""
+    body = bouncing_bodies.build("IV")
+    turned = bouncing_bodies.perturbed(body, angle=angle)[3:12] - bouncing_bodies.start(body)[3:12]
+    return float(np.linalg.norm(turned.reshape(3, 3), ord=2))
+
+
 def growth(trajectory: ns.Trajectory, t: Array, error: Array) -> list[float]:
     """Median of a distance between each impact and the next."""
     ends = [event.time for event in trajectory.impacts] + [float(t[-1])]
@@ -138,6 +145,10 @@ def run(settings: Settings, progress: Progress) -> Report:
         "collisions": numbers,
         "kept": {case: {**found, "impacts": len(long[case].impacts)} for case, found in kept.items()},
         "initial_distance": {name: float(error[0]) for name, error in errors.items()},
+        "attitude_distances": {
+            "1e-8 pi rad": attitude_distance(ANGLE),
+            "1e-6 degrees": attitude_distance(1e-6 * pi / 180),
+        },
         "growth": {name: growth(first, t, error) for name, error in errors.items()},
         "algorithms": {name: _wandering(bodies["I"], trajectory) for name, trajectory in pair.items()},
     }

@@ -2,8 +2,10 @@
 
 ESS, Section 5.1, Fig. 4 and Table 2. At the step of MuJoCo the width eps' of the bands is looked for at which Euler's
 projection makes the RMS error of MuJoCo; the better projection of the library stands beside both, with the default
-bands. Times are those of the processor, of the whole call with its result, in one run, the programs in turn. Without
-MuJoCo (pip install "nosnoc_py[bench]") its rows and the calibration are left out.
+bands. Times are those of the processor, of the whole call with its result, in one run, the programs in turn. One of
+them is the bare loop of the paper's Listing 1, which has neither dense output nor events as objects. The stiffness is
+not printed, so eps' is looked for over many, beside the lowest height of the mass. Without MuJoCo (pip install
+"nosnoc_py[bench]") its rows and the calibration are left out.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import nosnoc_py as ns
 from models import spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.progress import Progress
+from problems.benchmarks import event_selected_listing
 from problems.benchmarks.event_selected_common import CHOSEN, results_of
 from problems.figures import DASHED, Curve, Panel, chart
 from problems.runner import Report, program, tabled
@@ -32,7 +35,10 @@ Array = NDArray[np.float64]
 METHOD = ns.EventSelected(step=0.002)
 BRACKET = (1e-3, 0.9)  # of eps' [m]; the hopper starts 1 m above the guard
 QUICK = {"repeats": 1}
-MUJOCO, EULER, BETTER = "MuJoCo", "Euler's projection", "RK-Newton"
+MUJOCO, EULER, BETTER, LISTING = "MuJoCo", "Euler's projection", "RK-Newton", "Listing 1"
+# Springs over which eps' is looked for [N/m]; below 37 the mass of 1 kg sinks under the ground at height 0.
+SPRINGS = (2.0, 5.0, 20.0, 40.0, 100.0, 400.0, 2000.0)
+HALVINGS = 12  # of the bisections over springs: eps' to 0.2 %
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,6 +60,8 @@ class Calibration:
         Of the better projection.
     time_error : float
         Largest error of its events [s].
+    widths : list of dict
+        stiffness [N/m], eps' [m] and lowest height of the exact motion [m]; a tendon is the spring in MuJoCo.
     """
 
     t: Array
@@ -63,6 +71,7 @@ class Calibration:
     seconds: Mapping[str, float]
     best: ns.Trajectory
     time_error: float
+    widths: list[dict[str, Any]]
 
     def errors(self, program: str) -> Array:
         """Residuals (nodes, 2)."""
@@ -90,7 +99,7 @@ def experiment(
     best = ours(system)
     states: dict[str, Array] = {BETTER: best(t)}
     programs: dict[str, Callable[[], Any]] = {f"{BETTER}, NumPy": lambda: ours(system)}
-    eps = None
+    eps, widths = None, []
     if importlib.util.find_spec("mujoco") is not None:
         from models import mujoco_springs as mujoco_models
 
@@ -99,10 +108,12 @@ def experiment(
         programs[MUJOCO] = lambda: mujoco_models.final_state(model, start, count)
         aim = rms(states[MUJOCO] - exact)
         eps = bisect(lambda value: rms(ours(system, projection="euler", eps=value)(t) - exact), aim)
+        widths = [_width(value, duration, method) for value in SPRINGS]
     if eps is not None:
         width = eps
         states[EULER] = ours(system, projection="euler", eps=width)(t)
         programs[f"{EULER}, NumPy"] = lambda: ours(system, projection="euler", eps=width)
+        programs[LISTING] = lambda: listing(constants, duration, method.step, width)
     if compiled.available():
         fast = spring_hopper.build_numeric(constants, fast=True)
         programs[f"{BETTER}, compiled"] = lambda: ours(fast)
@@ -119,7 +130,44 @@ def experiment(
         seconds=measure(programs, repeats),
         best=best,
         time_error=float(np.abs(np.subtract(found, known)).max()) if same else float("inf"),
+        widths=widths,
     )
+
+
+def listing(constants: spring_hopper.Constants, duration: float, step: float, eps: float) -> tuple[Array, Array]:
+    """Times (nodes,) and states (nodes, 2) of the hopper by the loop of Listing 1."""
+    rate, length, gravity = constants.stiffness / constants.mass, constants.length, constants.gravity
+    return event_selected_listing.integrate(
+        lambda x, pressed: (x[1], rate * (length - x[0]) - gravity if pressed else -gravity),
+        lambda x: length - x[0],
+        np.array([-1.0, 0.0]),
+        x0=np.array(constants.start),
+        duration=duration,
+        step=step,
+        eps=eps,
+    )
+
+
+def _width(stiffness: float, duration: float, method: ns.EventSelected) -> dict[str, Any]:
+    """eps' for one spring, and how deep the mass sinks."""
+    from models import mujoco_springs
+
+    constants = spring_hopper.Constants(stiffness=stiffness)
+    t = np.linspace(0.0, duration, round(duration / method.step) + 1)
+    exact, start = spring_hopper.exact(t, constants), np.array(constants.start)
+    system = spring_hopper.build_numeric(constants, fast=compiled.available())
+    model = mujoco_springs.hopper(constants, method.step, "tendons")
+
+    def error(eps: float) -> float:
+        chosen = method.replace(projection="euler", eps=eps)
+        return rms(ns.simulate(system, x0=constants.start, duration=duration, method=chosen)(t) - exact)
+
+    aim = rms(mujoco_springs.trajectory(model, start, t.size - 1) - exact)
+    return {
+        "stiffness": stiffness,
+        "eps": bisect(error, aim, halvings=HALVINGS),
+        "lowest_height": float(exact[:, 0].min()),
+    }
 
 
 def bisect(error: Callable[[float], float], aim: float, *, halvings: int = 30) -> float | None:
@@ -155,6 +203,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         "rms": {name: found.rms(name) for name in found.states},
         "seconds": dict(found.seconds),
         "event_time_error": found.time_error,
+        "widths": found.widths,
         "final_state_error": float(np.abs(found.best.final_state - found.exact[-1]).max()),
     }
     if found.eps is not None:
@@ -173,6 +222,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             f"processor time of a simulation of {found.t[-1]:g} s, median": [
                 {"program": name, "time [ms]": 1e3 * seconds} for name, seconds in found.seconds.items()
             ],
+            "eps' [m] over stiffness [N/m], and lowest height [m]": found.widths,
         },
         {"event_selected_hopper.png": lambda: _drawn(found)},
         [said, f"largest error of the event times {found.time_error:.1e} s"],

@@ -42,6 +42,7 @@ QUICK = {
     "problems": ("general",),
     "methods": (rows.ALGORITHM_1, rows.REFINED, "HMP moving grid", "HMP-MAS", "shooting in phases"),
     "grids": (60, 120),
+    "phase_grids": (60, 120),
     "descent_grids": (60,),
     "iterations": 800,
     "descent_iterations": 200,
@@ -57,6 +58,7 @@ class Findings:
 
     rows: tuple[rows.Row, ...] = ()
     errors: tuple[history.GridError, ...] = ()
+    phases: tuple[history.GridError, ...] = ()
     histories: tuple[history.History, ...] = ()
     descents: tuple[history.History, ...] = ()
     relaxations: tuple[history.History, ...] = ()
@@ -91,6 +93,8 @@ class Findings:
             "rows": [asdict(row) for row in self.rows],
             "errors": [asdict(error) for error in self.errors],
             "fits": self.fits,
+            "phases": [asdict(error) for error in self.phases],
+            "phase_fits": {name: vars(history.fit(self.phases, name)) for name in QUANTITIES if len(self.phases) > 1},
             "histories": [one.to_dict() for one in (*self.histories, *self.descents)],
             "relaxations": [one.to_dict() for one in self.relaxations],
             "farther_by_descent": self.stalls,
@@ -103,6 +107,7 @@ def experiment(
     problems: tuple[str, ...] = PROBLEMS,
     methods: tuple[str, ...] = tuple(rows.CONTENDERS),
     grids: tuple[int, ...] = tuple(range(60, 1201, 60)),
+    phase_grids: tuple[int, ...] = (60, 120, 240, 480, 960),
     descent_grids: tuple[int, ...] = (60, 120, 240, 480, 960),
     grid_iterations: int = 6000,
     iterations: int = 2000,
@@ -125,6 +130,8 @@ def experiment(
         Names in `CONTENDERS` of `two_discs_rows`, for the table of methods.
     grids, descent_grids : tuple of int
         N of Algorithm 1 and of gradient descent.
+    phase_grids : tuple of int
+        Of Algorithm 1 on 5.2: from each of them the next N for which the collision is in the middle of a step.
     grid_iterations : int
         Most iterations of Algorithm 1 over the grids; it stops where |H_u| is small.
     iterations, descent_iterations : int
@@ -154,6 +161,9 @@ def experiment(
         errors = [e for name in energy for e in over_grids(CONVERGED, name, grids, grid_iterations)]
         descent = [e for p in energy for e in over_grids(DESCENDED, p, descent_grids, descent_iterations)]
         found["errors"] = (*errors, *descent)
+        if RELAXED in problems:
+            chosen = history.of_one_phase(RELAXED, phase_grids)
+            found["phases"] = tuple(over_grids(CONVERGED, RELAXED, chosen, grid_iterations))
     if "rates" in asked:
         progress.describe("convergence over the iterations")
         found["histories"] = tuple(history.successive_approximation(p, steps, iterations=iterations) for p in problems)
@@ -199,6 +209,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             "errors against the exact optimum; true: in an event-driven simulation": told["rows"],
             "sigma / N by least squares": told["fits"],
             "errors over N": told["errors"],
+            "errors over N, 5.2 with the collision in the middle of a step": told["phases"],
             "over the iterations": told["histories"],
             "5.2 with other relaxations": told["relaxations"],
             "5.3 from starts with three collisions: Algorithm 1": shed,

@@ -1,11 +1,13 @@
 """Algorithm 1 and gradient descent on the two discs over their iterations, with one collision too many, and over N.
 
 How the error depends on where in a step the discs collide is a saw-tooth in N, so the order is not to be had from two
-values of N: sigma / N is fitted to many of them (hybrid minimum principle, Figs. 3, 6, 9, 14).
+values of N: sigma / N is fitted to many of them (hybrid minimum principle, Figs. 3, 6, 9, 14), or to those N for which
+the exact collision is in the middle of a step, so that nothing is left of the saw-tooth (`of_one_phase`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +26,7 @@ MSA, DESCENT = "Algorithm 1", "gradient descent"
 NEVER = 1e-12  # tolerance with which all iterations are made
 # Iterations with which a rate is fitted, times the relaxation: the errors fall by exp(-5), before the plateau.
 FITTED = 5.0
+MIDDLE = 0.02  # of a step, for grids of one phase
 QUANTITIES = ("time", "control", "objective")
 STARTS = ((4.0, 4.5), (4.0, 6.0), (4.0, 3.0))  # constant controls [N] with three collisions on 5.3
 
@@ -186,6 +189,12 @@ class GridError:
     time: float
     control: float
     objective: float
+
+
+def of_one_phase(experiment: str, grids: Sequence[int]) -> tuple[int, ...]:
+    """Return the next N from each of some for which the first collision is in the middle of a step (to 2 %)."""
+    time = optimum(experiment).times[0] / HORIZON
+    return tuple(next(n for n in itertools.count(first) if abs(n * time % 1.0 - 0.5) < MIDDLE) for first in grids)
 
 
 def over_grids(make: Callable[..., History], experiment: str, grids: Sequence[int], iterations: int) -> list[GridError]:

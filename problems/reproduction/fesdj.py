@@ -43,6 +43,11 @@ def failed_share(family: str) -> Any:
     return read
 
 
+def error_at(label: str, steps: int) -> Any:
+    """Read the error of a curve with a number of steps."""
+    return lambda results: results["errors"][label][str(steps)]
+
+
 def solved(results: Results) -> tuple[bool, str]:
     """Whether an optimal control problem is solved, with its residuals."""
     text = f"{results['status']}, complementarity {results['complementarity']:.0e}"
@@ -100,10 +105,21 @@ def ground_force(results: Results) -> float:
     return max(means, key=lambda mean: abs(mean - 9.81))
 
 
-def side_impulses(results: Results) -> tuple[bool, str]:
-    """What a contact between boxes exchanges are the impulses of its impacts, and nothing else."""
+def pushing(results: Results) -> float:
+    """Largest impulse between two boxes besides those of their impacts [N s]."""
     impulses, rest = results["certificate"]["balance"]["impulses"], 0.0
     for name in ("left_middle", "middle_right"):
         at_impacts = sum(e["impulse"] for e in results["events"] if e["kind"] == "impact" and e["name"] == name)
         rest = max(rest, abs(impulses[name] - at_impacts))
-    return rest < 1e-3, f"besides those of the impacts {rest:.0e} N s"
+    return rest
+
+
+def side_impulses(results: Results) -> tuple[bool, str]:
+    """Boxes exchange the two impulses of their impacts, and nothing else."""
+    rest, count = pushing(results), box_impacts_of_events(results)
+    return rest < 1e-3 and count == 2, f"{count} impacts, besides {rest:.0e} N s, J = {results['objective']:.1f}"
+
+
+def box_impacts_of_events(results: Results) -> int:
+    """Number of impacts between boxes in a solution."""
+    return sum(e["kind"] == "impact" and e["name"] in ("left_middle", "middle_right") for e in results["events"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import pi, sin
+
 from problems.reproduction.records import Read, Results
 
 VISIBLE = 1e-2  # distance of two motions [m]
@@ -31,6 +33,16 @@ def diverged(results: Results) -> int | None:
     ]
     known = [k for k in first if k is not None]
     return min(known) if known else None
+
+
+def degrees(results: Results) -> tuple[bool, str]:
+    """The printed distance is that of another angle than the printed one."""
+    printed, other = (results["attitude_distances"][name] for name in ("1e-8 pi rad", "1e-6 degrees"))
+    shown = abs(printed - 2.0 * sin(0.5e-8 * pi)) < 1e-12 and abs(other - 1.75e-8) < 0.5e-10
+    return (
+        shown,
+        f"the printed angle of 1e-8 pi gives {printed:.3e} = 2 sin(angle / 2), one of 1e-6 degrees {other:.3e}",
+    )
 
 
 def saturated(results: Results) -> tuple[bool, str]:

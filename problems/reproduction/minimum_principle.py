@@ -53,6 +53,12 @@ def lost(results: Results) -> tuple[bool, str]:
     return one["status"] == "collision lost", f"{one['status']}, J = {one['objective']:.4f}"
 
 
+def lost_by_more(results: Results) -> tuple[bool, str]:
+    """With a larger alpha the collision is lost."""
+    one = next(one for one in results["relaxations"] if one["relaxation"] == 0.018)
+    return one["status"] == "collision lost", f"alpha = 0.018: {one['status']} in iteration {one['iterations']}"
+
+
 def linear(experiment: str) -> Read:
     """Read whether convergence is linear: |H_u| falls geometrically, to less than a thousandth of its start."""
 

@@ -1,7 +1,8 @@
 """The five papers by name: what they say is in `NAME.yaml`, how it is read off results in `NAME.py`.
 
 An entry's `read` is a path of keys into the results, the name of a function of that module, or one with arguments,
-`{function: [arguments]}`, that makes a function of the results. Its `agreement` is one rule of `verdicts` by its name.
+`{function: [arguments]}`, that makes a function of the results; so is its `erratum`. Its `agreement` is one rule of
+`verdicts` by its name.
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ def loaded(name: str) -> Paper:
 def _entry(given: Mapping[str, Any], readers: Any) -> Entry:
     rule = given.get("agreement", {})
     more: dict[str, Any] = {"agreement": _agreement(rule)} if rule else {}
-    if "read" in given:
-        more["read"] = _read(given["read"], readers)
+    more |= {name: _read(given[name], readers) for name in ("read", "erratum") if name in given}
     return Entry(**{**_tuples(given), **more})
 
 

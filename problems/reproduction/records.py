@@ -69,6 +69,9 @@ class Entry:
         Always shown; errata and what was chosen belong here.
     why : str
         Shown where the verdict is "differs": the reason, as far as it is known.
+    erratum : path or function (results) -> (shown, text), optional
+        Of a number that does not follow from what the paper states: whether numbers of the results show that, and
+        which. A row that would differ is "the paper's" if they do.
     out_of_scope : str
         The reason, for an entry without an experiment.
     needs : tuple of str
@@ -86,6 +89,7 @@ class Entry:
     agreement: Agreement = field(default_factory=Agreement)
     remark: str = ""
     why: str = ""
+    erratum: Read | None = None
     out_of_scope: str = ""
     needs: tuple[str, ...] = ()
     quick: bool = True

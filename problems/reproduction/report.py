@@ -24,6 +24,7 @@ COLUMNS = ("where", "what", "paper", "ours", "difference", "verdict", "counts as
 MEANINGS = {
     Verdict.AGREES: "as in the paper, by the criterion of the row",
     Verdict.BETTER: "on the good side of the paper's number, by more than the criterion's margin",
+    Verdict.ERRATUM: "the paper's number does not follow from what it states, as the numbers in the remark show",
     Verdict.DIFFERS: "otherwise; the remark says why, as far as that is known",
     Verdict.FAILED: "the run failed or was too long, or gave no number",
     Verdict.ALONE: "the paper gives no number; ours stands alone",

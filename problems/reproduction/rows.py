@@ -11,7 +11,7 @@ from typing import Any
 
 from nosnoc_py.sweep.tasks import FAILED
 from problems.reproduction.plan import Run, absent
-from problems.reproduction.records import Entry, value_of
+from problems.reproduction.records import Entry, Results, value_of
 from problems.reproduction.verdicts import Verdict, judge
 
 Kept = Mapping[str, Any]  # the row of a task
@@ -114,12 +114,24 @@ def _read(entry: Entry, run: Run, row: Kept) -> tuple[Verdict, Any, str]:
         verdict = judge(entry.agreement, entry.paper, value)
     except (KeyError, IndexError, TypeError, ValueError, StopIteration, ZeroDivisionError) as error:
         return Verdict.FAILED, None, f"The results have no such number ({type(error).__name__}: {error})."
+    said = ""
+    if verdict is Verdict.DIFFERS and entry.erratum is not None:
+        verdict, said = _erratum(entry, results)
     if isinstance(value, tuple | list):
-        return verdict, str(value[1]), ""
+        return verdict, str(value[1]), said
     finite = isinstance(value, float | int) and math.isfinite(value)
     if not finite and not isinstance(value, str):  # where it is known why, that is a difference
         return (Verdict.DIFFERS if entry.why else verdict), None, "No number was found."
-    return verdict, value, ""
+    return verdict, value, said
+
+
+def _erratum(entry: Entry, results: Results) -> tuple[Verdict, str]:
+    """Verdict on a number that differs, by what the results say about the paper's own data."""
+    try:
+        shown, said = entry.erratum(results) if callable(entry.erratum) else (False, "")
+    except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
+        return Verdict.DIFFERS, f"The erratum is not shown ({type(error).__name__}: {error})."
+    return (Verdict.ERRATUM if shown else Verdict.DIFFERS), _sentence(said)
 
 
 def ending(row: Kept) -> str:

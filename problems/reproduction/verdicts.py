@@ -13,6 +13,7 @@ class Verdict(Enum):
 
     AGREES = "agrees"
     BETTER = "better"
+    ERRATUM = "the paper's"
     DIFFERS = "differs"
     FAILED = "failed"
     ALONE = "not in the paper"

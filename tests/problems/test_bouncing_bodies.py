@@ -9,6 +9,7 @@ import pytest
 
 from problems import bouncing_bodies
 from problems.benchmarks import bouncing_bodies_ensemble
+from problems.reproduction.lie_group import degrees
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
 
@@ -61,6 +62,15 @@ def test_figures_and_film(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert all(path.read_bytes()[:8] == PNG for path in pictures)
     assert film.read_bytes()[:6] == b"GIF89a"
     assert film.stat().st_size < 1.5e6
+
+
+@pytest.mark.quick
+def test_the_printed_distance_is_of_another_angle() -> None:
+    angles = {"1e-8 pi rad": 1e-8 * np.pi, "1e-6 degrees": np.radians(1e-6)}
+    results = {"attitude_distances": {n: bouncing_bodies_ensemble.attitude_distance(a) for n, a in angles.items()}}
+    assert degrees(results)[0], degrees(results)
+    results["attitude_distances"]["1e-6 degrees"] = 3.1e-8
+    assert not degrees(results)[0]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from nosnoc_py import compiled
 from problems.benchmarks import event_selected_hopper, event_selected_mujoco, event_selected_order
 from problems.benchmarks import plate_on_springs as plate_problem
 from problems.benchmarks.event_selected_hopper import bisect
+from problems.reproduction.event_selected import width_of_no_spring
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
 from tests.references.plate import linear, normal, reference, vertical
@@ -86,6 +87,25 @@ def test_hopper_calibration(capsys: pytest.CaptureFixture[str]) -> None:
     assert rms["RK-Newton"] < 1e-8
     assert 1e-3 < results["eps"] < 0.2
     assert min(results["seconds"].values()) > 0.0
+
+
+@pytest.mark.quick
+def test_the_bare_loop_of_the_listing_hops() -> None:
+    constants = spring_hopper.Constants()
+    for eps, largest in ((1e-2, 0.1), (1e-3, 1e-3)):
+        t, x = event_selected_hopper.listing(constants, 2.0, 0.002, eps)
+        assert t[-1] == pytest.approx(2.0)
+        assert -0.002 < np.diff(t).min() <= np.diff(t).max() < 0.005  # back where a step leaps over the guard
+        assert np.abs(x - spring_hopper.exact(t, constants)).max() < largest
+
+
+def test_the_printed_width_needs_a_spring_that_is_too_soft(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mujoco")
+    monkeypatch.setattr(compiled, "available", lambda: False)
+    results = {"widths": [event_selected_hopper._width(k, 2.0, event_selected_hopper.METHOD) for k in (2.0, 40.0)]}
+    shown, said = width_of_no_spring(results)
+    assert shown, said
+    assert not width_of_no_spring({"widths": [{**one, "lowest_height": 0.1} for one in results["widths"]]})[0]
 
 
 def test_bisection() -> None:

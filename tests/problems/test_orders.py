@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models import two_balls_spring
 from problems.benchmarks.orders import Convergence
-from problems.benchmarks.two_balls_order import CEILING, converge
+from problems.benchmarks.two_balls_order import CEILING, converge, fine, implicit_euler
 from tests.pairwise import slow_row
 
 COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
@@ -38,6 +39,24 @@ def test_radau_with_one_stage_on_a_soft_spring() -> None:
     curve = converge("radau_iia", 1, (283, 400, 566), stiffness=100.0)
     assert curve.good.all(), curve.errors
     assert curve.order == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.quick
+def test_radau_with_one_stage_has_its_order_with_very_short_steps() -> None:
+    curve = fine(steps=(51200, 102400, 204800))
+    assert curve.good.all(), curve.errors
+    assert curve.order == pytest.approx(1, abs=0.05)
+    # By the method itself; here it has no order, and more impacts than there are.
+    errors = (4.330967006196077, 5.328628489979516)
+    assert fine(steps=(800, 1600)).errors == pytest.approx(errors, rel=1e-9)
+    assert fine(steps=(800, 1600, 3200)).order is None
+
+
+def test_powers_of_a_step_are_the_method() -> None:
+    constants = two_balls_spring.Constants(stiffness=100.0)
+    (error,) = converge("radau_iia", 1, (300,), stiffness=100.0).errors
+    assert fine(100.0, (300,)).errors == pytest.approx((error,), rel=1e-8)
+    assert implicit_euler(300, constants)[0] > 0.2
 
 
 @pytest.mark.slow

@@ -229,6 +229,22 @@ def test_the_reason_of_a_difference_is_told_only_where_there_is_one(tmp_path: Pa
     assert bad.difference == pytest.approx(1.0, abs=1e-15)
 
 
+def test_an_erratum_is_one_only_where_numbers_show_it() -> None:
+    def shown(results: dict[str, float]) -> tuple[bool, str]:
+        return results["angle"] > 0.0, f"the angle is {results['angle']:g}"
+
+    planned = runs([small_paper(1, erratum=shown, why="It is not known.")])
+    found = []
+    for value, more in ((1.0, {"angle": 3.0}), (2.0, {"angle": 3.0}), (2.0, {"angle": -3.0}), (2.0, {})):
+        (row,) = rows_of(planned, {planned[0].key: {"success": True, "results": {"value": value, **more}}})
+        found.append((row.verdict, row.remark))
+    assert found[0] == (Verdict.AGREES, "")
+    assert found[1] == (Verdict.ERRATUM, "The angle is 3.")
+    assert found[2] == (Verdict.DIFFERS, "The angle is -3. It is not known.")
+    assert found[3][0] is Verdict.DIFFERS
+    assert "not shown" in found[3][1]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [

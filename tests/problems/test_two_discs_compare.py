@@ -111,6 +111,19 @@ def test_first_order_by_fit() -> None:
     assert errors[-1].control == pytest.approx(3.187e-3, abs=1e-6)
 
 
+@pytest.mark.quick
+def test_grids_of_one_phase() -> None:
+    grids = history.of_one_phase("general", (60, 120, 240))
+    assert grids == (64, 127, 242)
+    assert np.array(grids) * TIME % 1.0 == pytest.approx(0.5, abs=0.02)
+
+
+def test_without_the_saw_tooth_the_objective_is_of_first_order() -> None:
+    errors = over_grids(CONVERGED, "general", history.of_one_phase("general", (60, 120, 240)), 6000)
+    assert {error.status for error in errors} == {"solved"}
+    assert fit(errors, "objective").order == pytest.approx(1.0, abs=0.25)
+
+
 def test_a_fit_knows_another_order() -> None:
     def error(steps: int, order: float) -> GridError:
         value = 3.0 / steps**order
