@@ -10,15 +10,18 @@ its best ones: for an error E the least processor time of a run with an error be
 thread (matrices are small; `OMP_NUM_THREADS=1` makes sure), and of several runs the best one counts. The set-up (model,
 compilation) is told apart.
 
-`--set page=FILE` writes the tables for the documentation.
+`--set page=FILE` writes the tables for the documentation; `--set kept=FILE` keeps all runs, so that a second call goes
+on where the first one was stopped.
 """
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +50,7 @@ PROGRAMS = (
 )
 TARGETS = (1e-2, 1e-3, 1e-4, 1e-6)
 ROUNDING = 1e-16  # smaller errors are drawn here
-ENOUGH = 0.5  # seconds of repetitions of one candidate
+ENOUGH = 0.2  # seconds of repetitions of one candidate
 COMMAND = "python -m problems.benchmarks.simulation_accuracy"
 
 
@@ -56,6 +59,7 @@ class Measured:
     """A run: processor seconds of the set-up and of the simulation, and the error [m or rad]."""
 
     scene: str
+    peer: str
     program: str
     settings: str
     setup: float
@@ -67,9 +71,10 @@ def experiment(
     *,
     scenes: tuple[str, ...] = tuple(SCENES),
     programs: tuple[str, ...] = PEERS,
-    time_limit: float = 2.0,
+    time_limit: float = 1.0,
     repeats: int = 3,
     coarse: bool = False,
+    kept: str = "",
     page: str = "",
     progress: Progress,
 ) -> list[Measured]:
@@ -86,6 +91,8 @@ def experiment(
         Runs of a candidate, at most; the best one counts.
     coarse : bool
         Two settings or so of every program.
+    kept : str
+        A JSON file for the runs; scenes of programs that are in it are not measured again.
     page : str
         A file for the tables.
 
@@ -95,23 +102,35 @@ def experiment(
         For an unknown scene or program.
     """
     check_names(scene=(scenes, SCENES), program=(programs, PEERS))
-    rows = []
-    for name in scenes:
-        progress.describe(name)
-        scene, last = SCENES[name](), dict[tuple[str, str], tuple[float, float]]()
-        for candidate in _candidates(scene, programs, coarse, time_limit):
-            key = (candidate.program, candidate.series)
-            grain, seconds = last.get(key, (1.0, 0.0))
-            if candidate.grain and seconds * candidate.grain / grain > time_limit:
-                continue
-            row = measure(scene, candidate, repeats)
-            last[key] = (candidate.grain, row.seconds)
-            rows.append(row)
+    file = Path(kept) if kept else None
+    known = [Measured(**row) for row in json.loads(file.read_text())] if file and file.exists() else []
+    rows = list(known)
+    for name, peer in product(scenes, programs):
+        if any((row.scene, row.peer) == (name, peer) for row in known):
+            continue
+        progress.describe(f"{name}, {peer}")
+        rows += _measured(SCENES[name](), peer, coarse, time_limit, repeats)
+        if file:
+            file.write_text(json.dumps([vars(row) for row in rows]))
+    return [row for row in rows if row.scene in scenes and row.peer in programs]
+
+
+def _measured(scene: Scene, peer: str, coarse: bool, time_limit: float, repeats: int) -> list[Measured]:
+    """All runs of a scene; finer settings than the time limit allows are left out."""
+    rows, last = [], dict[tuple[str, str], tuple[float, float]]()
+    for candidate in _candidates(scene, peer, coarse, time_limit):
+        key = (candidate.program, candidate.series)
+        grain, seconds = last.get(key, (1.0, 0.0))
+        if candidate.grain and seconds * candidate.grain / grain > time_limit:
+            continue
+        row = measure(scene, peer, candidate, repeats)
+        last[key] = (candidate.grain, row.seconds)
+        rows.append(row)
     return rows
 
 
-def measure(scene: Scene, candidate: Candidate, repeats: int) -> Measured:
-    """Prepare, simulate at least once, and return the best time; one that fails has an infinite error."""
+def measure(scene: Scene, peer: str, candidate: Candidate, repeats: int) -> Measured:
+    """Prepare, simulate at least twice, and return the best time; one that fails has an infinite error."""
     began = time.process_time()
     try:
         run = candidate.prepare()
@@ -121,6 +140,7 @@ def measure(scene: Scene, candidate: Candidate, repeats: int) -> Measured:
     except (RuntimeError, ValueError, ns.NosnocError):  # of Drake: a step or the time has become too small, or too long
         return Measured(
             scene=scene.name,
+            peer=peer,
             program=candidate.program,
             settings=candidate.settings,
             setup=0.0,
@@ -128,15 +148,14 @@ def measure(scene: Scene, candidate: Candidate, repeats: int) -> Measured:
             error=np.inf,
         )
     times = [first]
-    while len(times) < repeats and (len(times) == 1 or sum(times[1:]) < ENOUGH):
+    while len(times) < repeats and sum(times[1:]) < ENOUGH:  # the first run may compile
         started = time.process_time()
         positions = run()
         times.append(time.process_time() - started)
-        if times[-1] > ENOUGH:
-            break
     best = min(times)
     return Measured(
         scene=scene.name,
+        peer=peer,
         program=candidate.program,
         settings=candidate.settings,
         setup=prepared - began + first - best,
@@ -145,12 +164,12 @@ def measure(scene: Scene, candidate: Candidate, repeats: int) -> Measured:
     )
 
 
-def _candidates(scene: Scene, programs: Sequence[str], coarse: bool, limit: float) -> Iterator[Candidate]:
-    if "ours" in programs:
+def _candidates(scene: Scene, peer: str, coarse: bool, limit: float) -> Iterator[Candidate]:
+    if peer == "ours":
         yield from ours.candidates(scene, coarse)
-    if "mujoco" in programs and mujoco_peer.available():
+    elif peer == "mujoco" and mujoco_peer.available():
         yield from mujoco_peer.candidates(scene, coarse)
-    if "drake" in programs and drake_peer.available():
+    elif peer == "drake" and drake_peer.available():
         yield from drake_peer.candidates(scene, coarse, limit)
 
 
@@ -170,7 +189,7 @@ def least_time(rows: Sequence[Measured], scene: str, name: str, target: float) -
 
 
 def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
-    """Least milliseconds for every target, with the least error, its settings and the median set-up."""
+    """Least milliseconds for every target, with the least error, its settings and the longest set-up."""
     table = []
     for name in PROGRAMS:
         front = envelope(rows, scene, name)
@@ -184,7 +203,7 @@ def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
                 **{f"{target:g}": None if t is None else 1e3 * t for target, t in times.items()},
                 "least error": front[-1].error if front else None,
                 "with": front[-1].settings if front else "",
-                "set-up": 1e3 * float(np.median(setups)) if setups else None,
+                "set-up": 1e3 * max(setups) if setups else None,
             }
         )
     return table
@@ -250,7 +269,7 @@ def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
     lines = [
         f"Written by `{COMMAND} --set page=docs/results/simulation_accuracy.md`. Least processor time in milliseconds "
         "for an error below the target; a dash is a target that is never reached. The set-up (model and compilation, "
-        "once) is the median of all settings.",
+        "once) is the longest of all settings.",
         "",
         ", ".join(f"{name} {version}" for name, version in versions().items()) + "; nothing is random.",
     ]

@@ -19,7 +19,9 @@ EXACT = ("ball", "slide", "slope", "pile")
 
 
 def row(seconds: float, error: float, settings: str = "") -> Measured:
-    return Measured(scene="ball", program="MuJoCo", settings=settings, setup=0.5, seconds=seconds, error=error)
+    return Measured(
+        scene="ball", peer="mujoco", program="MuJoCo", settings=settings, setup=0.5, seconds=seconds, error=error
+    )
 
 
 def test_quick(capsys: pytest.CaptureFixture[str]) -> None:
