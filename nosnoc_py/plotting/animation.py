@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
 from nosnoc_py.plotting.bodies import animate_body
 from nosnoc_py.plotting.film import Film, check_integer, check_size
+from nosnoc_py.plotting.film_page import write_page
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
 from nosnoc_py.plotting.sheets import new_figure
@@ -31,16 +32,18 @@ LEFT, RIGHT, BOTTOM, LINE = 0.6, 0.2, 0.5, 0.22  # inches around the axes, and o
 
 
 def animate(system: Described, trajectory: Trajectory, path: str | Path, **options: Any) -> Path:
-    """Write a film of a motion to a `.gif` or an `.mp4`; return its path.
+    """Write a film of a motion to a `.gif`, an `.mp4` or an `.html`; return its path.
 
-    An `.mp4` needs ffmpeg; the extra `nosnoc_py[film]` brings one.
+    An `.mp4` needs ffmpeg; the extra `nosnoc_py[film]` brings one. An `.html`, of planar systems, is one page for the
+    browser with a slider for the time, without anything from elsewhere.
 
     Parameters
     ----------
     system : CLS, PSS, Heaviside, PDS, HybridSystem or EventSelectedSystem with a scene, or RigidBody
     trajectory : Trajectory
         Of this system; a `Solution` is one.
-    path
+    path : str or Path
+        A file `.gif`, `.mp4` or `.html`; folders are made.
     options
         `speed` (seconds of the motion per second of the film), `frames_per_second`, `size` (inches),
         `dots_per_inch`; of bodies in space also `view` and `resolution`, see `nosnoc_py.plotting.animate_body`.
@@ -52,6 +55,17 @@ def animate(system: Described, trajectory: Trajectory, path: str | Path, **optio
     OptionError
         For a system without a scene, a trajectory of another system, another kind of file, options that do not exist,
         numbers that do not fit, too many frames, or a place that cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> look = [ns.scene.Disc(ca.vertcat(0, q), 0.1), ns.scene.Ground(height=-0.1)]
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("floor", gap=q)], scene=look)
+    >>> fall = ns.simulate(ball, x0=[1.0, 0.0], duration=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ns.animate(ball, fall, f"{folder}/ball.html").name
+    'ball.html'
     """
     check_type(system, SYSTEMS, "system")
     check_type(trajectory, Trajectory, "trajectory")
@@ -75,12 +89,15 @@ def animate_scene(
 ) -> Path:
     """Write a film of a planar system with a scene; arguments as in `animate`.
 
-    Where the state jumps, a frame at that very time shows it after the jump.
+    Where the state jumps, a frame at that very time shows it after the jump. In a page for the browser
+    `dots_per_inch` has no meaning: it is as sharp as the screen.
     """
     motion = PlanarMotion(system, trajectory)
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
     film = Film(trajectory, path, frames_per_second, speed, marked=any(impact for _, impact, _ in motion.marks))
+    if film.path.suffix.lower() == ".html":
+        return write_page(motion, film, size)
     figure, axes, painter = stage(motion, size)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
     clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)

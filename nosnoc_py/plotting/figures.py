@@ -32,6 +32,8 @@ DASHES = ("-", "--", ":", "-.")
 GREY = "#8A8A8A"
 LOGGED = ("complementarity", "infeasibility", "sigma", "slope")
 FEW = 60  # samples of a series that have markers; more would be a thick line
+HIDDEN = 0.01  # of the range of a panel: lines that are nearer than this lie on each other
+APART = 0.035  # of the duration: labels of events, written at 40 degrees, overprint each other below this
 CLOSE = 1e-12  # of the duration: times that are the same
 
 
@@ -99,12 +101,20 @@ def plot(
     margin = 0.01 * ((end - start) or 1.0)
     for axes in rows if given is not None else rows[-1:]:
         axes.set_xlim(start - margin, end + margin)
-        axes.set_xlabel(scaled(axes.xaxis, "t", first.units.get("t", "s")))
+        axes.set_xlabel(scaled(axes.xaxis, time_name(first), first.units.get("t", "s")))
     if given is not None:
         return figure
     _label_events(rows[0], first)
     figure.align_ylabels(list(rows))
     return finished(figure, titled(title, first), path)
+
+
+def time_name(trajectory: Trajectory) -> str:
+    """Return the name of a time axis; where time was frozen it says which of the two times it is."""
+    if trajectory.numerical is not None:
+        return "physical time t"
+    frozen = trajectory.discretization is not None and trajectory.discretization.time_freezing
+    return "numerical time" if frozen else "t"
 
 
 def _labelled(given: Any) -> Mapping[str, Trajectory]:
@@ -190,12 +200,22 @@ def _draw_panel(axes: Axes, every: Mapping[str, Trajectory], panel: Panel) -> No
         axes.axvline(time, color=GREY, lw=0.6, alpha=0.6, zorder=0)
     for k, name in enumerate(panel.names):
         for j, (label, trajectory) in enumerate(every.items()):
-            dashes = DASHES[(k // len(COLOURS) + j) % len(DASHES)]
+            covered = len(every) == 1 and any(_coincide(trajectory, name, other) for other in panel.names[:k])
+            dashes = DASHES[(k // len(COLOURS) + j + covered) % len(DASHES)]
             style = (COLOURS[k % len(COLOURS)], dashes, f"{name}, {label}" if label else name)
             _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(scaled(axes.yaxis, panel.heading, panel.unit), fontsize=9)
     tidy(axes, legend=len(panel.names) * len(every) > 1)
+
+
+def _coincide(trajectory: Trajectory, name: str, other: str) -> bool:
+    """True if a line would hide the other one where it does not differ: on most samples, within a line's width."""
+    (t, values), (times, others) = ((trajectory.times(one), trajectory[one]) for one in (name, other))
+    if len(t) != len(times) or len(t) == 0 or not np.array_equal(t, times):
+        return False
+    size = max(float(np.ptp(values)), float(np.ptp(others)), float(np.finfo(float).tiny))
+    return bool(np.mean(np.abs(values - others) <= HIDDEN * size) > 0.5)
 
 
 def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
@@ -258,6 +278,7 @@ _DRAW: dict[Kind, Callable[[Axes, Trajectory, str, Style], None]] = {
     "state": _draw_state,
     "control": _draw_control,
     "force": _draw_series,
+    "multiplier": _draw_series,
     "series": _draw_series,
     "impulse": _draw_impulse,
 }
@@ -270,7 +291,7 @@ def _label_events(axes: Axes, trajectory: Trajectory) -> None:
         at.setdefault(event.time, []).append(f"{event.kind.replace('_', ' ')} {event.name}")
     last = -np.inf
     for time, labels in sorted(at.items()):
-        if time - last > 0.022 * trajectory.duration:
+        if time - last > APART * trajectory.duration:
             place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
             text = ", ".join(dict.fromkeys(labels))
             axes.annotate(text, (time, 1.0), xytext=(0, 3), **place, rotation=40, fontsize=7, color="#555555")

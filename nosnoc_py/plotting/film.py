@@ -188,7 +188,7 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
                 "or write a .gif."
             )
         return _ffmpeg_writer(program)(fps=frames_per_second, codec="h264")
-    raise OptionError(f"{path.name or path}: expected a file .gif or .mp4.")
+    raise OptionError(f"{path.name or path}: expected a file .gif or .mp4, or .html of a planar system.")
 
 
 def ffmpeg() -> str | None:

@@ -33,10 +33,10 @@ class Painter:
 
     def __init__(self, motion: PlanarMotion, view: PlanarView) -> None:
         self.motion, self.view = motion, view
-        self._scales = motion.scales(motion.view.size)
+        self.scales = motion.scales(motion.view.size)
         free = iter(range(10**9))
         # only bodies without a colour of their own use one up
-        self._colours = [self._colour(shape, free) for shape in motion.shapes]
+        self.colours = [self._colour(shape, free) for shape in motion.shapes]
 
     @staticmethod
     def _colour(shape: scene.PlanarShape, free: Any) -> str:
@@ -94,16 +94,16 @@ class Painter:
         return drawn
 
     def _shape(self, axes: Axes, k: int, values: Array, t: float, opacity: float) -> list[Any]:
-        shape, colour = self.motion.shapes[k], self._colours[k]
+        shape, colour = self.motion.shapes[k], self.colours[k]
         if isinstance(shape, scene.Ground):
             return self._ground(axes, shape, values)
         if isinstance(shape, scene.Trail):
             return self._trail(axes, k, values, t, colour)
         if isinstance(shape, scene.Arrow):
-            return self._arrow(axes, values[0], self._scales[k], colour, opacity)
+            return self._arrow(axes, values[0], self.scales[k], colour, opacity)
         if isinstance(shape, scene.Mark) or not np.isfinite(values).all():
             return []
-        points = shape.outline(self._widest(k, values))[-1]
+        points = shape.outline(self.widest(k, values))[-1]
         if shape.filled:
             return self._body(axes, shape, points, values[0], colour, opacity)
         joints = {"marker": "o", "ms": 4.5} if isinstance(shape, scene.Line) and shape.joints else {}
@@ -111,7 +111,7 @@ class Painter:
         lines = axes.plot(*points.T, color=colour, lw=width, alpha=opacity, zorder=3, solid_capstyle="round", **joints)
         return list(lines)
 
-    def _widest(self, k: int, values: Array) -> Array:
+    def widest(self, k: int, values: Array) -> Array:
         """Numbers with those of the whole motion before them, where the outline needs to know its greatest length."""
         if not isinstance(self.motion.shapes[k], scene.Spring):
             return values
@@ -128,7 +128,8 @@ class Painter:
             return [patch, *axes.plot(*ends.T, color="black", lw=0.9, alpha=opacity, zorder=4)]
         return [patch]
 
-    def _ground(self, axes: Axes, shape: scene.Ground, values: Array) -> list[Any]:
+    def ground(self, shape: scene.Ground, values: Array) -> tuple[Array, Array | None]:
+        """Return the surface (n, 2) of a ground and the polygon (2 n, 2) of the band below it, None without one [m]."""
         size = self.view.size
         if shape.endless:
             point, normal = values[0, :2], values[0, 2:] / (np.linalg.norm(values[0, 2:]) or 1.0)
@@ -138,12 +139,15 @@ class Painter:
             points, depth = np.array([foot - 2 * size * along, foot + 2 * size * along]), 4.0 * size
         else:
             points, depth = values[0].reshape(-1, 2), 0.6 * BAND * size
+        return points, np.vstack([points, (points - depth * _left(points))[::-1]]) if shape.band else None
+
+    def _ground(self, axes: Axes, shape: scene.Ground, values: Array) -> list[Any]:
+        points, outline = self.ground(shape, values)
         # half of the line lies below its own band, all of it below those of others
         surface = axes.plot(*points.T, color="black", lw=2.0 if shape.band else 1.0, zorder=0.9)
-        if not shape.band:
+        if outline is None:
             return list(surface)
-        behind = points - depth * _left(points)
-        band = Polygon(np.vstack([points, behind[::-1]]), closed=True, fc=EARTH, ec="none", zorder=1)
+        band = Polygon(outline, closed=True, fc=EARTH, ec="none", zorder=1)
         axes.add_patch(band)
         return [band, *surface]
 
@@ -164,7 +168,7 @@ class Painter:
     def handles(self) -> list[Any]:
         """What the legend explains: shapes with a label, and marks."""
         found: dict[str, Any] = {}
-        for k, (shape, colour) in enumerate(zip(self.motion.shapes, self._colours, strict=True)):
+        for k, (shape, colour) in enumerate(zip(self.motion.shapes, self.colours, strict=True)):
             label = shape.label
             if isinstance(shape, scene.Arrow):
                 if not label or not self.motion.longest(k):

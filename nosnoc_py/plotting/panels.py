@@ -13,7 +13,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.roles import Role
 from nosnoc_py.solution.trajectory import Trajectory
 
-Kind = Literal["state", "control", "impulse", "force", "series"]
+Kind = Literal["state", "control", "impulse", "force", "multiplier", "series"]
 
 TIME = "t"  # what systems call the time among their states
 SAME = 1e-9  # of the duration: times that differ by rounding
@@ -31,6 +31,8 @@ _QUANTITIES = {
     "W": "power",
 }
 _UNITS = {"force": "N", "impulse": "N s"}
+# Contact forces begin with these; lambda[...], lambda_n[...] and lambda_p[...] of Filippov systems are multipliers.
+FORCES = ("lambda_normal", "lambda_tangent", "lambda_direction")
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,14 @@ def panels_of(trajectory: Trajectory, names: Sequence[str | Sequence[str]] | Non
 
 
 def kind_of(trajectory: Trajectory, name: str) -> Kind:
-    """Return how a name is drawn: contact forces are series called lambda..., impulses Lambda..."""
+    """Return how a name is drawn; contact forces, impulses and multipliers are series with names of their own."""
     trajectory.times(name)  # refuses what has no times, with suggestions
     if name in trajectory.state_names:
         return "state"
     if name in trajectory.control_names:
         return "control"
     if name.startswith("lambda"):
-        return "force"
+        return "force" if name.startswith(FORCES) else "multiplier"
     return "impulse" if name.startswith("Lambda") else "series"
 
 
@@ -89,7 +91,7 @@ def worth_drawing(trajectory: Trajectory) -> list[str]:
     series = [
         name
         for name in trajectory.series
-        if kind_of(trajectory, name) in ("force", "impulse") and acting(trajectory, name).any()
+        if kind_of(trajectory, name) in ("force", "multiplier", "impulse") and acting(trajectory, name).any()
     ]
     costates = [name for name, series in trajectory.series.items() if series.role is Role.COSTATE]
     # The time as a state is the other axis.
@@ -102,11 +104,14 @@ def _is_time(trajectory: Trajectory) -> bool:
 
 
 def acting(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
-    """Which samples of a contact force or an impulse are more than what a relaxation leaves.
+    """Which samples of a contact force, an impulse or a multiplier are more than what a relaxation leaves.
 
     Forces are also compared with impulses over the duration, and impulses without impacts with forces. Where no event
     says that anything has touched, what is small in N is nothing.
     """
+    if kind_of(trajectory, name) == "multiplier":
+        largest = max(_largest(trajectory, other) for other in _of_kind(trajectory, "multiplier"))
+        return np.abs(trajectory[name]) > SMALLEST * max(largest, SMALLEST)
     span = trajectory.duration or 1.0
     force = max((_largest(trajectory, other) for other in _of_kind(trajectory, "force")), default=0.0)
     impulses = [_largest(trajectory, other) for other in _of_kind(trajectory, "impulse")]
@@ -150,7 +155,6 @@ def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:
     if series is not None and series.role in (Role.COSTATE, Role.COSTATE_ESTIMATE):
         return "costate", unit
     if kind != "state":
-        # Stewart's and the step formulation's lambda are no forces: their unit says so
-        caption = ("multiplier" if not unit else "contact force") if kind == "force" else kind
+        caption = "contact force" if kind == "force" else kind
         return (_QUANTITIES.get(unit, kind) if kind == "series" else caption), unit
     return _QUANTITIES.get(unit, "velocity" if name.startswith("v") and not unit else "state"), unit

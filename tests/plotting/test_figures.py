@@ -13,6 +13,7 @@ from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.plotting import dense_output, plot, plot_homotopy, plot_phase
 from nosnoc_py.plotting.figures import COLOURS, broken
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution, StepRecord, Trajectory, nodes_of
+from nosnoc_py.solution.records import Discretization
 from nosnoc_py.status import Status
 
 GRAVITY, BOUNCE = 9.81, 0.9
@@ -261,3 +262,28 @@ def test_the_title_says_that_a_motion_has_failed(ball: Trajectory) -> None:
     assert plot(failed, ["q"]).get_suptitle() == "simulation step failed"
     assert plot_phase(failed, "q", "v", title="a ball").get_suptitle() == "a ball (simulation step failed)"
     assert plot(ball, ["q"], title="a ball").get_suptitle() == "a ball"
+
+
+def test_multipliers_of_filippov_systems_are_no_forces(ball: Trajectory) -> None:
+    names = ("lambda[side][0]", "lambda[side][1]", "lambda_n[c]", "lambda_p[c]")
+    series = {name: Series([0.0, 1.0], [0.5 * k, 1.0]) for k, name in enumerate(names)}
+    axes = plot(replace(ball, series=series, events=())).axes
+    assert axes[-1].get_ylabel() == "multiplier"
+    assert [text.get_text() for text in axes[-1].get_legend().get_texts()] == sorted(names)
+    assert plot(replace(ball, series=series), [names[0]]).axes[0].get_ylabel() == names[0]
+
+
+def test_the_axis_says_which_time_it_shows(ball: Trajectory) -> None:
+    frozen = Discretization(scheme="radau-iia", nodes=(1.0,), collocation=True, time_freezing=True)
+    numerical = replace(ball, discretization=frozen)
+    assert plot(numerical).axes[-1].get_xlabel() == "numerical time [s]"
+    assert plot(replace(ball, numerical=numerical)).axes[-1].get_xlabel() == "physical time t [s]"
+
+
+def test_a_line_on_another_one_is_dashed() -> None:
+    t = np.linspace(0.0, 1.0, 20)
+    x = np.column_stack([t, t, 1 - t])
+    none = {"u_grid": [0, 1], "u": np.zeros((1, 0)), "control_names": ()}
+    motion = Trajectory(t=t, x=x, state_names=("a", "b", "c"), **none)
+    lines = plot(motion).axes[0].lines
+    assert [line.get_linestyle() for line in lines] == ["-", "--", "-"]
