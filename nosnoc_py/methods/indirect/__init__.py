@@ -1,1 +1,1 @@
-"""Optimise, then discretise: solvers of the hybrid minimum principle (HMP)."""
+"""Indirect methods: first optimise, then discretise, by the hybrid minimum principle (HMP)."""

@@ -1,10 +1,11 @@
-"""Anderson acceleration of a fixed-point iteration u <- target(u), as a pure function over a frozen memory.
+"""Anderson acceleration of a fixed-point iteration u <- target(u) (Anderson 1965; Walker and Ni 2011).
 
 With residuals f_k = target(u_k) - u_k and the differences dU, dF of the last iterates, the next one is
 
     u + beta f - (dU + beta dF) gamma,    gamma = argmin |f - dF gamma|,
 
-which is a relaxed step, u + beta f, where nothing is remembered, and a secant method where a lot is.
+where beta is the relaxation. Without stored differences this is the relaxed step u + beta f; with n differences in n
+dimensions it is a secant method. `advance` is a pure function: the iterates are held in a frozen `AndersonMemory`.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ import numpy as np
 
 Array = np.ndarray
 
-# Singular values of the scaled differences below this part of the largest are noise.
+# Singular values of the normalised differences below this fraction of the largest are rounding.
 CUTOFF = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Memory:
-    """The last iterates and their residuals, flat, oldest first.
+class AndersonMemory:
+    """Last iterates and residuals of a fixed-point iteration, flattened, the oldest first.
 
     Attributes
     ----------
     depth : int
-        Most differences that are used; with 0 every step is a relaxed one.
+        Maximal number of differences; 0 gives relaxed steps only.
     growth : float
-        A residual that exceeds the last one by this factor ends the memory.
+        The history is discarded if the residual grows by more than this factor.
     delay : int
-        Relaxed steps with one key before the first accelerated one: far from a fixed point, extrapolation easily leads
-        to controls under which nothing collides any more.
+        Number of relaxed steps with one key before the first accelerated one. Far from the fixed point extrapolation
+        may lead to controls without any collision.
     controls, residuals : tuple of (n,)
     key : hashable
-        What the iterates have to have in common, such as the sequence of collisions.
+        Structure common to all stored iterates, for instance the sequence of collisions.
     seen : int
-        Iterates since the key was new.
+        Number of iterates since the key changed.
     """
 
     depth: int = 5
@@ -50,38 +51,40 @@ class Memory:
 
 
 def advance(
-    memory: Memory, control: Array, target: Array, relaxation: float, key: Hashable = None
-) -> tuple[Array, Memory]:
-    """The next control, and what to remember.
+    memory: AndersonMemory, control: Array, target: Array, relaxation: float, key: Hashable = None
+) -> tuple[Array, AndersonMemory]:
+    """Return the next control and the updated memory.
 
     Parameters
     ----------
     memory : Memory
     control, target : ndarray of one shape
-        An iterate and where the fixed-point map sends it.
+        Iterate and its image under the fixed-point map.
     relaxation : float
-        beta.
+        beta in (0, 1].
     key : hashable
-        The memory is forgotten when it or the shape changes, and the delay begins again; a residual that grows ends the
-        memory alone.
+        If it or the shape changes, history and delay start again. A growing residual discards only the history.
     """
-    here, residual = control.ravel(), (target - control).ravel()
+    current, residual = control.ravel(), (target - control).ravel()
     if memory.residuals and (memory.residuals[-1].shape != residual.shape or memory.key != key):
         memory = replace(memory, controls=(), residuals=(), seen=0)
     if memory.residuals and np.linalg.norm(residual) > memory.growth * np.linalg.norm(memory.residuals[-1]):
         memory = replace(memory, controls=(), residuals=())
-    kept = slice(-memory.depth - 1, None)
-    controls, residuals = (*memory.controls, here)[kept], (*memory.residuals, residual)[kept]
+    window = slice(-memory.depth - 1, None)
+    controls, residuals = (*memory.controls, current)[window], (*memory.residuals, residual)[window]
     memory = replace(memory, controls=controls, residuals=residuals, key=key, seen=memory.seen + 1)
     step = relaxation * residual
+    # The differences belong to a smooth map only while the sequence of collisions stays the same.
     if len(controls) > 1 and memory.seen > memory.delay:
-        moves, changes = np.diff(controls, axis=0).T, np.diff(residuals, axis=0).T
-        step = step - (moves + relaxation * changes) @ _weights(changes, residual)
-    return (here + step).reshape(control.shape), memory
+        control_changes, residual_changes = np.diff(controls, axis=0).T, np.diff(residuals, axis=0).T
+        step = step - (control_changes + relaxation * residual_changes) @ _mixing_coefficients(
+            residual_changes, residual
+        )
+    return (current + step).reshape(control.shape), memory
 
 
-def _weights(changes: Array, residual: Array) -> Array:
-    """gamma: least squares with columns of length one, without directions that are only noise."""
-    sizes = np.linalg.norm(changes, axis=0)
-    sizes[sizes == 0.0] = 1.0
-    return np.linalg.lstsq(changes / sizes, residual, rcond=CUTOFF)[0] / sizes
+def _mixing_coefficients(residual_changes: Array, residual: Array) -> Array:
+    """Return gamma by least squares with normalised columns, ignoring directions at the level of rounding."""
+    lengths = np.linalg.norm(residual_changes, axis=0)
+    lengths[lengths == 0.0] = 1.0
+    return np.linalg.lstsq(residual_changes / lengths, residual, rcond=CUTOFF)[0] / lengths

@@ -1,10 +1,16 @@
-"""HMP-MAS: descent over switching times and states of a prescribed sequence of collisions (HMP, Section 6.1).
+"""HMP-MAS: multiple autonomous switchings, descent over collision times and states of a prescribed sequence.
 
-The method the hybrid minimum principle is compared with: optimal controls between guessed switchings, the gradient of
-the total cost by the guesses, a step of descent. Guards enter by an augmented Lagrangian, because the paper's penalty
-of weight rho leaves |psi| = O(1 / rho).
+Reference: Hu, Long, Zang, E, Han, "Solving optimal control problems of rigid-body dynamics with collisions using the
+hybrid minimum principle" (called HMP in this folder), Section 6.1. It is the method that the paper compares with.
 
-Also here: the state of the descent, the quasi-Newton update of all descents, and the longest step over times.
+1. Given switching times s_i and states y_i before the collisions, every phase is an optimal control problem with fixed
+   ends (`switching_phases`).
+2. The costates of the phases give the gradient of the total cost by s_i and y_i: H- - H+ and the costate jump.
+3. A line search along a BFGS or gradient direction updates s_i, y_i.
+4. The guards psi(x-) = 0 enter by an augmented Lagrangian eta psi + rho psi^2 / 2; the paper's quadratic penalty leaves
+   |psi| = O(1 / rho). Multipliers are updated whenever the gradient is smaller than the infeasibility.
+
+The sequence of collisions is fixed. Invariant: all phases stay longer than `shortest`.
 """
 
 from __future__ import annotations
@@ -19,12 +25,12 @@ from pydantic import Field
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.forward import SweepFailure
-from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, nothing_but_the_start, recorded
+from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, initial_state_only, with_record
 from nosnoc_py.methods.indirect.minimiser_forms import is_definite
 from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.methods.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Value
-from nosnoc_py.methods.indirect.switching_start import moved_by, predicted, rolled_out
+from nosnoc_py.methods.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, SwitchingValue
+from nosnoc_py.methods.indirect.switching_start import motion_under, predicted_collisions, roll_out_sequence
 from nosnoc_py.methods.indirect.validity import SHRUNK, invalidity
 from nosnoc_py.ocp import OCP
 from nosnoc_py.quasi_newton import bfgs
@@ -34,52 +40,52 @@ from nosnoc_py.systems.controls import control_of_guess
 Array = np.ndarray
 
 NAME = "AutonomousSwitching"
-# A step has to achieve this part of what the gradient promises, up to rounding.
-ARMIJO, ROUNDING = 1e-4, 1e-14
-HALVINGS = 40
-# Equal steps of the motion that is shown where there is none with switchings.
-START_STEPS = 400
-# Largest |psi(x-)| of a success.
+# Armijo condition: a step has to achieve this fraction of the decrease predicted by the gradient, up to rounding.
+SUFFICIENT_DECREASE, ROUNDING = 1e-4, 1e-14
+HALVINGS = 40  # 2^-40 of a step is at the level of rounding
+# Number of equal steps of the motion that is returned if the start has no collision.
+FALLBACK_STEPS = 400
+# Largest |psi(x-)| of a solution, in units of the guard ([m] for a gap).
 FEASIBLE = 1e-9
-# A step may use up this part of what is left of a phase.
-BOLDNESS = 0.9
+# A step may use at most this fraction of the time by which a phase exceeds its shortest duration.
+MAX_SHRINKAGE = 0.9
 
 
-def longest(times: Array, way: Array, horizon: float, shortest: float) -> float:
-    """How far one may go until a phase has lost most of what it has beyond the shortest duration."""
+def longest_step(times: Array, direction: Array, horizon: float, shortest: float) -> float:
+    """Return the longest step along a direction for which all phases stay longer than the shortest duration [s]."""
     durations = np.diff([0.0, *times, horizon])
-    rates = np.diff([0.0, *way[: times.size], 0.0])
-    falling = rates < 0
-    left = BOLDNESS * np.maximum(durations[falling] - shortest, 0.0)
-    return float(np.min(left / -rates[falling], initial=np.inf))
+    rates = np.diff([0.0, *direction[: times.size], 0.0])
+    shrinking = rates < 0
+    room = MAX_SHRINKAGE * np.maximum(durations[shrinking] - shortest, 0.0)
+    return float(np.min(room / -rates[shrinking], initial=np.inf))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SwitchingState(IterationState):
-    """Where the descent stands.
+    """State of the descent of `AutonomousSwitching`.
 
     Attributes
     ----------
     phases : SwitchedPhases, optional
-        The cost as a function of switchings; None where there is no collision to begin with.
+        Cost as a function of the switchings; None if the start has no collision.
     at : ndarray
-        Switchings, as `SwitchedPhases` takes them.
+        Switching times and states in one vector, see `SwitchedPhases`.
     value : Value, optional
-        Cost, gradient, guards and arcs there.
+        Cost, gradient, guards and arcs at `at`.
     multipliers : (M,)
         eta of the augmented Lagrangian.
     inverse : (n, n), optional
-        Of the Hessian, as BFGS knows it.
+        BFGS approximation of the inverse Hessian.
     length : float
-        First step length of the next line search.
+        Initial step length of the next gradient step.
     begun : HybridMotion, optional
-        That of the control of the guess, where there is no `value`.
+        Motion under the control of the guess, if there is no `value`.
     """
 
     measure = "gradient"
     phases: SwitchedPhases | None = None
     at: Array = field(default_factory=lambda: np.empty(0))
-    value: Value | None = None
+    value: SwitchingValue | None = None
     multipliers: Array = field(default_factory=lambda: np.empty(0))
     inverse: Array | None = None
     length: float = 1e-2
@@ -87,49 +93,70 @@ class SwitchingState(IterationState):
 
     @property
     def times(self) -> Array:
-        """Of the collisions [s]."""
+        """Times of the collisions [s]."""
         return self.at[: self.multipliers.size]
 
     @property
     def slope(self) -> float:
-        """The largest component of the gradient."""
+        """Largest absolute component of the gradient."""
         return np.inf if self.value is None else float(np.abs(self.value.gradient).max(initial=0.0))
 
     @property
     def infeasibility(self) -> float:
-        """The largest |psi(x-)|."""
+        """Largest |psi(x-)|."""
         return 0.0 if self.value is None else float(np.abs(self.value.guards).max(initial=0.0))
 
     def motion(self) -> HybridMotion:
-        """The phases, or where there are none, what the control of the guess leads to."""
+        """Return the motion of the phases, or that under the control of the guess if there are none."""
         if self.phases is not None and self.value is not None:
             return self.phases.motion(self.value)
-        return nothing_but_the_start(self.problem) if self.begun is None else self.begun
+        return initial_state_only(self.problem) if self.begun is None else self.begun
 
 
 class AutonomousSwitching(Iteration):
-    """Optimise times and states of a prescribed sequence of collisions (HMP-MAS).
+    """Optimise times and states of a prescribed sequence of collisions (HMP-MAS; HMP, Section 6.1).
 
-    For comparisons: `MinimumPrinciple` needs no sequence. What a wrong sequence ends at is "not an optimum", or the
-    best motion with that sequence.
+    Mainly for comparisons, as `MinimumPrinciple` needs no sequence. A wrong sequence leads to the status "not an
+    optimum", or to the best motion with this sequence. The flow must be affine in u and the stage cost quadratic in u
+    with positive curvature; controls may be bounded.
 
     Parameters
     ----------
     sequence : names, optional
-        Jumps (contacts) in their order; default those of a simulation with the control of the guess.
+        Names of the jumps (contacts) in order; default those of a simulation with the control of the guess.
     steps : int
-        Runge-Kutta steps (RK4) in every phase.
+        Number of Runge-Kutta steps (RK4) per phase.
     weight : float
-        rho, in the term rho psi^2 / 2 of the augmented Lagrangian, psi(x-) the guards.
+        rho of the term rho psi^2 / 2 of the augmented Lagrangian, where psi(x-) are the guards.
     descent : {"bfgs", "gradient"}
-        Both with a line search.
+        Search direction; both use a line search.
     max_iterations : int
+        Maximal number of steps, including multiplier updates.
     tolerance : float
-        Success: the gradient by times and states is below it, guards are zero, and the motion is valid.
+        Largest component of the gradient by times and states of a solution; guards also have to be zero (1e-9), and the
+        motion valid.
     shortest : float
         Lower bound of the duration of a phase, relative to the horizon.
     time_limit : float, optional
         Seconds.
+
+    Raises
+    ------
+    OptionError
+        By `nosnoc_py.solve`, for an unknown contact in `sequence` and for problems outside of the scope above; the
+        message names a method that fits.
+
+    Examples
+    --------
+    A unit mass bounces elastically off a wall and shall end at q = 1; the exact optimal cost is 3 / 52.
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=q, restitution=1)])
+    >>> ocp = ns.OCP(mass, horizon=1.0, x0=[0.5, -1], stage_cost=0.1 * u**2, terminal_cost=(q - 1) ** 2)
+    >>> solution = ns.solve(ocp, ns.AutonomousSwitching(sequence=("wall",)), certify=False)
+    >>> solution.success, round(solution.objective, 6)
+    (True, 0.057692)
     """
 
     sequence: tuple[str, ...] | None = None
@@ -141,12 +168,12 @@ class AutonomousSwitching(Iteration):
     shortest: float = Field(default=1e-3, gt=0, lt=1)
 
     def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> SwitchingState:
-        """The state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
+        """Return the state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
 
         Raises
         ------
         OptionError, ModelError, TranscriptionError
-            For a problem or a guess that does not fit.
+            For a problem or a guess outside of the scope of the method.
         """
         problem = ocp if isinstance(ocp, HybridProblem) else hybrid_problem(ocp, NAME)
         _check(problem)
@@ -156,66 +183,68 @@ class AutonomousSwitching(Iteration):
             return problem.controls.project(np.array(law(t)))
 
         try:
-            times, jumps = predicted(problem, guess, control, self.sequence, NAME)
-            ends, bases = rolled_out(problem, jumps, times, control, self.steps)
+            times, jumps = predicted_collisions(problem, guess, control, self.sequence, NAME)
+            ends, bases = roll_out_sequence(problem, jumps, times, control, self.steps)
             at = np.concatenate([times, *[basis.T @ end for basis, end in zip(bases, ends, strict=True)]])
             phases, multipliers = SwitchedPhases(problem, jumps, self.steps, bases), np.zeros(len(jumps))
             value = phases.value(at, multipliers, self.weight)
         except SweepFailure as failure:
-            motion = moved_by(problem, control, START_STEPS)
+            motion = motion_under(problem, control, FALLBACK_STEPS)
             return SwitchingState(problem=problem, begun=motion, status=failure.status, message=failure.message)
         return SwitchingState(problem=problem, phases=phases, at=at, value=value, multipliers=multipliers)
 
     def step(self, state: SwitchingState, deadline: float = np.inf) -> SwitchingState:
-        """One step of descent, or of the multipliers when the descent has done enough."""
+        """Take one descent step, or update the multipliers if the gradient is below the infeasibility."""
         started = time.monotonic()
         assert state.phases is not None
         assert state.value is not None
         if state.slope <= max(self.tolerance, state.infeasibility):
             multipliers = state.multipliers + self.weight * state.value.guards
             value = state.phases.value(state.at, multipliers, self.weight, state.value.arcs)
-            return self._recorded(replace(state, multipliers=multipliers, value=value), started, "multipliers")
-        return self._descended(state, started)
+            return self._logged(replace(state, multipliers=multipliers, value=value), started, "multipliers")
+        return self._descend(state, started)
 
-    def _descended(self, state: SwitchingState, started: float) -> SwitchingState:
-        """A step along the direction of descent, halved until it descends."""
+    def _descend(self, state: SwitchingState, started: float) -> SwitchingState:
+        """Take a step along the search direction, halved until the cost decreases sufficiently."""
         value, phases, shortest = state.value, state.phases, self.shortest * state.problem.horizon
         assert value is not None
         assert phases is not None
         gradient = value.gradient
         inverse = state.inverse if self.descent == "bfgs" else None
-        way, first = (-gradient, state.length) if inverse is None else (-inverse @ gradient, 1.0)
-        length = min(first, longest(state.times, way, state.problem.horizon, shortest))
+        direction, first_length = (-gradient, state.length) if inverse is None else (-inverse @ gradient, 1.0)
+        length = min(first_length, longest_step(state.times, direction, state.problem.horizon, shortest))
         for _ in range(HALVINGS):
-            there = state.at + length * way
+            trial = state.at + length * direction
             try:
-                found, why = phases.value(there, state.multipliers, self.weight, value.arcs), ""
-            except NoArcError as none:
-                found, why = None, none.message
-            enough = value.total + ARMIJO * length * gradient @ way + ROUNDING * (1 + abs(value.total))
-            if found is not None and found.total <= enough:
-                moved = bfgs(state.inverse, length * way, found.gradient - gradient)
-                state = replace(state, at=there, value=found, inverse=moved, length=2 * length)
-                return self._recorded(replace(state, iterations=state.iterations + 1), started, self.descent)
+                candidate, reason = phases.value(trial, state.multipliers, self.weight, value.arcs), ""
+            except NoArcError as error:
+                candidate, reason = None, error.message
+            bound = (
+                value.total + SUFFICIENT_DECREASE * length * gradient @ direction + ROUNDING * (1 + abs(value.total))
+            )
+            if candidate is not None and candidate.total <= bound:
+                inverse_next = bfgs(state.inverse, length * direction, candidate.gradient - gradient)
+                state = replace(state, at=trial, value=candidate, inverse=inverse_next, length=2 * length)
+                return self._logged(replace(state, iterations=state.iterations + 1), started, self.descent)
             length /= 2
-        if inverse is not None:  # what it remembers may be wrong: once from scratch
+        if inverse is not None:  # the BFGS matrix may be wrong: restart once with the gradient
             return replace(state, inverse=None, length=1e-3)
-        stuck = f"the line search finds no descent, and the gradient is {state.slope:.3e}"
+        message = f"the line search finds no descent, and the gradient is {state.slope:.3e}"
         saturated = [i for i, arc in enumerate(value.arcs[:-1]) if phases.saturated(arc)]
         if saturated:
-            stuck += f"; phase {saturated[0]}: {SATURATED}"
-        elif why:
-            stuck += f"; from here {why}"
-        return replace(state, status=Status.NO_DESCENT, message=stuck)
+            message += f"; phase {saturated[0]}: {SATURATED}"
+        elif reason:
+            message += f"; from here {reason}"
+        return replace(state, status=Status.NO_DESCENT, message=message)
 
-    def _recorded(self, state: SwitchingState, started: float, label: str) -> Any:
+    def _logged(self, state: SwitchingState, started: float, label: str) -> Any:
         assert state.value is not None
         assert state.phases is not None
         sizes = {"infeasibility": state.infeasibility, "iterations": 1, "slope": state.slope}
-        return recorded(state, started, label, state.value.objective, state.phases.jumps, state.times, **sizes)
+        return with_record(state, started, label, state.value.objective, state.phases.jumps, state.times, **sizes)
 
-    def judged(self, state: SwitchingState) -> tuple[Status | None, str]:
-        """Why a state is the last one, with a reason."""
+    def outcome(self, state: SwitchingState) -> tuple[Status | None, str]:
+        """Return status and reason if a state is final, else None."""
         if state.status is not None:
             return state.status, state.message
         assert state.value is not None
@@ -233,13 +262,13 @@ class AutonomousSwitching(Iteration):
         shortest = self.shortest * state.problem.horizon
         return invalidity(state.problem, state.motion(), shortest=shortest, tolerance=tolerance)
 
-    def found(self, state: SwitchingState) -> tuple[HybridMotion, int, float]:
-        """The motion that a state stands for, steps of descent so far, and the largest |psi(x-)|."""
+    def result_of(self, state: SwitchingState) -> tuple[HybridMotion, int, float]:
+        """Return the motion of a state, the number of descent steps, and the largest |psi(x-)|."""
         return state.motion(), state.iterations, state.infeasibility
 
 
 def _check(problem: HybridProblem) -> None:
-    """Only minimisers that are continuous can be differentiated along a phase."""
+    """Refuse problems whose minimiser is discontinuous: the sensitivities of a phase need a continuous control."""
     curvature = ca.hessian(problem.running_cost, problem.u)[0]
     if problem.minimiser.kind != "quadratic" or not is_definite(curvature, problem.x):
         raise OptionError(

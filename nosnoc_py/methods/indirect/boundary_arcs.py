@@ -1,4 +1,8 @@
-"""Arcs: pieces of a phase in which the minimiser of the Hamiltonian follows one smooth law."""
+"""Arcs: pieces of a phase on which the minimiser of the Hamiltonian follows one smooth law.
+
+Bounds on the control and costs with kinks make u*(x, lambda) piecewise smooth. Collocation keeps its order only if the
+points between two laws are ends of elements, so the boundary-value problem has one set of elements per arc.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Digits = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Arc:
-    """From `start` to `end` [s], in a phase (counted from 0), in one regime of the minimiser."""
+    """Arc from `start` to `end` [s] in a phase (numbered from 0) with one regime of the minimiser."""
 
     phase: int
     regime: Digits
@@ -29,17 +33,18 @@ class Arc:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArcSolution:
-    """State, costate and control on an arc, as collocation polynomials on E equal elements.
+    """Solution on an arc: state, costate and control as collocation polynomials on E equal elements.
 
     Attributes
     ----------
     arc : Arc
-        With the times that were found.
+        Arc with the solved times.
     tableau : Tableau
-        Of n_s stages.
+        Gauss-Legendre tableau with n_s stages.
     nodes : (E + 1, 2 n_x)
         (x, lambda) at the ends of the elements.
     stages : (E, n_s, 2 n_x)
+        (x, lambda) at the stages.
     u : (E, n_s, n_u)
         Control at the stages.
     ends : (2, n_u)
@@ -59,79 +64,81 @@ class ArcSolution:
         return (self.arc.end - self.arc.start) / len(self.stages)
 
     def at(self, fractions: Array) -> Array:
-        """(x, lambda) at fractions (m,) of every element: (E, m, 2 n_x)."""
+        """Return (x, lambda) at fractions (m,) in [0, 1] of every element: (E, m, 2 n_x)."""
         basis = lagrange_basis(np.append(0.0, self.tableau.c), fractions)
         values = np.concatenate([self.nodes[:-1, None], self.stages], axis=1)
         return np.einsum("mk,eky->emy", basis, values)
 
     def times(self, fractions: Array) -> Array:
-        """The times of these points: (E, m)."""
-        found = self.arc.start + self.step * (np.arange(len(self.stages))[:, None] + fractions)
-        return np.minimum(found, self.arc.end)
+        """Return the times [s] at fractions (m,) of every element: (E, m)."""
+        times = self.arc.start + self.step * (np.arange(len(self.stages))[:, None] + fractions)
+        return np.minimum(times, self.arc.end)
 
-    def roughness(self) -> Array:
-        """About the error between the nodes of (x, lambda), (2 n_x,).
+    def error_estimate(self) -> Array:
+        """Return an estimate of the error of (x, lambda) between the nodes, (2 n_x,).
 
-        The derivative is a polynomial of degree n_s - 1; what its last Legendre coefficients contribute to the integral
-        falls from one to the next, and is taken to fall on like that.
+        The derivative is a polynomial of degree n_s - 1. The estimate extrapolates the decay of the contributions of
+        its last two Legendre coefficients to the integral, as if they fell geometrically.
         """
         tableau = self.tableau
-        slopes = np.linalg.solve(tableau.a, self.stages - self.nodes[:-1, None])  # of y by the fraction of the element
+        rates = np.linalg.solve(tableau.a, self.stages - self.nodes[:-1, None])  # of y by the fraction of the element
         basis = legendre.legvander(2.0 * tableau.c - 1.0, tableau.stages - 1)[:, -2:] * tableau.b[:, None]
-        before, last = np.abs(np.einsum("jk,ejy->key", basis, slopes)).max(axis=1)
-        return np.asarray(last * np.minimum(1.0, last / np.maximum(before, 1e-300)))
+        previous, last = np.abs(np.einsum("jk,ejy->key", basis, rates)).max(axis=1)
+        return np.asarray(last * np.minimum(1.0, last / np.maximum(previous, 1e-300)))
 
-    def near_control(self, fractions: Array) -> Array:
-        """u at fractions (m,) of every element, (E, m, n_u): the polynomial of its stages, less exact than the law."""
+    def interpolated_control(self, fractions: Array) -> Array:
+        """Return u at fractions (m,) of every element, (E, m, n_u), by its stage polynomial (not by the exact law)."""
         return np.einsum("mk,eku->emu", lagrange_basis(self.tableau.c, fractions), self.u)
 
 
-def arcs_of(problem: HybridProblem, motion: HybridMotion, sliver: float) -> tuple[Arc, ...]:
-    """The arcs of a motion with costates; runs of nodes that last less than `sliver` [s] count as their neighbours."""
-    return tuple(arc for index, phase in enumerate(motion.phases) for arc in _phase_arcs(problem, index, phase, sliver))
+def arcs_of(problem: HybridProblem, motion: HybridMotion, min_length: float) -> tuple[Arc, ...]:
+    """Return the arcs of a motion with costates; pieces of at most `min_length` [s] are merged with neighbours."""
+    return tuple(
+        arc for index, phase in enumerate(motion.phases) for arc in _phase_arcs(problem, index, phase, min_length)
+    )
 
 
-def without(arcs: Sequence[Arc], dropped: int) -> tuple[Arc, ...] | None:
-    """The arcs without one that has no length, its neighbours made one if they are alike; None if it is a phase."""
-    gone = arcs[dropped]
+def without_arc(arcs: Sequence[Arc], dropped: int) -> tuple[Arc, ...] | None:
+    """Remove an arc of zero length and merge equal neighbours; None if it is the only arc of its phase."""
+    removed = arcs[dropped]
     rest = [*arcs[:dropped], *arcs[dropped + 1 :]]
-    if not any(arc.phase == gone.phase for arc in rest):
+    if not any(arc.phase == removed.phase for arc in rest):
         return None
-    return tuple(_joined(rest))
+    return tuple(_merged(rest))
 
 
-def same_structure(one: Sequence[Arc], other: Sequence[Arc]) -> bool:
-    """Whether the regimes come in the same order."""
-    return [(arc.phase, arc.regime) for arc in one] == [(arc.phase, arc.regime) for arc in other]
+def same_structure(first: Sequence[Arc], second: Sequence[Arc]) -> bool:
+    """True if both have the same regimes in the same order."""
+    return [(arc.phase, arc.regime) for arc in first] == [(arc.phase, arc.regime) for arc in second]
 
 
-def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, sliver: float) -> list[Arc]:
+def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, min_length: float) -> list[Arc]:
     assert phase.costate is not None
-    near = np.vstack([phase.u, phase.u[-1:]])
-    digits = problem.minimiser.regimes(phase.x, phase.costate, near)
+    controls = np.vstack([phase.u, phase.u[-1:]])
+    digits = problem.minimiser.regimes(phase.x, phase.costate, controls)
     changes = np.flatnonzero((digits[1:] != digits[:-1]).any(axis=1)) + 1
     edges = [phase.t[0], *(0.5 * (phase.t[changes - 1] + phase.t[changes])), phase.t[-1]]
     starts = [0, *changes]
-    found = [
+    arcs = [
         Arc(phase=index, regime=tuple(map(int, digits[first])), start=float(a), end=float(b))
         for first, (a, b) in zip(starts, pairwise(edges), strict=True)
     ]
-    while len(found) > 1:
-        shortest = min(range(len(found)), key=lambda k: found[k].end - found[k].start)
-        if found[shortest].end - found[shortest].start > sliver:
+    while len(arcs) > 1:
+        shortest = min(range(len(arcs)), key=lambda k: arcs[k].end - arcs[k].start)
+        if arcs[shortest].end - arcs[shortest].start > min_length:
             break
-        found = _joined(found[:shortest] + found[shortest + 1 :])
-    return _stretched(found, float(phase.t[0]), float(phase.t[-1]))
+        arcs = _merged(arcs[:shortest] + arcs[shortest + 1 :])
+    return _without_gaps(arcs, float(phase.t[0]), float(phase.t[-1]))
 
 
-def _joined(arcs: Sequence[Arc]) -> list[Arc]:
-    """Neighbours in the same regime of one phase become one arc."""
+def _merged(arcs: Sequence[Arc]) -> list[Arc]:
+    """Merge neighbouring arcs of one phase with the same regime."""
     runs = [list(run) for _, run in groupby(arcs, key=lambda arc: (arc.phase, arc.regime))]
     return [replace(run[0], end=run[-1].end) for run in runs]
 
 
-def _stretched(arcs: Sequence[Arc], start: float, end: float) -> list[Arc]:
-    """Gaps between arcs are closed in their middle."""
+def _without_gaps(arcs: Sequence[Arc], start: float, end: float) -> list[Arc]:
+    """Extend arcs to the middle of the gaps between them."""
     cuts = [start, *[0.5 * (a.end + b.start) for a, b in pairwise(arcs)], end]
     pairs = zip(arcs, pairwise(cuts), strict=True)
     return [replace(arc, start=a, end=b) for arc, (a, b) in pairs]

@@ -1,11 +1,13 @@
-"""The multi-point boundary-value problem of the hybrid minimum principle (HMP, Eqs. 2-4, 8-12) as sparse equations.
+"""Multi-point boundary-value problem of the hybrid minimum principle (HMP, Eqs. 2-4, 8-12) as sparse equations.
 
-On every arc, (x, lambda) follow x' = H_lambda, lambda' = -H_x with the control of the arc's regime, by collocation; the
-lengths of the arcs are unknown. Arcs of one phase meet continuously where their regimes do. Between phases
+On every arc, (x, lambda) satisfy x' = H_lambda, lambda' = -H_x with the control of the arc's regime, discretised by
+Gauss-Legendre collocation (Ascher, Mattheij, Russell 1995). The lengths of the arcs are unknowns, so that collisions
+and changes of the regime are ends of elements. Arcs of one phase are joined continuously. Between phases
 
     psi(x-) = 0,  x+ = g(x-),  lambda- = g_x' lambda+ + eta psi_x',  H- = H+,
 
-and x(0) = x_0, lambda(T) = phi_x, the lengths sum up to T.
+and x(0) = x_0, lambda(T) = phi_x, and the lengths sum up to T. The system is square; each index array below (`nodes`,
+`stages`, `ends`, `lengths`, `etas`) gives the positions of its unknowns in z.
 """
 
 from __future__ import annotations
@@ -27,21 +29,21 @@ from nosnoc_py.tableaus import gauss_legendre
 Array = np.ndarray
 
 
-# Equations with the places of their unknowns.
-Piece = tuple[Equations, Array]
+# Equations with the indices of their unknowns in z.
+LinkEquations = tuple[Equations, Array]
 
 
 class BoundarySystem:
-    """Residuals and Jacobian for given arcs; one object per structure of arcs.
+    """Residual and Jacobian of the boundary-value problem for a fixed sequence of arcs.
 
     Parameters
     ----------
     problem : HybridProblem
     arcs : sequence of Arc
     jumps : sequence of int
-        Which jump comes after which phase.
+        Index of the jump after each phase but the last.
     elements, stages : int
-        Elements per arc, and stages of Gauss-Legendre collocation on each: order 2 stages.
+        Elements per arc, and stages of Gauss-Legendre collocation per element (order 2 stages).
     functions : BoundaryFunctions
     """
 
@@ -56,90 +58,93 @@ class BoundarySystem:
     ) -> None:
         self.problem, self.arcs, self.jumps = problem, tuple(arcs), tuple(jumps)
         self.elements, self.tableau, self.functions = elements, gauss_legendre(stages), functions
-        self.size, self._sums = 0, cache(self._weighted)
+        self.size, self._quadrature = 0, cache(self._quadrature_matrices)
         n_w = [self.functions.law(arc.regime).w.numel() for arc in arcs]
-        self.nodes = [self._take(elements + 1, 2 * problem.n_x) for _ in arcs]
-        self.stages = [self._take(elements, stages, 2 * problem.n_x + n) for n in n_w]
-        self.ends = [self._take(2, n) for n in n_w]
-        self.lengths = self._take(len(arcs))
-        self.etas = self._take(len(jumps))
+        self.nodes = [self._allocate(elements + 1, 2 * problem.n_x) for _ in arcs]
+        self.stages = [self._allocate(elements, stages, 2 * problem.n_x + n) for n in n_w]
+        self.ends = [self._allocate(2, n) for n in n_w]
+        self.lengths = self._allocate(len(arcs))
+        self.etas = self._allocate(len(jumps))
         self.pieces = self._links()
 
-    def _take(self, *shape: int) -> Array:
+    def _allocate(self, *shape: int) -> Array:
         self.size += prod(shape)
         return np.arange(self.size - prod(shape), self.size).reshape(shape)
 
     def __call__(self, z: Array) -> tuple[Array, sp.csc_matrix]:
-        """Residual (size,) and Jacobian at z (size,)."""
+        """Return the residual (size,) and the sparse Jacobian at z (size,)."""
         blocks = [block for index in range(len(self.arcs)) for block in self._arc(index, z)]
         for equations, unknowns in self.pieces:
             value, nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
             blocks.append((value, self._sparse(value.size, nonzeros, equations.rows, unknowns[equations.columns])))
-        total = np.atleast_1d(z[self.lengths].sum() - self.problem.horizon)
-        blocks.append((total, self._sparse(1, 1.0, 0, self.lengths)))
-        values, slopes = zip(*blocks, strict=True)
-        return np.concatenate(values), sp.vstack(slopes, format="csc")
+        duration = np.atleast_1d(z[self.lengths].sum() - self.problem.horizon)
+        blocks.append((duration, self._sparse(1, 1.0, 0, self.lengths)))
+        values, jacobians = zip(*blocks, strict=True)
+        return np.concatenate(values), sp.vstack(jacobians, format="csc")
 
     def _sparse(self, count: int, values: Array | float, rows: Array | int, columns: Array) -> sp.csr_matrix:
-        """Entries of so many rows of the Jacobian."""
+        """Return `count` rows of the Jacobian with the given entries (broadcast)."""
         values, rows, columns = (np.broadcast_to(part, columns.shape).ravel() for part in (values, rows, columns))
         return sp.csr_matrix((values, (rows, columns)), shape=(count, self.size))
 
     def _arc(self, index: int, z: Array) -> list[tuple[Array, sp.csr_matrix]]:
-        """Collocation on one arc, and the laws of its control where they are implicit."""
+        """Return residual and Jacobian of the collocation on one arc and of its implicit control law."""
         regime, nodes = self.arcs[index].regime, self.nodes[index]
         stages, n = self.stages[index], 2 * self.problem.n_x
         points = stages.reshape(-1, stages.shape[2])
         count, field = len(points), self.functions.field(regime)
         values, entries = self.functions.field_of(regime, count)(z[points])
-        places = np.arange(count)[:, None] * len(values) + field.rows
+        rows = np.arange(count)[:, None] * len(values) + field.rows
         rates = values.T.ravel()  # of (x, lambda) and of the law, point by point
-        slopes = self._sparse(rates.size, entries.T, places, points[:, field.columns])
-        weights, laws = self._sums(len(values))
+        rate_jacobian = self._sparse(rates.size, entries.T, rows, points[:, field.columns])
+        weights, law_rows = self._quadrature(len(values))
         ends = np.concatenate([stages[:, :, :n], nodes[1:, None]], axis=1)
+        # Row order: for each element its stages, then its right node, as in `weights`.
         starts, ends = np.broadcast_to(nodes[:-1, None], ends.shape).ravel(), ends.ravel()
-        h, moved = z[self.lengths[index]] / self.elements, weights @ rates
+        h, increments = z[self.lengths[index]] / self.elements, weights @ rates
         unknowns = np.stack([ends, starts, np.full_like(ends, self.lengths[index])])
-        factors = np.stack([np.ones(ends.size), -np.ones(ends.size), -moved / self.elements])
-        jacobian = self._sparse(ends.size, factors, np.arange(ends.size), unknowns) - h * (weights @ slopes)
-        return [(z[ends] - z[starts] - h * moved, jacobian), (laws @ rates, laws @ slopes)]
+        factors = np.stack([np.ones(ends.size), -np.ones(ends.size), -increments / self.elements])
+        jacobian = self._sparse(ends.size, factors, np.arange(ends.size), unknowns) - h * (weights @ rate_jacobian)
+        return [(z[ends] - z[starts] - h * increments, jacobian), (law_rows @ rates, law_rows @ rate_jacobian)]
 
-    def _weighted(self, count: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        """What sums up, of so many rates at every stage, those of (x, lambda) as collocation does, and picks others."""
-        n, every = 2 * self.problem.n_x, sp.identity(count, format="csr")
-        weights = sp.kron(np.vstack([self.tableau.a, self.tableau.b]), every[:n])
-        laws = sp.kron(sp.identity(self.elements * self.tableau.stages), every[n:], format="csr")
-        return sp.kron(sp.identity(self.elements), weights, format="csr"), laws
+    def _quadrature_matrices(self, count: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """Return the matrix of collocation weights of (x, lambda), and the one that selects rows of the control law."""
+        n, identity = 2 * self.problem.n_x, sp.identity(count, format="csr")
+        weights = sp.kron(np.vstack([self.tableau.a, self.tableau.b]), identity[:n])
+        law_rows = sp.kron(sp.identity(self.elements * self.tableau.stages), identity[n:], format="csr")
+        return sp.kron(sp.identity(self.elements), weights, format="csr"), law_rows
 
-    def _links(self) -> list[Piece]:
-        """What holds at the start, between arcs and at the end."""
+    def _links(self) -> list[LinkEquations]:
+        """Return the conditions at the start, between arcs and at the end."""
         f, arcs, last = self.functions, self.arcs, len(self.arcs) - 1
-        pieces: list[Piece] = [(f.start(arcs[0].regime), self._side(0, 0))]
-        for k, (one, other) in enumerate(pairwise(arcs)):
+        pieces: list[LinkEquations] = [(f.start(arcs[0].regime), self._side(0, 0))]
+        for k, (first, second) in enumerate(pairwise(arcs)):
             sides = np.concatenate([self._side(k, 1), self._side(k + 1, 0)])
-            if one.phase == other.phase:
-                pieces.append((f.switch(one.regime, other.regime), sides))
+            if first.phase == second.phase:
+                pieces.append((f.switch(first.regime, second.regime), sides))
             else:
-                unknowns = np.append(sides, self.etas[one.phase])
-                pieces.append((f.collision(one.regime, other.regime, self.jumps[one.phase]), unknowns))
+                unknowns = np.append(sides, self.etas[first.phase])
+                pieces.append((f.collision(first.regime, second.regime, self.jumps[first.phase]), unknowns))
         return [*pieces, (f.end(arcs[last].regime), self._side(last, 1))]
 
     def _side(self, index: int, end: int) -> Array:
         return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
 
     def guess(self, motion: HybridMotion) -> Array:
-        """Unknowns (size,) from a motion with costates: straight lines between its nodes."""
+        """Return initial unknowns (size,) by linear interpolation of a motion with costates."""
         z = np.zeros(self.size)
         c, n = self.tableau.c, 2 * self.problem.n_x
         for k, arc in enumerate(self.arcs):
             phase, length = motion.phases[arc.phase], arc.end - arc.start
-            places = arc.start + length * np.linspace(0.0, 1.0, self.elements + 1)
-            inner = places[:-1, None] + length / self.elements * c
-            z[self.nodes[k]] = _costate_lines(phase, places)
-            z[self.stages[k][:, :, :n]] = _costate_lines(phase, inner)
+            times = arc.start + length * np.linspace(0.0, 1.0, self.elements + 1)
+            stage_times = times[:-1, None] + length / self.elements * c
+            z[self.nodes[k]] = _interpolated(phase, times)
+            z[self.stages[k][:, :, :n]] = _interpolated(phase, stage_times)
             if self.ends[k].size:
-                z[self.stages[k][:, :, n:]] = self._minimisers(z[self.stages[k][:, :, :n]], _control(phase, inner))
-                z[self.ends[k]] = self._minimisers(z[self.nodes[k][[0, -1]]], _control(phase, places[[0, -1]]))
+                z[self.stages[k][:, :, n:]] = self._minimisers(
+                    z[self.stages[k][:, :, :n]], _control(phase, stage_times)
+                )
+                z[self.ends[k]] = self._minimisers(z[self.nodes[k][[0, -1]]], _control(phase, times[[0, -1]]))
             z[self.lengths[k]] = length
         for k, jump in enumerate(self.jumps):
             before, after = motion.phases[k], motion.phases[k + 1]
@@ -148,15 +153,15 @@ class BoundarySystem:
             z[self.etas[k]] = self.functions.eta(jump, before.x[-1], before.costate[-1], after.costate[0])
         return z
 
-    def _minimisers(self, nodes: Array, near: Array) -> Array:
-        """What minimises the Hamiltonian at (x, lambda) (..., 2 n_x), found from controls (..., n_u)."""
+    def _minimisers(self, nodes: Array, start: Array) -> Array:
+        """Return minimisers of the Hamiltonian at (x, lambda) (..., 2 n_x), started from controls (..., n_u)."""
         flat, n_x = nodes.reshape(-1, nodes.shape[-1]), self.problem.n_x
-        u = near.reshape(len(flat), -1)
-        return self.problem.minimiser.mapped(len(flat))(flat[:, :n_x], flat[:, n_x:], u).reshape(near.shape)
+        u = start.reshape(len(flat), -1)
+        return self.problem.minimiser.mapped(len(flat))(flat[:, :n_x], flat[:, n_x:], u).reshape(start.shape)
 
     def solutions(self, z: Array) -> tuple[ArcSolution, ...]:
-        """The unknowns as polynomials on arcs."""
-        found, start, n = [], 0.0, 2 * self.problem.n_x
+        """Return the unknowns as collocation polynomials on arcs."""
+        solutions, start, n = [], 0.0, 2 * self.problem.n_x
         for k, arc in enumerate(self.arcs):
             last = k == len(self.arcs) - 1
             end = self.problem.horizon if last else start + float(z[self.lengths[k]])
@@ -164,7 +169,7 @@ class BoundarySystem:
             control = self.functions.control(arc.regime, self.elements * self.tableau.stages + 2)
             sides = np.vstack([z[self._side(k, 0)], z[self._side(k, 1)]])
             u = control(np.vstack([stages.reshape(-1, stages.shape[2]), sides]))
-            found.append(
+            solutions.append(
                 ArcSolution(
                     arc=Arc(phase=arc.phase, regime=arc.regime, start=start, end=end),
                     tableau=self.tableau,
@@ -175,13 +180,14 @@ class BoundarySystem:
                 )
             )
             start = end
-        return tuple(found)
+        return tuple(solutions)
 
     def scale(self, z: Array) -> Array:
-        """Sizes (size,) of the unknowns: the largest of their kind, by component."""
+        """Return scales (size,) of the unknowns: the largest absolute value of each component over all nodes."""
         scale, n_x = np.ones(self.size), self.problem.n_x
         sizes = np.max([np.abs(z[nodes]).max(axis=0) for nodes in self.nodes], axis=0)
         for part in (sizes[:n_x], sizes[n_x:]):
+            # A component that stays near zero must not get a tiny scale, or its rounding would dominate the norms.
             part[:] = np.maximum(part, 1e-2 * part.max()) if part.max() > 0 else 1.0
         for nodes, stages in zip(self.nodes, self.stages, strict=True):
             scale[nodes] = sizes
@@ -191,13 +197,13 @@ class BoundarySystem:
         return scale
 
 
-def _costate_lines(phase: MotionPhase, times: Array) -> Array:
-    """(x, lambda) at times of any shape: straight lines between the nodes of a phase."""
+def _interpolated(phase: MotionPhase, times: Array) -> Array:
+    """Interpolate (x, lambda) linearly at times of any shape."""
     assert phase.costate is not None
     values = np.hstack([phase.x, phase.costate])
     return np.stack([np.interp(times, phase.t, column) for column in values.T], axis=-1)
 
 
 def _control(phase: MotionPhase, times: Array) -> Array:
-    place = np.searchsorted(phase.t, times, "right") - 1
-    return np.asarray(phase.u[np.clip(place, 0, len(phase.u) - 1)])
+    interval = np.searchsorted(phase.t, times, "right") - 1
+    return np.asarray(phase.u[np.clip(interval, 0, len(phase.u) - 1)])

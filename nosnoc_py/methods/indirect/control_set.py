@@ -1,4 +1,4 @@
-"""The set U of admissible controls: everything, a box, or a ball around zero."""
+"""Set U of admissible controls: unbounded, a box, or a ball around zero."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from nosnoc_py.ocp import OCP, Constraint
 
 Array = np.ndarray
 
-# Two expressions are the same function if they agree at this many random points of each size.
+# Expressions count as equal if they agree at PROBES random points of each size. CasADi has no symbolic simplification
+# that would prove equality.
 PROBES, SIZES = 8, (1e-2, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ControlSet:
-    """lower <= u <= upper and |u| <= radius; not both at once.
+    """Set of controls with lower <= u <= upper, or with |u| <= radius; not both.
 
     Attributes
     ----------
     lower, upper : (n_u,)
-        Infinite where there is no bound.
+        Infinite for components without a bound.
     radius : float
-        Infinite where there is no ball.
+        Infinite without a bound on the length.
     """
 
     lower: Array
@@ -35,21 +36,21 @@ class ControlSet:
 
     @property
     def is_box(self) -> bool:
-        """Whether a component is bounded."""
+        """True if a component has a bound."""
         return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
 
     @property
     def is_ball(self) -> bool:
-        """Whether the length is bounded."""
+        """True if the length has a bound."""
         return bool(np.isfinite(self.radius))
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there is any bound."""
+        """True if there is any bound."""
         return self.is_box or self.is_ball
 
     def project(self, u: Array) -> Array:
-        """The nearest admissible controls (N, n_u)."""
+        """Return the nearest admissible controls (N, n_u)."""
         if not self.is_ball:
             return np.clip(u, self.lower, self.upper)
         length = np.linalg.norm(u, axis=-1, keepdims=True)
@@ -57,7 +58,7 @@ class ControlSet:
 
 
 def control_set(ocp: OCP, method: str) -> ControlSet:
-    """The bounds on u, and path constraints of the form |u| <= r or u'u <= r^2.
+    """Read the control set from bounds on u and path constraints of the form |u| <= r or u'u <= r^2.
 
     Raises
     ------
@@ -66,18 +67,18 @@ def control_set(ocp: OCP, method: str) -> ControlSet:
     """
     lower, upper = (np.array(bound) for bound in ocp.u_bounds)
     radii = [_radius(ocp, constraint, method) for constraint in ocp.path_constraints]
-    found = ControlSet(lower=lower, upper=upper, radius=min(radii, default=np.inf))
-    if found.is_ball and found.is_box:
+    controls = ControlSet(lower=lower, upper=upper, radius=min(radii, default=np.inf))
+    if controls.is_ball and controls.is_box:
         raise OptionError(f"{method} takes bounds on u or a bound on its length, not both; use ns.FESDJ(...).")
-    return found
+    return controls
 
 
 def _radius(ocp: OCP, constraint: Constraint, method: str) -> float:
     u, p = ocp.system.u, ocp.system.p
     expression = ca.substitute(ca.SX(constraint.expression), p, ca.SX(ocp.p))
-    alone = expression.numel() == 1 and not ca.depends_on(expression, ca.vertcat(ocp.system.x, ocp.system.z))
+    only_control = expression.numel() == 1 and not ca.depends_on(expression, ca.vertcat(ocp.system.x, ocp.system.z))
     low, high = float(np.max(constraint.lower)), float(np.min(constraint.upper))
-    if alone and low <= 0.0 and np.isfinite(high):
+    if only_control and low <= 0.0 and np.isfinite(high):
         if same_function(expression, ca.norm_2(u), u):
             return high
         if same_function(expression, ca.sumsqr(u), u):
@@ -89,7 +90,7 @@ def _radius(ocp: OCP, constraint: Constraint, method: str) -> float:
 
 
 def same_function(a: ca.SX, b: ca.SX, *symbols: ca.SX) -> bool:
-    """Whether two expressions agree at random points of several sizes; those where they are no numbers do not count."""
+    """True if two expressions agree at random points of several sizes; points with NaN or inf are skipped."""
     both = ca.Function("both", [*symbols], [a, b])
     compared = 0
     for point in probes(*symbols):
@@ -102,7 +103,7 @@ def same_function(a: ca.SX, b: ca.SX, *symbols: ca.SX) -> bool:
 
 
 def probes(*symbols: ca.SX) -> Iterator[list[Array]]:
-    """Random values of symbols, of several sizes: what holds at all of them is taken to hold everywhere."""
+    """Yield random values of symbols in several sizes; a property that holds at all of them is assumed everywhere."""
     random = np.random.default_rng(20)
     for size in SIZES:
         for _ in range(PROBES):

@@ -1,4 +1,8 @@
-"""What all iterations over motions have in common: init, step, terminate, and `run`, which is the loop over them."""
+"""Common interface of iterations over motions: init, step, terminate, and the loop `run`.
+
+All data that a step changes are in the frozen state that it returns, so that users can drive the iteration themselves,
+keep earlier states and continue from any of them.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +26,20 @@ from nosnoc_py.status import Status, iterated
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class IterationState:
-    """Where an iteration over motions stands.
+    """State of an iteration over motions.
 
     Attributes
     ----------
     problem : HybridProblem
     iterations : int
-        So far.
+        Number of iterations so far.
     records : tuple of StepRecord
-        One of every step: objective, slope, collisions.
+        One record per step: objective, slope, collisions.
     status : Status, optional
-        None while there is something left to do.
+        None while the iteration continues.
     message : str
     measure : str
-        What the slope is the norm of.
+        Name of the quantity whose norm is the slope.
     """
 
     problem: HybridProblem
@@ -51,38 +55,38 @@ class IterationState:
         last = self.records[-1]
         slope = "" if last.slope is None else f", {self.measure} {last.slope:.1e}"
         times = ", ".join(f"{t:.6g}" for _, t in last.collisions)
-        found = f"objective {last.objective:.8g}{slope}, collisions at {times or 'no time'}"
-        return f"{type(self).__name__}: {self.iterations} iterations, {found}"
+        summary = f"objective {last.objective:.8g}{slope}, collisions at {times or 'no time'}"
+        return f"{type(self).__name__}: {self.iterations} iterations, {summary}"
 
 
 class Iteration(CompleteMethod):
-    """A method that improves a motion step by step; everything a step changes is in the `IterationState` it returns."""
+    """Base of methods that improve a motion step by step."""
 
     @abstractmethod
     def init(self, ocp: Any, guess: Any = None) -> Any:
-        """The state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
+        """Return the state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
 
         Raises
         ------
         OptionError, ModelError, TranscriptionError
-            For a problem or a guess that does not fit: the message names the method that would do.
+            For a problem or a guess outside of the scope of the method; the message names one that fits.
         """
 
     @abstractmethod
     def step(self, state: Any, deadline: float = np.inf) -> Any:
-        """Take one step; whatever fails is a status of the new state. `deadline` is a stamp of time.monotonic()."""
+        """Take one step; failures become a status of the new state. `deadline` is a time.monotonic() value."""
 
     @abstractmethod
-    def judged(self, state: Any) -> tuple[Status | None, str]:
-        """Why a state is the last one, and what to say about it; None while there is something left to do."""
+    def outcome(self, state: Any) -> tuple[Status | None, str]:
+        """Return (status, message) of a final state; the status is None while the iteration continues."""
 
     @abstractmethod
-    def found(self, state: Any) -> tuple[HybridMotion, int, float]:
-        """The motion that a state stands for, iterations so far, and the largest residual of the method's equations."""
+    def result_of(self, state: Any) -> tuple[HybridMotion, int, float]:
+        """Return the motion of a state, the iterations so far, and the largest residual of the method's equations."""
 
     def solution(self, state: Any, *, wall_seconds: float | None = None) -> Solution:
-        """The solution that a state stands for, whatever its status; costates are series."""
-        (status, message), (motion, iterations, residual) = self.judged(state), self.found(state)
+        """Return the solution of a state, whatever its status; costates are series."""
+        (status, message), (motion, iterations, residual) = self.outcome(state), self.result_of(state)
         seconds = sum(record.wall_seconds for record in state.records) if wall_seconds is None else wall_seconds
         return solution_of(
             state.problem,
@@ -97,34 +101,34 @@ class Iteration(CompleteMethod):
         )
 
     def terminate(self, state: Any) -> Status | None:
-        """None while there is something left to do, else why it ends."""
-        return self.judged(state)[0]
+        """Return None while the iteration continues, else the final status."""
+        return self.outcome(state)[0]
 
     def run(self, ocp: Any, guess: Any = None, *, callback: Any = None, time_limit: float | None = None) -> Any:
-        """init, then step until terminate; the returned state has a status.
+        """Call `init`, then `step` until `terminate` returns a status; return the last state.
 
-        The first step is made whatever the limit of time, so that there is something to look at.
+        The first step is always taken, whatever the time limit, so that the state has a motion.
         """
         check_run(callback, time_limit)
         deadline = time.monotonic() + strictest(time_limit, self.time_limit)
 
-        def judged(state: Any) -> dict[str, Any] | None:
-            status, message = self.judged(state)
+        def final_fields(state: Any) -> dict[str, Any] | None:
+            status, message = self.outcome(state)
             return None if status is None else {"status": status, "message": message}
 
-        return iterated(self.init(ocp, guess), self.step, judged, callback, deadline, least=1)
+        return iterated(self.init(ocp, guess), self.step, final_fields, callback, deadline, least=1)
 
     def solved(self, ocp: OCP, guess: Any, callback: Any, started: float, deadline: float) -> Solution:
-        """The solution that the last state stands for."""
+        """Run the iteration and return the solution of the last state."""
         state = self.run(ocp, guess, callback=callback, time_limit=deadline - started)
         return self.solution(state, wall_seconds=time.monotonic() - started)
 
 
-def recorded(
+def with_record(
     state: Any, started: float, label: str, objective: float, jumps: Iterable[int], times: Iterable[float], **more: Any
 ) -> Any:
-    """The state with a line more in its log, with collisions; `started` is a time.monotonic() stamp."""
-    line = StepRecord(
+    """Return the state with one more record; `started` is the time.monotonic() value before the step."""
+    record = StepRecord(
         step=len(state.records),
         label=label,
         objective=objective,
@@ -132,10 +136,10 @@ def recorded(
         collisions=tuple((state.problem.names[jump], float(t)) for jump, t in zip(jumps, times, strict=True)),
         **more,
     )
-    return replace(state, records=(*state.records, line))
+    return replace(state, records=(*state.records, record))
 
 
-def nothing_but_the_start(problem: HybridProblem) -> HybridMotion:
-    """What is known where no pass was completed."""
+def initial_state_only(problem: HybridProblem) -> HybridMotion:
+    """Return a motion that holds only x0, for a method without a completed pass."""
     start = MotionPhase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
     return HybridMotion(phases=(start,), jumps=(), objective=np.nan)

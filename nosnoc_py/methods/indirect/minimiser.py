@@ -1,9 +1,8 @@
-"""argmin of the Hamiltonian over the controls (HMP, Eqs. 12, 25, 35, 44): what the methods ask of it.
+"""Minimiser of the Hamiltonian over the controls, u* = argmin H(x, lambda, u) (HMP, Eqs. 12, 25, 35, 44).
 
-A minimiser is a set of regimes: in each the control follows one smooth law, and a regime is left where its boundary
-expression has a zero. `minimiser_forms` finds the closed forms.
-
-The minimisers of a smooth Hamiltonian without a closed form are found by Newton's method, for all nodes at once.
+A minimiser consists of regimes: in each one the control follows a smooth law (a free minimum, a bound, zero), and a
+regime ends where its boundary expression is zero. `minimiser_forms` detects closed forms. Without one, a projected
+Newton method minimises a smooth Hamiltonian for all nodes at once (`NumericMinimiser`).
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from nosnoc_py.methods.indirect.control_set import ControlSet
 Array = np.ndarray
 Digits = tuple[int, ...]
 
-# A control this close to the sphere, relative to its radius, is on it.
+# A control counts as on the sphere within this relative distance from it.
 ON_SPHERE = 1e-10
 NEWTON_STEPS = 50
 NEWTON_TOLERANCE = 1e-13
-# Ever shorter projected gradient steps where Newton's step does not descend.
+# Number of halved projected gradient steps tried where Newton's step does not decrease H.
 HALVINGS = 30
 
 
 class NumericMinimiser:
-    """Newton's method for all nodes at once, on u = P(u - H_u), P the projection on the set.
+    """Projected Newton method for u = P(u - H_u) at all nodes at once, P the projection onto the control set.
 
-    A step that does not lower H is replaced by a shorter one along the projected gradient, so what it ends at is a
-    minimum; for a Hamiltonian that is not convex in u, the one nearest to the start.
+    A step that does not decrease H is replaced by a projected gradient step, so the limit is a local minimum (Bertsekas
+    1982); for a Hamiltonian that is not convex in u usually the one nearest to the start.
     """
 
     def __init__(
@@ -46,40 +45,40 @@ class NumericMinimiser:
         self._mapped = cache(lambda count: (function.map(count), value.map(count)))
 
     def __call__(self, x: Array, costate: Array, u: Array) -> Array:
-        """Minimisers (N, n_u) from starts (N, n_u); rows that do not converge keep their best point.
+        """Return minimisers (N, n_u) from starts (N, n_u); rows that do not converge keep their best point.
 
-        All are NaN where a derivative is no number.
+        All rows are NaN if a derivative is not finite.
         """
         count, n_u = u.shape
         function, value = self._mapped(count)
         u = self.controls.project(np.array(u))
         for _ in range(NEWTON_STEPS):
-            here, slope, curved = (np.array(out) for out in function(x.T, costate.T, u.T))
-            slope, curvature = slope.T, curved.reshape(n_u, count, n_u).transpose(1, 0, 2)
+            values, slope, hessians = (np.array(out) for out in function(x.T, costate.T, u.T))
+            slope, curvature = slope.T, hessians.reshape(n_u, count, n_u).transpose(1, 0, 2)
             if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
                 return np.full_like(u, np.nan)
             gradient_step = self.controls.project(u - slope) - u
             if np.abs(gradient_step).max(initial=0.0) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(initial=0.0)):
                 break
             trials = [self._newton_step(u, slope, curvature), *(gradient_step * 0.5**k for k in range(HALVINGS))]
-            u = self._descend(u, lambda u: np.array(value(x.T, costate.T, u.T))[0], here[0], slope, trials)
+            u = self._descend(u, lambda u: np.array(value(x.T, costate.T, u.T))[0], values[0], slope, trials)
         return np.asarray(u)
 
     def _newton_step(self, u: Array, slope: Array, curvature: Array) -> Array:
-        """Newton's step in the components that are free, where the curvature is positive."""
+        """Return Newton's step in the free components; a gradient step where the Hessian is indefinite."""
         low, high = self.controls.lower, self.controls.upper
-        stuck = ((u <= low) & (slope > 0)) | ((u >= high) & (slope < 0))
-        free = ~stuck
-        reduced = curvature * (free[:, :, None] & free[:, None, :]) + np.eye(u.shape[1]) * stuck[:, :, None]
+        at_bound = ((u <= low) & (slope > 0)) | ((u >= high) & (slope < 0))
+        free = ~at_bound
+        reduced = curvature * (free[:, :, None] & free[:, None, :]) + np.eye(u.shape[1]) * at_bound[:, :, None]
         convex = np.linalg.eigvalsh(reduced)[:, 0] > 0
         reduced[~convex] = np.eye(u.shape[1])
         if self.controls.is_ball:
             return np.asarray(self._on_ball(u, slope, reduced) - u)
-        step = -np.linalg.solve(reduced, np.where(stuck, 0.0, slope)[:, :, None])[:, :, 0]
+        step = -np.linalg.solve(reduced, np.where(at_bound, 0.0, slope)[:, :, None])[:, :, 0]
         return np.asarray(np.clip(u + step, low, high) - u)
 
     def _on_ball(self, u: Array, slope: Array, curvature: Array) -> Array:
-        """The minimum over the ball of the quadratic model, by its multiplier mu >= 0: |u(mu)| = r."""
+        """Minimise the quadratic model over the ball: |u(mu)| = r with a multiplier mu >= 0 (More, Sorensen 1983)."""
         eye, target = np.eye(u.shape[1]), np.einsum("nij,nj->ni", curvature, u) - slope
         mu = np.zeros(len(u))
         for _ in range(60):
@@ -90,6 +89,7 @@ class NumericMinimiser:
             if not outside.any():
                 break
             fall = np.einsum("ni,ni->n", v, np.linalg.solve(matrix, v[:, :, None])[:, :, 0])
+            # Newton's method on 1/r - 1/|u(mu)|, which is nearly linear in mu.
             growth = length**2 * (length / self.controls.radius - 1)
             change = np.divide(growth, fall, out=np.zeros_like(fall), where=outside & (fall > 0.0))
             mu = np.maximum(mu + change, 0.0)
@@ -98,26 +98,26 @@ class NumericMinimiser:
         return self.controls.project(v)
 
     def _descend(
-        self, u: Array, value: Callable[[Array], Array], here: Array, slope: Array, trials: Iterable[Array]
+        self, u: Array, value: Callable[[Array], Array], values: Array, slope: Array, trials: Iterable[Array]
     ) -> Array:
-        """The first of some steps that descends enough, row by row, from values `here` (N,) and slopes (N, n_u)."""
-        rounding = 1e-14 * (1 + np.abs(here))
+        """Apply, row by row, the first trial step with sufficient decrease from `values` (N,) with slopes (N, n_u)."""
+        rounding = 1e-14 * (1 + np.abs(values))
         done = np.zeros(len(u), bool)
-        new = u.copy()
+        result = u.copy()
         for trial in trials:
             candidate = self.controls.project(u + trial)
-            enough = here + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding
-            better = ~done & (value(candidate) <= enough)
-            new[better] = candidate[better]
-            done |= better
+            threshold = values + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding
+            accepted = ~done & (value(candidate) <= threshold)
+            result[accepted] = candidate[accepted]
+            done |= accepted
             if done.all():
                 break
-        return new
+        return result
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Minimiser:
-    """u* = argmin over U of H(x, lambda, u), and how far a control is from it.
+    """Minimiser u* of H(x, lambda, u) over U, with its regimes and a residual of optimality.
 
     Attributes
     ----------
@@ -127,16 +127,16 @@ class Minimiser:
     control : SX (n_u,) or None
         The minimiser as an expression in x and the costate; None for "numeric".
     residual : SX (n_u,)
-        In x, costate, u: H_u where U is everything and H smooth; else u - P(u - H_u), P the projection on U (the
-        proximal map where the cost has a kink). Zero exactly at the minimiser.
+        In x, costate, u: H_u for unbounded U and smooth H, else u - P(u - H_u) with the projection P onto U (the
+        proximal map for a cost with a kink). Zero exactly at the minimiser.
     regime : SX (n_u,) or scalar
-        Digits that name the smooth law that holds at (x, lambda); for "numeric" see `regimes`.
+        Digits that identify the smooth law at (x, lambda); for "numeric" see `regimes`.
     law : digits -> SX (n_u,)
-        An expression in x, costate and u that is zero where the control follows that law.
+        Expression in x, costate and u that is zero if the control follows the law of the digits.
     boundary : (digits, digits) -> SX
-        In x, costate and u: zero where one law, which u follows, gives way to the other.
+        Expression in x, costate and u that is zero where the first law, which u follows, changes to the second.
     newton : NumericMinimiser, optional
-        What finds the minimisers where there is no closed form.
+        Numeric minimiser if there is no closed form.
     """
 
     kind: str
@@ -151,16 +151,16 @@ class Minimiser:
     newton: NumericMinimiser | None = None
 
     def mapped(self, count: int) -> Callable[[Array, Array, Array], Array]:
-        """A fast function of x (count, n_x), costate (count, n_x) and a start (count, n_u): the minimisers."""
+        """Build a fast map of x (count, n_x), costate (count, n_x) and a start (count, n_u) to the minimisers."""
         if self.newton is not None:
             return self.newton
         evaluate = buffered(ca.Function("minimiser", [self.x, self.costate], [self.control]).map(count))
         return lambda x, costate, u: evaluate(x, costate)[0].T
 
     def regimes(self, x: Array, costate: Array, near: Array | None = None) -> Array:
-        """Digits of the regimes at points x, costate (count, n_x): (count, digits).
+        """Return the regime digits at points x, costate (count, n_x): (count, digits).
 
-        `near` (count, n_u) are controls near the minimisers, zero by default; only "numeric" looks at them.
+        `near` (count, n_u) are controls near the minimisers (default zero); only "numeric" uses them.
         """
         if self.newton is not None and (bounds := self.newton.controls).is_bounded:
             u = self.newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)

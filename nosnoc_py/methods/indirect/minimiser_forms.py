@@ -1,13 +1,14 @@
-"""Closed forms of the minimiser of the Hamiltonian, found by the shape of flow and cost in u.
+"""Closed forms of the minimiser of the Hamiltonian, detected by the form of flow and cost in u.
 
-- flow affine, cost quadratic with curvature R(x): -R^-1 s, clipped to a box (R diagonal; where R is zero the control is
-  at a bound) or to a ball (R a multiple of the identity);
-- flow affine, cost e(x) |u|, u in a ball: full length against s where |s| > e, else zero;
-- flow affine, cost sum of e_j(x) |u_j| + r_j(x) u_j^2 / 2: soft thresholds, clipped to a box; where r_j is zero the
-  control is zero or at a bound;
-- anything else that is smooth: Newton's method.
+- flow affine, cost quadratic with curvature R(x): -R^-1 s, clipped to a box (R diagonal; a component with R = 0 is at a
+  bound: bang-bang) or to a ball (R a multiple of the identity);
+- flow affine, cost e(x) |u|, u in a ball: full length against s if |s| > e, else zero (HMP, Section 5.4);
+- flow affine, cost sum of e_j(x) |u_j| + r_j(x) u_j^2 / 2: soft thresholding, clipped to a box; with r_j = 0 the
+control
+  is zero or at a bound (bang-off-bang);
+- any other smooth Hamiltonian: Newton's method.
 
-Here s = H_u at u = 0 without the cost that is not smooth.
+Here s = H_u at u = 0 without the nonsmooth part of the cost. Forms are tested at random points (`same_function`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nosnoc_py.methods.indirect.minimiser import Digits, Minimiser, NumericMinim
 
 Array = np.ndarray
 
+# CasADi operations with a kink or a jump.
 KINKS = frozenset(
     getattr(ca, f"OP_{name}")
     for name in ("FABS", "SIGN", "FMIN", "FMAX", "LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "FLOOR", "CEIL", "FMOD")
@@ -33,7 +35,7 @@ KINKS = frozenset(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Hamiltonian:
-    """lambda'f + L over U; `linear` is H_u of lambda'f, free of u where f is affine, `method` what errors speak of."""
+    """Hamiltonian lambda'f + L over U; `linear` = f_u'lambda (without u if f is affine), `method` names errors."""
 
     x: ca.SX
     costate: ca.SX
@@ -45,55 +47,55 @@ class _Hamiltonian:
     method: str
 
     def minimiser(self, kind: str, **parts: Any) -> Minimiser:
-        """The minimiser of this Hamiltonian."""
+        """Build a minimiser of this Hamiltonian."""
         return Minimiser(kind=kind, x=self.x, costate=self.costate, u=self.u, **parts)
 
     def cost_at(self, u: Any) -> ca.SX:
-        """L at a control."""
+        """Return L at a control."""
         return ca.substitute(self.cost, self.u, ca.SX(ca.DM(u)))
 
     def off_projection(self, slope: ca.SX) -> ca.SX:
-        """H_u, or u - P(u - H_u) where there are bounds."""
+        """Return H_u, or u - P(u - H_u) with bounds."""
         return self.u - projected(self.u - slope, self.controls) if self.controls.is_bounded else slope
 
 
 def minimiser(
     x: ca.SX, costate: ca.SX, u: ca.SX, flow: ca.SX, cost: ca.SX, controls: ControlSet, method: str
 ) -> Minimiser:
-    """The minimiser of lambda'f(x, u) + L(x, u) over U.
+    """Return the minimiser of lambda'f(x, u) + L(x, u) over U.
 
     Raises
     ------
     OptionError
-        If the Hamiltonian is unbounded on U, or has a kink in u that is none of the known forms: the message names
-        what would do.
+        If the Hamiltonian is unbounded on U, or has a kink in u that is not one of the known forms; the message names a
+        remedy.
     """
     if ca.jacobian(flow, u).is_zero() or not ca.depends_on(flow, u):
         raise OptionError(f"{method}: the flow does not depend on the control, so there is nothing to optimise.")
     linear, total = ca.densify(ca.mtimes(ca.jacobian(flow, u).T, costate)), ca.dot(costate, flow) + cost
     h = _Hamiltonian(x=x, costate=costate, u=u, linear=linear, cost=cost, total=total, controls=controls, method=method)
     affine = not ca.depends_on(ca.jacobian(flow, u), u) and not has_kink(flow, u)
-    found = (_length(h) or _separable(h)) if affine else None
-    if found is None:
+    closed_form = (_norm_cost_form(h) or _separable_form(h)) if affine else None
+    if closed_form is None:
         _check_smooth(h)
-    return found or (_quadratic(h) if affine else None) or _numeric(h)
+    return closed_form or (_quadratic_form(h) if affine else None) or _numeric_form(h)
 
 
 def has_kink(expression: ca.SX, u: ca.SX) -> bool:
-    """Whether an expression branches on u, or takes absolute values, minima or the like of what depends on u."""
-    inside = {s.element_hash() for s in ca.symvar(u)}
-    others = [s for s in ca.symvar(expression) if s.element_hash() not in inside]
+    """True if an expression branches on u, or applies an absolute value, minimum or the like to terms with u."""
+    of_u = {s.element_hash() for s in ca.symvar(u)}
+    others = [s for s in ca.symvar(expression) if s.element_hash() not in of_u]
     function = ca.Function("look", [u, ca.vertcat(ca.SX(0, 1), *others)], [expression])
-    moving: dict[int, bool] = {}
+    depends: dict[int, bool] = {}
     for k in range(function.n_instructions()):
-        kind, reads = function.instruction_id(k), function.instruction_input(k)
+        kind, inputs = function.instruction_id(k), function.instruction_input(k)
         if kind == ca.OP_OUTPUT:
             continue
-        moves = reads[0] == 0 if kind == ca.OP_INPUT else any(moving.get(i, False) for i in reads)
-        branches = kind == ca.OP_IF_ELSE_ZERO and moving.get(reads[0], False)
-        if kind != ca.OP_INPUT and ((moves and kind in KINKS) or branches):
+        depends_on_u = inputs[0] == 0 if kind == ca.OP_INPUT else any(depends.get(i, False) for i in inputs)
+        branches = kind == ca.OP_IF_ELSE_ZERO and depends.get(inputs[0], False)
+        if kind != ca.OP_INPUT and ((depends_on_u and kind in KINKS) or branches):
             return True
-        moving[function.instruction_output(k)[0]] = moves
+        depends[function.instruction_output(k)[0]] = depends_on_u
     return False
 
 
@@ -108,15 +110,15 @@ def _check_smooth(h: _Hamiltonian) -> None:
         )
 
 
-def _numeric(h: _Hamiltonian) -> Minimiser:
-    """Newton's method: regimes are the active bounds."""
+def _numeric_form(h: _Hamiltonian) -> Minimiser:
+    """Build the numeric minimiser; its regimes are the active bounds."""
     u, controls, slope = h.u, h.controls, ca.gradient(h.total, h.u)
     outward, square = ca.dot(slope, u), ca.sumsqr(u) - controls.radius**2 if controls.is_ball else ca.SX(0)
 
     def law(digits: Digits) -> ca.SX:
         if controls.is_box:
             return _rows(_laws_in_box(h, slope), digits)
-        # On the sphere: H_u is along u, and |u| = r, in n_u equations.
+        # On the sphere: H_u parallel to u and |u| = r, combined into n_u equations.
         return slope + (square - outward / controls.radius**2) * u if digits == (1,) else slope
 
     def edge(j: int, one: int, other: int) -> ca.SX:
@@ -135,8 +137,8 @@ def _numeric(h: _Hamiltonian) -> Minimiser:
     )
 
 
-def _length(h: _Hamiltonian) -> Minimiser | None:
-    """L = L_0(x) + e(x) |u|: all or nothing, against the slope."""
+def _norm_cost_form(h: _Hamiltonian) -> Minimiser | None:
+    """Build the minimiser for L = L_0(x) + e(x) |u|: full length against s, or zero; None for another cost."""
     u, n_u = h.u, h.u.numel()
     if n_u == 1:
         return None  # the absolute value, which `_separable` knows
@@ -165,21 +167,22 @@ def _length(h: _Hamiltonian) -> Minimiser | None:
     )
 
 
-def _separable(h: _Hamiltonian) -> Minimiser | None:
-    """L = L_0(x) + sum of g_j u_j + e_j |u_j| + r_j u_j^2 / 2: soft thresholds."""
+def _separable_form(h: _Hamiltonian) -> Minimiser | None:
+    """Build the minimiser for L = L_0(x) + sum of g_j u_j + e_j |u_j| + r_j u_j^2 / 2 (soft thresholds), or None."""
     u, n_u, low, high = h.u, h.u.numel(), h.controls.lower, h.controls.upper
     rest = h.cost_at(np.zeros(n_u))
 
     def along(size: float) -> ca.SX:
         return ca.vertcat(*[h.cost_at(size * unit) - rest for unit in np.eye(n_u)])
 
+    # Even and odd parts at 1 and 2 separate e_j |u_j|, r_j u_j^2 / 2 and g_j u_j; `shape` then verifies the form.
     even = (along(1.0) + along(-1.0)) / 2
     curvature = (along(2.0) + along(-2.0)) / 2 - 2 * even
     weights, slopes = even - curvature / 2, (along(1.0) - along(-1.0)) / 2
     shape = ca.dot(slopes, u) + ca.dot(weights, ca.fabs(u)) + ca.dot(curvature, u**2) / 2
     if same_function(weights, ca.SX.zeros(n_u), h.x) or not same_function(h.cost - rest, shape, h.x, u):
         return None
-    if not (_never_negative(weights, h.x) and _never_negative(curvature, h.x)):
+    if not (_is_nonnegative(weights, h.x) and _is_nonnegative(curvature, h.x)):
         return None  # not convex: a kink that `_check_smooth` refuses
     flat = np.array([same_function(curvature[j], ca.SX(0), h.x) for j in range(n_u)])
     if h.controls.is_ball or not (np.isfinite(low) & np.isfinite(high))[flat].all():
@@ -217,13 +220,13 @@ def _separable(h: _Hamiltonian) -> Minimiser | None:
 
 
 def _soft_digit(free: ca.SX, low: float, high: float) -> ca.SX:
-    """0 at the lower bound, 1 below zero, 2 at zero, 3 above, 4 at the upper bound."""
+    """Return the digit: 0 at the lower bound, 1 below zero, 2 at zero, 3 above, 4 at the upper bound."""
     below, above = ca.if_else(free <= low, 0, 1), ca.if_else(free >= high, 4, 3)
     return ca.if_else(free < 0, below, ca.if_else(free > 0, above, 2))
 
 
-def _quadratic(h: _Hamiltonian) -> Minimiser | None:
-    """L quadratic in u with curvature R(x): -R^-1 s, clipped; at the bounds where R has a zero on its diagonal."""
+def _quadratic_form(h: _Hamiltonian) -> Minimiser | None:
+    """Build the minimiser for L quadratic in u: -R(x)^-1 s, clipped; bang-bang for zero diagonals of R; or None."""
     controls, n_u, curvature = h.controls, h.u.numel(), ca.hessian(h.cost, h.u)[0]
     if ca.depends_on(curvature, h.u):
         return None
@@ -232,7 +235,7 @@ def _quadratic(h: _Hamiltonian) -> Minimiser | None:
     diagonal = all(i == j for i, j in zip(*curvature.sparsity().get_triplet(), strict=True))
     flat = np.array([same_function(curvature[j, j], ca.SX(0), h.x) for j in range(n_u)])
     bounded = np.isfinite(controls.lower) & np.isfinite(controls.upper)
-    at_bounds = diagonal and _never_negative(ca.diag(ca.densify(curvature)), h.x) and bounded[flat].all()
+    at_bounds = diagonal and _is_nonnegative(ca.diag(ca.densify(curvature)), h.x) and bounded[flat].all()
     if not (is_definite(curvature, h.x) or at_bounds):
         if bounded.all() or controls.is_ball:
             return None  # not convex, but it has a minimum
@@ -289,14 +292,14 @@ def _quadratic_on_ball(h: _Hamiltonian, at_zero: ca.SX, slope: ca.SX, curvature:
 
 
 def projected(u: ca.SX, controls: ControlSet) -> ca.SX:
-    """The nearest admissible control, as an expression."""
+    """Return the nearest admissible control as an expression."""
     if controls.is_ball:  # written so that it has a derivative at u = 0
         return u * controls.radius / ca.sqrt(ca.fmax(ca.sumsqr(u), controls.radius**2))
     return ca.fmin(ca.fmax(u, ca.DM(controls.lower)), ca.DM(controls.upper))
 
 
 def _first_change(edge: Callable[[int, int, int], ca.SX]) -> Callable[[Digits, Digits], ca.SX]:
-    """The boundary of the first component whose digit changes."""
+    """Return the boundary expression of the first component whose digit changes."""
 
     def boundary(one: Digits, other: Digits) -> ca.SX:
         j = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
@@ -306,24 +309,24 @@ def _first_change(edge: Callable[[int, int, int], ca.SX]) -> Callable[[Digits, D
 
 
 def _laws_in_box(h: _Hamiltonian, slope: ca.SX) -> dict[int, ca.SX]:
-    """Zero where a control is at its lower (0) or upper bound (2), or H_u is zero (1)."""
+    """Return the laws by digit: at the lower bound (0), H_u = 0 (1), at the upper bound (2)."""
     return {0: h.u - ca.DM(h.controls.lower), 1: slope, 2: h.u - ca.DM(h.controls.upper)}
 
 
 def _rows(laws: Mapping[int, ca.SX], digits: Digits) -> ca.SX:
-    """Of every control the law that its digit names."""
+    """Stack, for each control, the row of the law of its digit."""
     return ca.vertcat(*[laws[digit][j] for j, digit in enumerate(digits)])
 
 
-def _never_negative(values: ca.SX, x: ca.SX) -> bool:
-    """Whether an expression in x is nonnegative at all random points."""
+def _is_nonnegative(values: ca.SX, x: ca.SX) -> bool:
+    """True if an expression in x is nonnegative at all random points."""
     function = ca.Function("values", [x], [values])
-    found = [np.array(function(*point)) for point in probes(x)]
-    return all((value >= 0.0).all() for value in found if np.isfinite(value).all())
+    values_at = [np.array(function(*point)) for point in probes(x)]
+    return all((value >= 0.0).all() for value in values_at if np.isfinite(value).all())
 
 
 def is_definite(matrix: ca.SX, x: ca.SX) -> bool:
-    """Whether a matrix that depends on x is positive definite at all random points."""
+    """True if a matrix that depends on x is positive definite at all random points."""
     function = ca.Function("matrix", [x], [ca.densify(matrix)])
-    found = [np.array(function(*point)) for point in probes(x)]
-    return all(np.linalg.eigvalsh(value).min() > 0.0 for value in found if np.isfinite(value).all())
+    matrices = [np.array(function(*point)) for point in probes(x)]
+    return all(np.linalg.eigvalsh(value).min() > 0.0 for value in matrices if np.isfinite(value).all())

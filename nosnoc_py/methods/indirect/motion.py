@@ -1,4 +1,4 @@
-"""What all solvers of hybrid problems find: a motion in phases between collisions, and the `Solution` made of it."""
+"""Motion in phases between collisions, the result of all solvers of hybrid problems, and its `Solution`."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
 
-# Of dense output, per interval, where a guard is looked at.
+# Number of points of the dense output per interval at which guards are checked.
 SAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MotionPhase:
-    """The motion between two collisions, in K intervals.
+    """Motion between two collisions, in K intervals.
 
     Attributes
     ----------
     t : (K + 1,)
-        Times [s], not decreasing.
+        Node times [s], not decreasing.
     x : (K + 1, n_x)
-        States: first after the collision before, last before the collision that ends the phase.
+        States at the nodes: the first one after the previous collision, the last one before the next collision.
     u : (K, n_u)
-        Control on the intervals.
+        Control on the intervals (means, if there is dense output of the control).
     costate : (K + 1, n_x), optional
-        lambda, with the same limits.
+        lambda at the nodes, with the same one-sided limits.
     c : (n_s,), x_stages : (K, n_s, n_x)
-        Dense output between the nodes; straight lines by default.
+        Interpolation points in [0, 1] and states there; straight lines by default.
     u_c : (n_c,), u_left : (K, n_u), u_stages : (K, n_c, n_u)
-        Dense output of a control that is not constant on the intervals; `u` are then its means.
+        Dense output of a control that is not constant on the intervals.
     """
 
     t: Array
@@ -59,20 +59,20 @@ class MotionPhase:
 
     @property
     def dense(self) -> tuple[Array, Array, Array]:
-        """Nodes in the intervals, states at the left ends and there; the nodes are right ends where there are none."""
+        """Interpolation points, states at left ends and at these points (without dense output: the right ends)."""
         if self.c is None or self.x_stages is None:
             return np.ones(1), self.x[:-1], self.x[1:, None]
         return self.c, self.x[:-1], self.x_stages
 
     @property
     def dense_control(self) -> tuple[Array, Array | None, Array | None] | None:
-        """The same of the control; None where it is constant on the intervals."""
+        """Interpolation points, controls at left ends and at these points; None for piecewise constant controls."""
         return None if self.u_c is None else (self.u_c, self.u_left, self.u_stages)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HybridMotion:
-    """Phases, the index of the jump between each and the next, and the objective that belongs to them."""
+    """Motion as a sequence of phases, with the indices of the jumps between them and its objective."""
 
     phases: tuple[MotionPhase, ...]
     jumps: tuple[int, ...]
@@ -85,43 +85,43 @@ class HybridMotion:
 
 
 def guard_depths(problem: HybridProblem, motion: HybridMotion) -> Measured:
-    """How far guards are below zero on the intervals of all phases, at nodes and on the dense output between them."""
+    """Measure how far guards are below zero in all phases, at nodes and on the dense output."""
     parts = [(phase.t[: len(states)], states) for phase in motion.phases for states in [_sampled(phase)]]
     t, states = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     return depths_at(problem, t, states)
 
 
 def depths_at(problem: HybridProblem, t: Array, states: Array) -> Measured:
-    """The same for states (m, samples, n_x) at equidistant places of pieces that begin at t (m,)."""
+    """Measure how far guards are below zero for states (m, samples, n_x), equidistant in intervals from t (m,)."""
     points = states.reshape(-1, problem.n_x)
-    found = np.array(ca.Function("guards", [problem.x], [problem.guards]).map(len(points))(points.T)).T
-    return depths(Law.GAPS, problem.names, t, found.reshape(*states.shape[:2], -1))
+    guards = np.array(ca.Function("guards", [problem.x], [problem.guards]).map(len(points))(points.T)).T
+    return depths(Law.GAPS, problem.names, t, guards.reshape(*states.shape[:2], -1))
 
 
-def cubics(values: Array, slopes: Array, places: Array) -> Array:
-    """Cubic polynomials through values (K + 1, n) and slopes at K + 1 equidistant nodes in [0, 1], at places (m,)."""
+def cubics(values: Array, rates: Array, places: Array) -> Array:
+    """Evaluate cubic Hermite polynomials at places (m,) from values and rates (K + 1, n) at equal nodes in [0, 1]."""
     count = len(values) - 1
     k = np.minimum((places * count).astype(int), count - 1)
-    s, rise = (places * count - k)[:, None], values[k + 1] - values[k]
-    bend = (1.0 - s) * (slopes[k] / count - rise) - s * (slopes[k + 1] / count - rise)
-    return np.asarray(values[k] + s * rise + s * (1.0 - s) * bend)
+    s, difference = (places * count - k)[:, None], values[k + 1] - values[k]
+    correction = (1.0 - s) * (rates[k] / count - difference) - s * (rates[k + 1] / count - difference)
+    return np.asarray(values[k] + s * difference + s * (1.0 - s) * correction)
 
 
 def _sampled(phase: MotionPhase) -> Array:
-    """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
+    """Return states (K, SAMPLES + 1, n_x) on the intervals of a phase; its repeated node if there are none."""
     if not len(phase.u):
         return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
     c, left, stages = phase.dense
     basis = lagrange_basis(np.append(0.0, c), np.linspace(0.0, 1.0, SAMPLES + 1))
-    found = np.einsum("mj,kjx->kmx", basis, np.concatenate([left[:, None], stages], axis=1))
-    found[:, -1] = phase.x[1:]
-    return found
+    states = np.einsum("mj,kjx->kmx", basis, np.concatenate([left[:, None], stages], axis=1))
+    states[:, -1] = phase.x[1:]
+    return states
 
 
 def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]:
-    """The collisions as events: velocities are the rates of the guards along the flow."""
+    """Return the collisions as events; their velocities are the rates of the guards along the flow."""
     function = buffered(
-        ca.Function("rates", [problem.x, problem.u], [problem.look(problem.x, problem.u)[1], problem.impulses])
+        ca.Function("rates", [problem.x, problem.u], [problem.guard_rates(problem.x, problem.u)[1], problem.impulses])
     )
     events = []
     for before, after, jump in zip(motion.phases[:-1], motion.phases[1:], motion.jumps, strict=True):
@@ -142,12 +142,12 @@ def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]
 
 
 def solution_of(
-    problem: HybridProblem, motion: HybridMotion, *, status: Status, infeasibility: float = 0.0, **told: Any
+    problem: HybridProblem, motion: HybridMotion, *, status: Status, infeasibility: float = 0.0, **fields: Any
 ) -> Solution:
-    """The `Solution` of a motion; costates are series "costate[name of the state]", `told` are more of its fields.
+    """Return the `Solution` of a motion; costates are series "costate[name of the state]".
 
-    There is no complementarity left to violate between isolated collisions; `infeasibility` is the largest of what is
-    given (residuals of the method's own equations) and of the penetration at the nodes.
+    Isolated collisions leave no complementarity to violate. The infeasibility is the maximum of `infeasibility`
+    (residuals of the method's own equations) and the penetration at the nodes. `fields` are passed to `Solution`.
     """
     ocp, phases = problem.ocp, motion.phases
     t, x = np.concatenate([phase.t for phase in phases]), np.vstack([phase.x for phase in phases])
@@ -174,7 +174,7 @@ def solution_of(
         x0=problem.x0,
         p=ocp.p,
         horizon=problem.horizon,
-        **told,
+        **fields,
     )
 
 
@@ -186,7 +186,7 @@ def _costates(phases: Sequence[MotionPhase], t: Array, names: Sequence[str]) -> 
 
 
 def _polynomials(phases: Sequence[MotionPhase], name: str) -> RungeKuttaInterpolant | None:
-    """The polynomials that `dense` or `dense_control` of all phases stand for; None where there are none."""
+    """Return the interpolant of `dense` or `dense_control` of all phases; None without dense output."""
     pieces = [getattr(phase, name) for phase in phases]
     if pieces[0] is None or not any(len(phase.u) for phase in phases):
         return None

@@ -1,12 +1,12 @@
-"""The method of successive approximations on a grid that moves with the collisions.
+"""Forward and backward passes on a grid that moves with the collisions.
 
-Every phase has a time of its own, tau in [0, 1], and a control that is a polynomial in it, given at Legendre nodes and
-stretched with the phase. A collision is the end of a phase, so its time follows from Newton's method, the control has
-limits there, and nothing has to be searched or extrapolated as on equal steps (HMP, Eqs. 23-24).
+Every phase has its own normalised time tau in [0, 1] and a control that is a polynomial in tau, given at Legendre
+nodes. A collision is the end of a phase: Newton's method finds its time, and the control has one-sided limits there.
+Equal steps need a search and an extrapolation instead (HMP, Eqs. 23-24).
 
-A control is an array (phases, 2 + nodes n_u): in the row of a phase, its length [s] as it was last, the number of the
-jump that ends it (-1 at the end), and the values at the nodes, one node after the other. Sums of controls with weights
-that sum up to one, such as relaxed steps or Anderson's, are controls of the same sequence again.
+A control is an array (phases, 2 + nodes n_u). A row holds the last length of the phase [s], the index of the jump at
+its end (-1 at the horizon), and the values at the nodes. Affine combinations of controls with the same sequence, such
+as relaxed or Anderson steps, are controls with this sequence again.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from nosnoc_py.tableaus import explicit, lagrange_basis
 
 Array = np.ndarray
 
-NEWTON_STEPS = 12
-TIME_TOLERANCE = 1e-14  # of the length of a phase, in horizons
-SAMPLED_STEPS = 8  # equal steps per step of a phase, where a sequence has to be found
+NEWTON_STEPS = 12  # for the length of a phase; fails earlier if the guard does not fall
+TIME_TOLERANCE = 1e-14  # tolerance of the length of a phase, relative to the horizon
+SAMPLING_FACTOR = 8  # finer equal steps to detect the sequence of collisions of a new control
 THIRDS = np.array([1.0, 2.0, 3.0]) / 3.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GridPhase:
-    """One phase forward: K steps of `length` / K from x (K + 1, n_x), its costs, and its control at the stages."""
+    """Integrated phase: K steps of `length` / K, states x (K + 1, n_x), cost, control at nodes and at RK stages."""
 
     length: float
     jump: int
@@ -48,24 +48,24 @@ class GridPhase:
 
 
 class SequenceChange(SweepFailure):
-    """The control does not lead through the collisions that were expected."""
+    """The control does not lead to the expected sequence of collisions."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Status.SEQUENCE_LOST, message)
 
 
 class MovingGrid:
-    """Forward and backward passes on phases; built once per problem.
+    """Forward and backward passes on phases of variable length; built once per problem.
 
     Parameters
     ----------
     problem : HybridProblem
     nodes : int
-        Legendre nodes of the control in a phase: it is a polynomial of degree nodes - 1. Controls that are not smooth
-        inside of phases, because a bound becomes active there, need many.
+        Number of Legendre nodes of the control per phase (degree nodes - 1). Controls with a kink inside a phase, where
+        a bound becomes active, need many.
     steps : int
-        Steps of the classical Runge-Kutta scheme in a phase. The costate follows from the adjoint of this scheme, with
-        the same stages, and so has its order, 4 (Hager, 2000).
+        Number of steps of the classical Runge-Kutta scheme per phase. The costate is computed by the adjoint of the
+        scheme with the same stages, and so has order 4, too (Hager 2000).
     """
 
     def __init__(self, problem: HybridProblem, nodes: int = 8, steps: int = 20) -> None:
@@ -76,50 +76,54 @@ class MovingGrid:
         self._target = problem.minimiser.mapped(nodes)
         self._residuals = problem.along([problem.minimiser.residual], nodes)
         self._slopes = problem.along([problem.canonical], steps + 1)
-        self._all_guards = buffered(problem.look.map(steps + 1))
+        self._all_guards = buffered(problem.guard_rates.map(steps + 1))
         self._jumps = costate_jumps(problem)
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
-        """The control of a function of time, in the phases that it leads through."""
+        """Sample a function of time in the phases that it leads to."""
         try:
             return self.resequenced(guess)
         except SweepFailure:
-            return self._values_of(guess, np.array([0.0, self.problem.horizon]), ())
+            return self._sampled_control(guess, np.array([0.0, self.problem.horizon]), ())
 
     def sweep(self, control: Array) -> GridSweep:
-        """State forward, costate backward, minimisers and H_u of a control.
+        """Integrate state and costate, and return minimisers and H_u of a control.
 
-        Where it does not lead through the expected collisions any more, those it leads through as a function of time
-        take their place, and the control of the `GridSweep` is the one on these phases.
+        If the control no longer leads to its sequence of collisions, it is sampled again on the phases that it leads to
+        as a function of time; the control of the `GridSweep` then has this new sequence.
 
         Raises
         ------
         SweepFailure
-            Where the sequence of collisions is undecided, and for what cannot be integrated.
+            If the sequence of collisions cannot be determined, or the integration fails.
         """
         try:
-            runs = self.forward(control)
+            phases = self.forward(control)
         except SequenceChange:
-            runs = self.forward(self.resequenced(self.function(control)))
-        costates = self.backward(runs)
-        found = [self._nodes_of(run, costate) for run, costate in zip(runs, costates, strict=True)]
-        objective = sum(run.cost for run in runs) + float(self.problem.terminal(runs[-1].x[-1])[0][0, 0])
-        targets = [target for target, _ in found]
+            phases = self.forward(self.resequenced(self.function(control)))
+        costates = self.backward(phases)
+        node_results = [
+            self._minimisers_at_nodes(phase, costate) for phase, costate in zip(phases, costates, strict=True)
+        ]
+        objective = sum(phase.cost for phase in phases) + float(self.problem.terminal(phases[-1].x[-1])[0][0, 0])
+        targets = [target for target, _ in node_results]
         if not np.isfinite(objective) or not np.isfinite(targets).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
-        times = np.cumsum([run.length for run in runs])[:-1]
+        times = np.cumsum([phase.length for phase in phases])[:-1]
         return GridSweep(
-            control=np.array([self._row(run, run.values) for run in runs]),
-            target=np.array([self._row(run, target) for run, target in zip(runs, targets, strict=True)]),
+            control=np.array([self._row(phase, phase.values) for phase in phases]),
+            target=np.array([self._row(phase, target) for phase, target in zip(phases, targets, strict=True)]),
             objective=objective,
-            slope=float(np.sqrt(sum(run.length * square for run, (_, square) in zip(runs, found, strict=True)))),
+            slope=float(
+                np.sqrt(sum(phase.length * square for phase, (_, square) in zip(phases, node_results, strict=True)))
+            ),
             times=tuple(map(float, times)),
-            jumps=tuple(run.jump for run in runs[:-1]),
-            motion=lambda: self._motion(runs, costates, objective),
+            jumps=tuple(phase.jump for phase in phases[:-1]),
+            motion=lambda: self._motion(phases, costates, objective),
         )
 
     def function(self, control: Array) -> Callable[[float], Array]:
-        """A control as a function of time, with the lengths of phases that it comes with."""
+        """Return a control as a function of time, with its own phase lengths."""
         edges = np.append(0.0, np.cumsum(control[:, 0]))
         values = control[:, 2:].reshape(len(control), self.nodes, -1)
 
@@ -131,93 +135,94 @@ class MovingGrid:
         return evaluate
 
     def resequenced(self, guess: Callable[[float], Array]) -> Array:
-        """The control of a function of time in the phases that it leads through, held on short equal steps.
+        """Simulate a function of time on fine equal steps and sample it on the phases that it leads to.
 
         Raises
         ------
         SweepFailure
-            For what cannot be integrated.
+            If the simulation fails.
         """
-        forward = self._sampled
-        collisions = forward(self.problem.controls.project(forward.held(guess))).collisions
+        forward = self._fine_forward
+        collisions = forward(self.problem.controls.project(forward.sampled_control(guess))).collisions
         edges = np.array([0.0, *[c.step * forward.dt + c.s for c in collisions], self.problem.horizon])
-        return self._values_of(guess, edges, tuple(c.jump for c in collisions))
+        return self._sampled_control(guess, edges, tuple(c.jump for c in collisions))
 
     def forward(self, control: Array) -> list[GridPhase]:
-        """All phases, with the times of their ends.
+        """Integrate all phases and solve for their end times.
 
         Raises
         ------
         SequenceChange
-            Where a collision is missed, or there is another before it.
+            If a collision is missed, or another one comes before it.
         """
-        runs: list[GridPhase] = []
-        x, left = self.problem.x0, self.problem.horizon
+        phases: list[GridPhase] = []
+        x, remaining = self.problem.x0, self.problem.horizon
         for row in control:
             values = self.problem.controls.project(row[2:].reshape(self.nodes, -1))
             jump = int(np.rint(row[1]))
-            run = self._run(x, values, float(row[0]) if jump >= 0 else left, jump, left)
-            runs.append(run)
-            left -= run.length
-            x = run.x[-1] if jump < 0 else self.problem.crossings[jump](run.x[-1])[0][:, 0]
-        return runs
+            phase = self._integrate_phase(x, values, float(row[0]) if jump >= 0 else remaining, jump, remaining)
+            phases.append(phase)
+            remaining -= phase.length
+            x = phase.x[-1] if jump < 0 else self.problem.crossings[jump](phase.x[-1])[0][:, 0]
+        return phases
 
-    def backward(self, runs: list[GridPhase]) -> list[Array]:
-        """Costates (K + 1, n_x) at the nodes of every phase."""
+    def backward(self, phases: list[GridPhase]) -> list[Array]:
+        """Return costates (K + 1, n_x) at the nodes of every phase."""
         costates: list[Array] = []
-        costate = self.problem.terminal(runs[-1].x[-1])[1][:, 0]
-        for index in reversed(range(len(runs))):
-            run = runs[index]
-            if run.jump >= 0:
-                costate = self._jumps[run.jump](costate, run.x[-1], run.u[-1], runs[index + 1].u[0])
-            triples, h = _triples(run.u)[::-1], run.length / self.steps
-            back = self._back(costate, run.x[-2::-1], triples, h)[0].T
+        costate = self.problem.terminal(phases[-1].x[-1])[1][:, 0]
+        for index in reversed(range(len(phases))):
+            phase = phases[index]
+            if phase.jump >= 0:
+                costate = self._jumps[phase.jump](costate, phase.x[-1], phase.u[-1], phases[index + 1].u[0])
+            triples, h = _step_controls(phase.u)[::-1], phase.length / self.steps
+            back = self._adjoint_steps(costate, phase.x[-2::-1], triples, h)[0].T
             costates.append(np.vstack([back[::-1], costate]))
             costate = back[-1]
         return costates[::-1]
 
-    def _run(self, x: Array, values: Array, length: float, jump: int, left: float) -> GridPhase:
+    def _integrate_phase(self, x: Array, values: Array, length: float, jump: int, remaining: float) -> GridPhase:
         u = self.problem.controls.project(self._basis @ values)
-        triples = _triples(u)
+        triples = _step_controls(u)
         if jump >= 0:
-            length = self._length(x, triples, length, jump, left)
-        if not 0.0 < length <= left:
+            length = self._phase_length(x, triples, length, jump, remaining)
+        if not 0.0 < length <= remaining:
             raise SequenceChange("a collision is missed: the phase before it would not end in time")
-        ends, costs = self._ahead(np.append(x, np.zeros(x.size)), triples, length / self.steps)
+        ends, costs = self._forward_steps(np.append(x, np.zeros(x.size)), triples, length / self.steps)
         states = np.vstack([x, ends[: x.size].T])
         if not np.isfinite(states).all():
             raise SequenceChange("the state is not finite")
-        self._check(states, u, length / self.steps, jump)
+        self._check_sequence(states, u, length / self.steps, jump)
         return GridPhase(length=length, jump=jump, x=states, cost=float(costs.sum()), values=values, u=u)
 
-    def _length(self, x: Array, triples: Array, length: float, jump: int, left: float) -> float:
-        """Newton's method for the length of a phase whose guard is zero at the end."""
+    def _phase_length(self, x: Array, triples: Array, length: float, jump: int, remaining: float) -> float:
+        """Solve psi(x(length)) = 0 for the length of a phase by Newton's method."""
         start, n_x = np.append(x, np.zeros(x.size)), x.size
         for _ in range(NEWTON_STEPS):
-            end = self._ahead(start, triples, length / self.steps)[0][:, -1]
+            end = self._forward_steps(start, triples, length / self.steps)[0][:, -1]
             _, _, guard, gradient = self.problem.crossings[jump](end[:n_x])
             rate = gradient[0] @ end[n_x:]
             if not np.isfinite(rate) or rate >= 0.0:
                 raise SequenceChange("a collision is missed: its guard does not fall where it is expected")
-            change = guard[0, 0] / rate
-            length = max(length - change, 0.25 * length)
-            if abs(change) <= TIME_TOLERANCE * self.problem.horizon:
+            correction = guard[0, 0] / rate
+            # A step may shorten the phase by at most three quarters, so that it stays positive.
+            length = max(length - correction, 0.25 * length)
+            if abs(correction) <= TIME_TOLERANCE * self.problem.horizon:
                 return float(length)
-            if length > 2.0 * left:
+            if length > 2.0 * remaining:
                 break
         raise SequenceChange("a collision is missed: its time is not found")
 
-    def _check(self, states: Array, u: Array, h: float, jump: int) -> None:
-        """No other guard at or below zero, and none before its time, at nodes and where cubics between them dip."""
+    def _check_sequence(self, states: Array, u: Array, h: float, jump: int) -> None:
+        """Raise if a guard is at or below zero before its collision, at nodes or at minima of cubics between them."""
         guards, rates, *_ = self._all_guards(states, u[::2])
-        least = np.minimum(guards[:, 1:], dips(guards, h * rates))
+        least = np.minimum(guards[:, 1:], interval_minima(guards, h * rates))
         if jump >= 0:
             least[jump, -1] = 1.0
         if least.min() <= 0.0:
             name = self.problem.names[int(np.argmin(least.min(axis=1)))]
             raise SequenceChange(f"the guard {name!r} is reached where no collision with it is expected")
 
-    def _values_of(self, guess: Callable[[float], Array], edges: Array, jumps: tuple[int, ...]) -> Array:
+    def _sampled_control(self, guess: Callable[[float], Array], edges: Array, jumps: tuple[int, ...]) -> Array:
         rows = []
         for start, end, jump in zip(edges[:-1], edges[1:], (*jumps, -1), strict=True):
             values = np.array([guess(start + (end - start) * place) for place in self.places])
@@ -226,20 +231,20 @@ class MovingGrid:
         return np.array(rows)
 
     @staticmethod
-    def _row(run: GridPhase, values: Array) -> Array:
-        return np.array([run.length, run.jump, *values.ravel()])
+    def _row(phase: GridPhase, values: Array) -> Array:
+        return np.array([phase.length, phase.jump, *values.ravel()])
 
-    def _hermite(self, run: GridPhase, costate: Array, places: Array) -> Array:
-        """(x, lambda) at places (m,) in [0, 1] of a phase: cubic polynomials with the right slopes, of order 4."""
-        slopes = run.length * self._slopes(run.x, costate, run.u[::2])[0].T
-        return cubics(np.hstack([run.x, costate]), slopes, places)
+    def _hermite(self, phase: GridPhase, costate: Array, places: Array) -> Array:
+        """Return (x, lambda) at places (m,) in [0, 1] of a phase by cubic Hermite interpolation (order 4)."""
+        slopes = phase.length * self._slopes(phase.x, costate, phase.u[::2])[0].T
+        return cubics(np.hstack([phase.x, costate]), slopes, places)
 
-    def _nodes_of(self, run: GridPhase, costate: Array) -> tuple[Array, float]:
-        """Minimisers (nodes, n_u) at the nodes of the control, and the mean square of `Minimiser.residual`."""
-        found = self._hermite(run, costate, self.places)
-        x, costate = found[:, : self.problem.n_x], found[:, self.problem.n_x :]
-        residual = self._residuals(x, costate, run.values)[0]
-        return self._target(x, costate, run.values), float((residual**2).sum(axis=0) @ self.weights)
+    def _minimisers_at_nodes(self, phase: GridPhase, costate: Array) -> tuple[Array, float]:
+        """Return minimisers (nodes, n_u) at the control nodes, and the mean square of `Minimiser.residual`."""
+        points = self._hermite(phase, costate, self.places)
+        x, costate = points[:, : self.problem.n_x], points[:, self.problem.n_x :]
+        residual = self._residuals(x, costate, phase.values)[0]
+        return self._target(x, costate, phase.values), float((residual**2).sum(axis=0) @ self.weights)
 
     def _motion(self, runs: list[GridPhase], costates: list[Array], objective: float) -> HybridMotion:
         phases, start, n_x = [], 0.0, self.problem.n_x
@@ -257,12 +262,12 @@ class MovingGrid:
         return HybridMotion(phases=tuple(phases), jumps=tuple(run.jump for run in runs[:-1]), objective=objective)
 
     @cached_property
-    def _sampled(self) -> Forward:
-        return Forward(self.problem, SAMPLED_STEPS * self.steps, scheme="rk4", after="same")
+    def _fine_forward(self) -> Forward:
+        return Forward(self.problem, SAMPLING_FACTOR * self.steps, scheme="rk4", after="same")
 
     @cached_property
     def _step(self) -> ca.Function:
-        """(x, u at the start, the middle and the end, h) -> state and cost after a step."""
+        """Function (x, u at start, middle and end, h) -> state and cost after a step."""
         p, extended = self.problem, with_cost(self.problem)
         flow = ca.Function("flow", [extended.x, p.u], [extended.flow])
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
@@ -271,8 +276,8 @@ class MovingGrid:
         return ca.Function("step", [p.x, u, h], [ca.densify(end[:-1]), ca.densify(end[-1])])
 
     @cached_property
-    def _ahead(self) -> Callable[..., list[Array]]:
-        """(x and its derivative by the length of the phase, u, h) -> both and the cost after every step."""
+    def _forward_steps(self) -> Callable[..., list[Array]]:
+        """Function (x and dx/dlength, u, h) -> both, and the cost, after every step."""
         p, slope = self.problem, ca.SX.sym("slope", self.problem.n_x)
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
         end, cost = self._step(p.x, u, h)
@@ -281,8 +286,8 @@ class MovingGrid:
         return buffered(both.mapaccum("ahead", self.steps))
 
     @cached_property
-    def _back(self) -> Callable[..., list[Array]]:
-        """The adjoint of a step: (costate after, x before, u, h) -> costate before."""
+    def _adjoint_steps(self) -> Callable[..., list[Array]]:
+        """Adjoint of a step: (costate after, x before, u, h) -> costate before."""
         p, u, h = self.problem, ca.SX.sym("u", 3 * self.problem.n_u), ca.SX.sym("h")
         end, cost = self._step(p.x, u, h)
         before = ca.gradient(ca.dot(p.costate, end) + cost, p.x)
@@ -290,19 +295,20 @@ class MovingGrid:
         return buffered(function.mapaccum("backward", self.steps))
 
 
-def dips(values: Array, slopes: Array) -> Array:
-    """The least (..., K) of cubics on K intervals of length one that fall first and rise last, else infinity.
+def interval_minima(values: Array, slopes: Array) -> Array:
+    """Return the interior minima (..., K) of cubics on K unit intervals that fall first and rise last, else infinity.
 
-    Values and slopes (..., K + 1) are those at the ends.
+    Values and slopes (..., K + 1) are given at the ends of the intervals.
     """
     start, end, first, last = values[..., :-1], values[..., 1:], slopes[..., :-1], slopes[..., 1:]
-    there = (first < 0.0) & (last > 0.0)
+    has_minimum = (first < 0.0) & (last > 0.0)
     square, cube = 3.0 * (end - start) - 2.0 * first - last, 2.0 * (start - end) + first + last
     root = square + np.sqrt(np.maximum(square**2 - 3.0 * cube * first, 0.0))
-    s = np.divide(-first, root, out=np.zeros_like(root), where=there)
-    return np.asarray(np.where(there, start + s * (first + s * (square + s * cube)), np.inf))
+    # Root of the derivative in the form without cancellation.
+    s = np.divide(-first, root, out=np.zeros_like(root), where=has_minimum)
+    return np.asarray(np.where(has_minimum, start + s * (first + s * (square + s * cube)), np.inf))
 
 
-def _triples(u: Array) -> Array:
-    """Controls (2 K + 1, n_u) at the ends and middles of K steps, by step: (K, 3 n_u)."""
+def _step_controls(u: Array) -> Array:
+    """Rearrange controls (2 K + 1, n_u) at ends and middles of K steps to (K, 3 n_u), one row per step."""
     return np.hstack([u[:-1:2], u[1::2], u[2::2]])

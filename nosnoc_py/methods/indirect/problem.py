@@ -1,4 +1,4 @@
-"""An OCP as the hybrid minimum principle sees it: flow, jumps, costs, Hamiltonian and the set of controls."""
+"""Optimal control problem in the form of the hybrid minimum principle: flow, jumps, costs, Hamiltonian, control set."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DIRECT = "ns.FESDJ(...), or ns.FESD(...) for a Filippov system,"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HybridProblem:
-    """minimise phi(x(T)) + integral of L(x, u) subject to a hybrid system, u in a set (HMP, Eq. 5).
+    """Problem: minimise phi(x(T)) + integral of L(x, u) subject to a hybrid system with u in U (HMP, Eq. 5).
 
-    All expressions are in the symbols x, u and the costate; parameters and x(0) are numbers.
+    All expressions use the symbols x, u and the costate; parameters and x(0) are numbers.
 
     Attributes
     ----------
@@ -39,17 +39,17 @@ class HybridProblem:
         Symbols.
     flow : SX (n_x,)
     guards : SX (n_jumps,)
-        psi_i(x).
+        psi_i(x); a jump happens where psi_i reaches zero from above.
     resets : tuple of SX (n_x,)
-        g_i(x).
+        State after the jump, g_i(x).
     impulses : SX (n_jumps,)
-        What events record; NaN where a jump has none.
+        Impulses recorded by events; NaN for jumps without one.
     running_cost, terminal_cost : SX
         L(x, u), phi(x).
     controls : ControlSet
         U.
     method : str
-        What errors speak of.
+        Name of the method in error messages.
     """
 
     ocp: OCP
@@ -70,7 +70,7 @@ class HybridProblem:
 
     @cached_property
     def minimiser(self) -> Minimiser:
-        """argmin of the Hamiltonian over U (Eq. 12).
+        """Minimiser of the Hamiltonian over U (HMP, Eq. 12).
 
         Raises
         ------
@@ -81,34 +81,34 @@ class HybridProblem:
 
     @cached_property
     def hamiltonian(self) -> ca.SX:
-        """H(x, lambda, u) = lambda'f + L (Eq. 7)."""
+        """Hamiltonian H(x, lambda, u) = lambda'f + L (HMP, Eq. 7)."""
         return ca.dot(self.costate, self.flow) + self.running_cost
 
     @cached_property
     def canonical(self) -> ca.SX:
-        """Rates of (x, lambda): H_lambda, -H_x (Eqs. 8, 9)."""
+        """Rates of (x, lambda): H_lambda, -H_x (HMP, Eqs. 8, 9)."""
         return ca.densify(ca.vertcat(self.flow, -ca.gradient(self.hamiltonian, self.x)))
 
     @cached_property
-    def look(self) -> ca.Function:
-        """(x, u) -> psi, psi_x f, |psi_x| |f|: guards, their rates, and what these are compared with."""
+    def guard_rates(self) -> ca.Function:
+        """Function (x, u) -> guards psi, their rates psi_x f, and the scale |psi_x| |f| of the rates."""
         gradient = ca.densify(ca.jacobian(self.guards, self.x))
         sizes = ca.sqrt(ca.sum2(gradient**2)) * ca.norm_2(self.flow)
         outputs = [self.guards, ca.mtimes(gradient, self.flow), sizes]
-        return ca.Function("look", [self.x, self.u], [ca.densify(out) for out in outputs])
+        return ca.Function("guard_rates", [self.x, self.u], [ca.densify(out) for out in outputs])
 
     @cached_property
     def crossings(self) -> tuple[Callable[..., list[np.ndarray]], ...]:
-        """For every jump x -> g, g_x, psi, psi_x."""
-        parts = [
+        """Functions x -> g, g_x, psi, psi_x, one per jump."""
+        blocks = [
             (g, ca.jacobian(g, self.x), psi, ca.jacobian(psi, self.x))
             for g, psi in zip(self.resets, ca.vertsplit(self.guards), strict=True)
         ]
-        return tuple(buffered(ca.Function("crossing", [self.x], list(part))) for part in parts)
+        return tuple(buffered(ca.Function("crossing", [self.x], list(block))) for block in blocks)
 
     @cached_property
     def costate_jumps(self) -> tuple[ca.Function, ...]:
-        """For every jump (x-, lambda+, eta) -> lambda- = g_x' lambda+ + eta psi_x' (Eq. 10)."""
+        """Functions (x-, lambda+, eta) -> lambda- = g_x' lambda+ + eta psi_x' (HMP, Eq. 10), one per jump."""
         eta = ca.SX.sym("eta")
         pairs = zip(self.resets, ca.vertsplit(self.guards), strict=True)
         slopes = [ca.gradient(ca.dot(self.costate, g) + eta * psi, self.x) for g, psi in pairs]
@@ -116,13 +116,13 @@ class HybridProblem:
 
     @cached_property
     def terminal(self) -> Callable[..., list[np.ndarray]]:
-        """x -> phi, phi_x, phi_xx."""
+        """Function x -> phi, phi_x, phi_xx."""
         slope = ca.gradient(self.terminal_cost, self.x)
         outputs = [self.terminal_cost, slope, ca.jacobian(slope, self.x)]
         return buffered(ca.Function("terminal", [self.x], outputs))
 
     def along(self, outputs: Sequence[ca.SX], count: int) -> Callable[..., list[np.ndarray]]:
-        """A fast function of x, lambda, u at some points, (count, n) each: expressions there, by columns."""
+        """Build a fast evaluation of expressions at points x, lambda, u, (count, n) each; results are columns."""
         dense = [ca.densify(output) for output in outputs]
         return buffered(ca.Function("along", [self.x, self.costate, self.u], dense).map(count))
 
@@ -143,31 +143,33 @@ class HybridProblem:
 
 
 def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
-    """Read an OCP for the minimum principle; `method` is the name that errors speak of.
+    """Convert an OCP for the minimum principle; `method` is the name in error messages.
 
     Raises
     ------
     OptionError, ModelError
-        For what the minimum principle of isolated collisions cannot say: other systems, friction, inelastic contacts,
-        constraints on states, free initial states, times or parameters, an unbounded Hamiltonian. The message names
-        the method that would do.
+        For problems outside of the minimum principle of isolated collisions: other systems, friction, inelastic
+        contacts, constraints on states, free initial states, times or parameters, an unbounded Hamiltonian. The message
+        names a method that fits.
     """
     system = hybrid_system(ocp, method)
     _check_fits(ocp, method)
     assert ocp.x0 is not None
     controls = control_set(ocp, method)
-    made = stated(ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method)
-    made.minimiser  # noqa: B018  an unbounded Hamiltonian is an error at once
-    return made
+    problem = substituted_problem(
+        ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method
+    )
+    problem.minimiser  # noqa: B018  raise the error of an unbounded Hamiltonian at once
+    return problem
 
 
 def hybrid_system(ocp: OCP, method: str) -> HybridSystem:
-    """The system of an OCP with its jumps, of which there is one at least; `method` is the name that errors speak of.
+    """Return the hybrid system of an OCP, with at least one jump; `method` is the name in error messages.
 
     Raises
     ------
     OptionError, ModelError
-        If it has none.
+        If the system is of another type or has no jumps.
     """
     if not isinstance(ocp.system, CLS | HybridSystem):
         raise OptionError(
@@ -183,7 +185,7 @@ def hybrid_system(ocp: OCP, method: str) -> HybridSystem:
     return system
 
 
-def stated(
+def substituted_problem(
     ocp: OCP,
     system: HybridSystem,
     *,
@@ -193,7 +195,7 @@ def stated(
     controls: ControlSet,
     method: str,
 ) -> HybridProblem:
-    """The problem of an OCP and its hybrid system with numbers for x0 (n_x,), the horizon [s] and p (n_p,)."""
+    """Insert numbers for x0 (n_x,), the horizon [s] and p (n_p,) into an OCP and its hybrid system."""
     jumps, settled = system.jumps, ocp.settled(horizon, p)
     terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
     expressions = {
@@ -205,8 +207,8 @@ def stated(
     }
     x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
     old, new = ca.vertcat(system.x, system.p), ca.vertcat(x, ca.SX(np.asarray(p, dtype=float)))
-    found = ca.substitute([*expressions.values(), *[jump.reset for jump in jumps]], [old], [new])
-    dense = [ca.densify(expression) for expression in found]
+    substituted = ca.substitute([*expressions.values(), *[jump.reset for jump in jumps]], [old], [new])
+    dense = [ca.densify(expression) for expression in substituted]
     return HybridProblem(
         ocp=settled,
         system=system,
@@ -223,7 +225,7 @@ def stated(
 
 
 def with_cost(problem: HybridProblem) -> HybridProblem:
-    """The problem with the running cost so far as one more state."""
+    """Return the problem with the accumulated running cost as an additional state."""
     cost = ca.SX.sym("cost")
     return replace(
         problem,
@@ -235,9 +237,9 @@ def with_cost(problem: HybridProblem) -> HybridProblem:
 
 
 def _check_fits(ocp: OCP, method: str) -> None:
-    """What the method cannot take is named, with what takes it."""
+    """Raise an error that lists the features of an OCP outside of the scope of the method."""
     lower, upper = ocp.x_bounds
-    given = {
+    conditions = {
         "a free initial state": ocp.x0 is None,
         "a free horizon": ocp.free_time is not None,
         "free parameters": bool(ocp.free_parameters),
@@ -248,9 +250,9 @@ def _check_fits(ocp: OCP, method: str) -> None:
         "bounds on states": bool(np.isfinite(lower).any() or np.isfinite(upper).any()),
         "no control": ocp.system.n_u == 0,
     }
-    found = [what for what, there in given.items() if there]
-    if found:
+    reasons = [condition for condition, holds in conditions.items() if holds]
+    if reasons:
         raise OptionError(
             f"{method} takes a fixed initial state, a fixed horizon and constraints on controls only; the OCP has "
-            f"{', '.join(found)}: use {DIRECT} or write them as costs."
+            f"{', '.join(reasons)}: use {DIRECT} or write them as costs."
         )

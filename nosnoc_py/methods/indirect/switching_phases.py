@@ -1,8 +1,10 @@
 """Cost and gradient of prescribed switching times and states: one optimal control problem per phase (HMP, Section 6.1).
 
-Between two prescribed switchings the Hamiltonian system is integrated with u = u*(x, lambda) and the first costate is
-found by Newton's method. A state of which the control reaches only a subspace cannot be prescribed: the end of phase i
-is P_i'x(s-) = y_i, P_i a basis of what it reaches, and the rest follows from the flow.
+Between two switchings the Hamiltonian system is integrated with u = u*(x, lambda); Newton's method solves for the first
+costate such that the phase ends at the prescribed state (single shooting). If the control reaches only a subspace, the
+full state cannot be prescribed: the end condition of phase i is P_i'x(s-) = y_i, where P_i is a basis of the reachable
+subspace, and the remaining components follow from the flow. Their costates do not influence state or control of the
+phase; they are filled in afterwards from the next phase (`_with_unreached_costate`).
 """
 
 from __future__ import annotations
@@ -24,15 +26,16 @@ from nosnoc_py.status import Status
 
 Array = np.ndarray
 
+# Newton's method for the first costate: limits, and the tolerance relative to the end of the phase.
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-11
 HALVINGS = 12
-# Nodes of the dense output in each step, and weights of the mean of a cubic polynomial at these nodes and the start.
+# Points of the dense output in each step, and quadrature weights at the start and these points (exact for cubics).
 DENSE = np.array([1 / 3, 2 / 3, 1.0])
 MEAN = np.array([1, 3, 3, 1]) / 8
-# Relative distance from its bound below which a control is at it.
+# Relative distance from a bound below which a control counts as at the bound.
 AT_BOUND = 1e-6
-# What helps where the end of a phase cannot be prescribed, because there is nothing left to choose.
+# Advice if the end of a phase cannot be prescribed because the control is saturated.
 SATURATED = (
     "the control is at its bound throughout the phase; use ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases')"
 )
@@ -40,14 +43,14 @@ SATURATED = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OptimalArc:
-    """The optimal motion of one phase.
+    """Optimal motion of one phase.
 
     Attributes
     ----------
     duration : float
-    first : (2 n_x,)
-        (x, lambda) at its start.
-    last : (2 n_x,)
+        Length of the phase [s].
+    first, last : (2 n_x,)
+        (x, lambda) at its start and end.
     matrix : (n_x, n_x)
         Derivative of the end condition by the first costate.
     cost : float
@@ -62,21 +65,21 @@ class OptimalArc:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Value:
-    """What switchings lead to.
+class SwitchingValue:
+    """Cost, gradient and guards of given switchings.
 
     Attributes
     ----------
     total : float
-        The objective with the terms of the constraints.
+        Objective plus the augmented Lagrangian terms of the guards.
     gradient : ndarray
-        Of the total, by the switchings.
+        Gradient of the total by the switchings.
     objective : float
-        phi + integral of L.
+        phi plus the integral of L.
     guards : (M,)
-        psi(x-), which should be zero.
+        psi(x-), zero at a solution.
     arcs : tuple of OptimalArc
-        With the costates of the whole problem.
+        Phases, with the costates of the whole problem.
     """
 
     total: float
@@ -87,26 +90,27 @@ class Value:
 
 
 class NoArcError(SweepFailure):
-    """A phase has no optimal control between its ends, or Newton's method does not find it."""
+    """No optimal control between the ends of a phase exists, or Newton's method does not converge."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Status.LOCALLY_INFEASIBLE, message)
 
 
 class SwitchedPhases:
-    """The total cost as a function of switchings, for a sequence of jumps; built once.
+    """Total cost as a function of switchings, for a sequence of jumps; built once.
 
-    Switchings are times s_i (M,) [s], then what is prescribed of the states before them, y_i (r_i,), in one vector.
+    The vector of switchings holds the times s_i (M,) [s], then the prescribed parts y_i (r_i,) of the states before
+    them.
 
     Parameters
     ----------
     problem : HybridProblem
-        With a minimiser in closed form that is continuous.
+        Its minimiser must be continuous and in closed form.
     jumps : sequence of M int
     steps : int
-        Runge-Kutta steps (RK4) in every phase.
+        Number of Runge-Kutta steps (RK4) per phase.
     bases : sequence of M arrays (n_x, r_i)
-        P_i.
+        Bases P_i of the reachable subspaces.
     """
 
     def __init__(self, problem: HybridProblem, jumps: Sequence[int], steps: int, bases: Sequence[Array]) -> None:
@@ -118,17 +122,18 @@ class SwitchedPhases:
         assert problem.minimiser.control is not None
         self._control = problem.minimiser.control  # has derivatives wherever phases may be, see AutonomousSwitching
         eta, rho = ca.SX.sym("eta"), ca.SX.sym("rho")
-        self._at = list[Callable[..., list[Array]]]()  # x-, lambda+, eta, rho -> psi, the derivative of the total by x-
+        # (x-, lambda+, eta, rho) -> psi and the derivative of the total cost by x-.
+        self._switching_functions = list[Callable[..., list[Array]]]()
         for jump in self.jumps:  # per collision, not per jump: there are few
             psi = problem.guards[jump]
             outputs = [psi, problem.costate_jumps[jump](x, costate, eta + rho * psi)]
-            self._at.append(buffered(ca.Function("switching", [x, costate, eta, rho], outputs)))
+            self._switching_functions.append(buffered(ca.Function("switching", [x, costate, eta, rho], outputs)))
         energy = ca.substitute(problem.hamiltonian, problem.u, self._control)
         self._energy = buffered(ca.Function("energy", [x, costate], [energy]))
 
     @cached_property
     def _flow(self) -> ca.Function:
-        """((x, lambda, cost)) -> its rate under u*."""
+        """Function (x, lambda, cost) -> its rate under u*."""
         p = self.problem
         spent = ca.SX.sym("spent")
         rates = ca.vertcat(p.canonical, p.running_cost)
@@ -137,7 +142,7 @@ class SwitchedPhases:
 
     @cached_property
     def _integrate(self) -> Callable[..., list[Array]]:
-        """(x, lambda, cost; their derivatives by the first costate; h) -> the same at all nodes."""
+        """Function (x, lambda, cost; derivatives by the first costate; h) -> the same at all nodes."""
         n = self.problem.n_x
         z, s, h = ca.SX.sym("z", 2 * n + 1), ca.SX.sym("s", 2 * n, n), ca.SX.sym("h")
         end = one_step(self._flow, z, ca.SX(0, 1), h, "rk4")
@@ -145,13 +150,13 @@ class SwitchedPhases:
         step = ca.Function("step", [z, s, h], [end, moved])
         return buffered(step.mapaccum("phase", self.steps, 2))
 
-    def value(self, at: Array, eta: Array, rho: float, start: Sequence[OptimalArc] | None = None) -> Value:
-        """Total cost and gradient; `eta` (M,) and `rho` weigh psi(x-): eta psi + rho psi^2 / 2.
+    def value(self, at: Array, eta: Array, rho: float, start: Sequence[OptimalArc] | None = None) -> SwitchingValue:
+        """Return total cost and gradient; `eta` (M,) and `rho` weigh psi(x-): eta psi + rho psi^2 / 2.
 
         Raises
         ------
         NoArcError
-            Where a phase has no solution.
+            If a phase has no solution.
         """
         arcs = self._arcs(at, start)
         terminal = float(self.problem.terminal(arcs[-1].last[: self.problem.n_x])[0][0, 0])
@@ -159,21 +164,23 @@ class SwitchedPhases:
         gradient_s, gradient_y = np.empty(len(self.jumps)), [np.empty(0)] * len(self.jumps)
         guards = np.empty(len(self.jumps))
         n = self.problem.n_x
+        # Backwards, since the unreached part of the costate of a phase comes from the next one (Eq. 10).
         for i in reversed(range(len(self.jumps))):
             before, after = arcs[i], arcs[i + 1]
             x = before.last[:n]
-            psi, pulled = self._at[i](x, after.first[n:], eta[i], rho)
+            psi, costate_before = self._switching_functions[i](x, after.first[n:], eta[i], rho)
             guards[i] = psi[0, 0]
-            gradient_y[i] = self.bases[i].T @ (pulled[:, 0] - before.last[n:])
-            arcs[i] = self._completed(before, i, self.rests[i].T @ pulled[:, 0])
-            gain = self._energy(x, arcs[i].last[n:])[0] - self._energy(after.first[:n], after.first[n:])[0]
-            gradient_s[i] = gain[0, 0]
+            gradient_y[i] = self.bases[i].T @ (costate_before[:, 0] - before.last[n:])
+            arcs[i] = self._with_unreached_costate(before, i, self.rests[i].T @ costate_before[:, 0])
+            # d(total) / ds_i = H- - H+ (Eq. 11).
+            difference = self._energy(x, arcs[i].last[n:])[0] - self._energy(after.first[:n], after.first[n:])[0]
+            gradient_s[i] = difference[0, 0]
         total = objective + float(eta @ guards + rho / 2 * guards @ guards)
         gradient = np.concatenate([gradient_s, *gradient_y])
-        return Value(total=total, gradient=gradient, objective=objective, guards=guards, arcs=tuple(arcs))
+        return SwitchingValue(total=total, gradient=gradient, objective=objective, guards=guards, arcs=tuple(arcs))
 
     def _arcs(self, at: Array, start: Sequence[OptimalArc] | None) -> list[OptimalArc]:
-        """All phases, first to last, each with the costate of its own problem."""
+        """Solve all phases, first to last, each with the costate of its own problem."""
         n = self.problem.n_x
         times, *ends = np.split(at, self.cuts)
         edges = np.concatenate([[0.0], times, [self.problem.horizon]])
@@ -186,8 +193,8 @@ class SwitchedPhases:
         return arcs
 
     def _solve(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> OptimalArc:
-        """Newton's method for the first costate of phase i, with halved steps where it has to."""
-        residual, arc = self._shot(i, x, duration, end, costate)
+        """Solve for the first costate of phase i by Newton's method with step halving."""
+        residual, arc = self._end_residual(i, x, duration, end, costate)
         for _ in range(NEWTON_STEPS):
             size = float(np.abs(residual).max(initial=0.0))
             if size <= NEWTON_TOLERANCE * (1.0 + np.abs(arc.last).max()):
@@ -197,58 +204,61 @@ class SwitchedPhases:
             except np.linalg.LinAlgError:
                 break
             for halving in range(HALVINGS):
-                found, tried = self._shot(i, x, duration, end, costate + 0.5**halving * step)
-                if np.isfinite(found).all() and np.abs(found).max(initial=0.0) < size:
+                trial_residual, trial_arc = self._end_residual(i, x, duration, end, costate + 0.5**halving * step)
+                if np.isfinite(trial_residual).all() and np.abs(trial_residual).max(initial=0.0) < size:
                     break
             else:
                 break
-            costate, residual, arc = tried.first[self.problem.n_x :], found, tried
-        raise self._none(i, arc)
+            costate, residual, arc = trial_arc.first[self.problem.n_x :], trial_residual, trial_arc
+        raise self._no_arc_error(i, arc)
 
-    def _none(self, i: int, arc: OptimalArc) -> NoArcError:
-        """Where the control is at its bound all the way, it does not matter how long the costate is."""
-        none = f"phase {i} of {arc.duration:.4g} s has no optimal control that ends where it should"
-        return NoArcError(f"{none}: {SATURATED}" if self.saturated(arc) else none)
+    def _no_arc_error(self, i: int, arc: OptimalArc) -> NoArcError:
+        """Build the error of a phase without a solution; explain it if the control is saturated."""
+        message = f"phase {i} of {arc.duration:.4g} s has no optimal control that ends where it should"
+        return NoArcError(f"{message}: {SATURATED}" if self.saturated(arc) else message)
 
     def saturated(self, arc: OptimalArc) -> bool:
-        """Whether the control is at its bound at all nodes of an arc, so that its end cannot be chosen."""
+        """True if the control is at its bound at all nodes, so that the end of the arc cannot be prescribed."""
         z = self._nodes(arc)
-        return at_bound(self.problem.controls, np.array(self._look.map(len(z))(z.T)[0]).T)
+        return at_bound(self.problem.controls, np.array(self._control_and_rates.map(len(z))(z.T)[0]).T)
 
     def _nodes(self, arc: OptimalArc) -> Array:
-        """(x, lambda) at all nodes of an arc."""
+        """Return (x, lambda) at all nodes of an arc."""
         n = self.problem.n_x
         nodes = self._integrate(np.append(arc.first, 0.0), np.eye(n, 2 * n, n), arc.duration / self.steps)[0]
         return np.vstack([arc.first, nodes[:-1].T])
 
-    def _shot(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> tuple[Array, OptimalArc]:
-        """The residual of the end condition for one first costate."""
+    def _end_residual(
+        self, i: int, x: Array, duration: float, end: Array | None, costate: Array
+    ) -> tuple[Array, OptimalArc]:
+        """Return the residual of the end condition for a first costate, and the arc."""
         n = self.problem.n_x
-        nodes, slopes = self._integrate(np.concatenate([x, costate, [0.0]]), np.eye(n, 2 * n, n), duration / self.steps)
-        last, by = nodes[:, -1], slopes[:, -n:]
+        start, seeds = np.concatenate([x, costate, [0.0]]), np.eye(n, 2 * n, n)
+        nodes, derivatives = self._integrate(start, seeds, duration / self.steps)
+        last, derivative = nodes[:, -1], derivatives[:, -n:]
         if end is None:
-            _, slope, curvature = self.problem.terminal(last[:n])
-            residual, matrix = last[n:-1] - slope[:, 0], by[n:] - curvature @ by[:n]
+            _, gradient, curvature = self.problem.terminal(last[:n])
+            residual, matrix = last[n:-1] - gradient[:, 0], derivative[n:] - curvature @ derivative[:n]
         else:
             basis, rest = self.bases[i], self.rests[i]
             residual = np.concatenate([basis.T @ last[:n] - end, rest.T @ last[n:-1]])
-            matrix = np.vstack([basis.T @ by[:n], rest.T @ by[n:]])
+            matrix = np.vstack([basis.T @ derivative[:n], rest.T @ derivative[n:]])
         first = np.concatenate([x, costate])
         return residual, OptimalArc(duration=duration, first=first, last=last[:-1], matrix=matrix, cost=float(last[-1]))
 
-    def _completed(self, arc: OptimalArc, i: int, rest: Array) -> OptimalArc:
-        """The arc with the costate of what the control does not reach: it moves neither the state nor the control."""
+    def _with_unreached_costate(self, arc: OptimalArc, i: int, rest: Array) -> OptimalArc:
+        """Add the costate of the unreached subspace to an arc; it changes neither state nor control."""
         n, basis = self.problem.n_x, self.bases[i]
         try:
-            added = np.linalg.solve(arc.matrix, np.concatenate([np.zeros(basis.shape[1]), rest]))
+            correction = np.linalg.solve(arc.matrix, np.concatenate([np.zeros(basis.shape[1]), rest]))
         except np.linalg.LinAlgError:
-            raise self._none(i, arc) from None
-        first = arc.first + np.concatenate([np.zeros(n), added])
+            raise self._no_arc_error(i, arc) from None
+        first = arc.first + np.concatenate([np.zeros(n), correction])
         last = arc.last + np.concatenate([np.zeros(n), self.rests[i] @ rest])
         return replace(arc, first=first, last=last)
 
-    def motion(self, value: Value) -> HybridMotion:
-        """The phases with costates, and dense output of states and control."""
+    def motion(self, value: SwitchingValue) -> HybridMotion:
+        """Return the motion with costates and dense output of states and control."""
         begin, phases = 0.0, []
         for arc in value.arcs:
             phases.append(self._phase(arc, begin))
@@ -258,11 +268,11 @@ class SwitchedPhases:
     def _phase(self, arc: OptimalArc, begin: float) -> MotionPhase:
         n, h = self.problem.n_x, arc.duration / self.steps
         z = self._nodes(arc)
-        control, rate = (np.array(out).T for out in self._look.map(len(z))(z.T))
-        places = ((np.arange(self.steps)[:, None] + DENSE) / self.steps).ravel()
-        dense = cubics(z, arc.duration * rate, places)
-        inner = np.array(self._look.map(len(dense))(dense.T)[0]).T
-        u = np.concatenate([control[:-1, None], inner.reshape(self.steps, DENSE.size, -1)], axis=1)
+        control, rate = (np.array(out).T for out in self._control_and_rates.map(len(z))(z.T))
+        points = ((np.arange(self.steps)[:, None] + DENSE) / self.steps).ravel()
+        dense = cubics(z, arc.duration * rate, points)
+        inner_control = np.array(self._control_and_rates.map(len(dense))(dense.T)[0]).T
+        u = np.concatenate([control[:-1, None], inner_control.reshape(self.steps, DENSE.size, -1)], axis=1)
         return MotionPhase(
             t=begin + h * np.arange(self.steps + 1),
             x=z[:, :n],
@@ -276,7 +286,7 @@ class SwitchedPhases:
         )
 
     @cached_property
-    def _look(self) -> ca.Function:
+    def _control_and_rates(self) -> ca.Function:
         p = self.problem
         z = ca.vertcat(p.x, p.costate)
         rates = self._flow(ca.vertcat(z, 0), ca.SX(0, 1))[:-1]
@@ -284,7 +294,7 @@ class SwitchedPhases:
 
 
 def at_bound(controls: ControlSet, u: Array) -> bool:
-    """Whether all of the controls (n, n_u) have their largest length, or one component of all is at a bound."""
+    """True if all controls (n, n_u) have maximal length, or one component is at a bound in all of them."""
     if controls.is_ball:
         return bool((np.linalg.norm(u, axis=1) >= controls.radius * (1 - AT_BOUND)).all())
     gap = np.minimum(u - controls.lower, controls.upper - u)

@@ -1,6 +1,4 @@
-"""Where methods with a prescribed sequence of collisions start: the sequence that a guess leads to, its times, states
-under a control, and which part of them a control can choose.
-"""
+"""Start of methods with a prescribed sequence of collisions: times, states and reachable subspaces from a guess."""
 
 from __future__ import annotations
 
@@ -21,39 +19,39 @@ from nosnoc_py.status import Status
 
 Array = np.ndarray
 
-# Eigenvalues of the controllability Gramian below this, relative to the largest, are rounding.
+# Eigenvalues of the controllability Gramian below this fraction of the largest one are rounding.
 UNREACHED = 1e-12
-# Steps of the simulation that predicts the collisions from a control.
+# Number of steps of the simulation that predicts the collisions of a control.
 PREDICTION = 400
 
 
-def predicted(
+def predicted_collisions(
     problem: HybridProblem, guess: Any, control: Callable[[float], Array], sequence: Sequence[str] | None, method: str
 ) -> tuple[Array, tuple[int, ...]]:
-    """Times (M,) [s] and jumps of the collisions to start from: those of the guess, or a sequence of names.
+    """Return times (M,) [s] and jump indices of the collisions to start from.
 
-    Those of the guess are its own events, or those of a simulation with `control`. Where it does not begin with the
-    sequence that is asked for, the times are spread evenly.
+    They are the events of the guess, or of a simulation with `control`. If a prescribed `sequence` differs from them,
+    its times are spread evenly over the horizon.
 
     Raises
     ------
     OptionError
-        If there is no jump of some name; `method` is who says so.
+        For an unknown name in `sequence`; `method` is the name in the message.
     SweepFailure
-        If there is no collision, or the control cannot be simulated.
+        If there is no collision, or the simulation fails.
     """
-    named = None if sequence is None else tuple(_index(problem, name, method) for name in sequence)
+    prescribed = None if sequence is None else tuple(_index(problem, name, method) for name in sequence)
     try:
         times, jumps = _collisions(problem, guess, control, method)
     except SweepFailure:
-        if named is None:
+        if prescribed is None:
             raise
         times, jumps = np.empty(0), ()
-    if named is None:
+    if prescribed is None:
         return times, jumps
-    if jumps[: len(named)] != named:
-        times = np.linspace(0.0, problem.horizon, len(named) + 2)[1:-1]
-    return times[: len(named)], named
+    if jumps[: len(prescribed)] != prescribed:
+        times = np.linspace(0.0, problem.horizon, len(prescribed) + 2)[1:-1]
+    return times[: len(prescribed)], prescribed
 
 
 def _index(problem: HybridProblem, name: str, method: str) -> int:
@@ -65,29 +63,28 @@ def _index(problem: HybridProblem, name: str, method: str) -> int:
 def _collisions(
     problem: HybridProblem, guess: Any, control: Callable[[float], Array], method: str
 ) -> tuple[Array, tuple[int, ...]]:
-    """What a guess leads to."""
+    """Return times and jumps of the events of a guess, or of a simulation with its control."""
     if isinstance(guess, Trajectory) and guess.impacts:
         events = [event for event in guess.impacts if guess.t0 < event.time < guess.t0 + problem.horizon]
         return np.array([e.time - guess.t0 for e in events]), tuple(_index(problem, e.name, method) for e in events)
     forward = Forward(problem, PREDICTION, "rk4", "same")
-    found = forward(forward.held(control)).collisions
-    if not found:
+    collisions = forward(forward.sampled_control(control)).collisions
+    if not collisions:
         raise SweepFailure(Status.COLLISION_LOST, "the control of the guess leads to no collision")
-    times = np.array([c.step * forward.dt + c.s for c in found])
+    times = np.array([c.step * forward.dt + c.s for c in collisions])
     if times[0] <= 0.0:
-        message = (
-            f"{problem.names[found[0].jump]!r} is hit at t = 0, before a control can act; start after this collision"
-        )
+        name = problem.names[collisions[0].jump]
+        message = f"{name!r} is hit at t = 0, before a control can act; start after this collision"
         raise SweepFailure(Status.NOT_AN_OPTIMUM, message)
-    return times, tuple(c.jump for c in found)
+    return times, tuple(c.jump for c in collisions)
 
 
-def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> HybridMotion | None:
-    """The motion of a control that is held on equal steps, with its objective; None if it cannot be integrated."""
+def motion_under(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> HybridMotion | None:
+    """Simulate a control held on equal steps, with its objective; None if the simulation fails."""
     extended = with_cost(problem)
     forward = Forward(extended, steps, "rk4", "same")
     try:
-        rollout = forward(forward.held(control))
+        rollout = forward(forward.sampled_control(control))
     except SweepFailure:
         return None
     n = problem.n_x
@@ -96,12 +93,12 @@ def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: i
     return motion_of(forward, StepMotion(x=rollout.x[:, :n], u=rollout.u, collisions=collisions), objective)
 
 
-def rolled_out(
+def roll_out_sequence(
     problem: HybridProblem, jumps: Sequence[int], times: Array, control: Callable[[float], Array], steps: int
 ) -> tuple[list[Array], list[Array]]:
-    """States before prescribed switchings under a control, and bases of what it reaches in each phase.
+    """Return states before prescribed switchings under a control, and bases of the reachable subspace of each phase.
 
-    The latter are the ranges of the controllability Gramians of the linearised flow.
+    The bases span the ranges of the controllability Gramians of the linearised flow.
     """
     x, u, h = problem.x, problem.u, ca.SX.sym("h")
     end = one_step(ca.Function("flow", [x, u], [problem.flow]), x, u, h, "rk4")
@@ -111,9 +108,9 @@ def rolled_out(
     for jump, time in zip(jumps, times, strict=True):
         gramian, dt = np.zeros((problem.n_x, problem.n_x)), (time - begin) / steps
         for k in range(steps):
-            found, by_x, by_u = step(state, control(begin + (k + 0.5) * dt), dt)
-            reached = by_u @ by_u.T / dt if dt > 0 else np.zeros_like(gramian)
-            gramian, state = by_x @ gramian @ by_x.T + reached, found[:, 0]
+            end_state, by_x, by_u = step(state, control(begin + (k + 0.5) * dt), dt)
+            input_gramian = by_u @ by_u.T / dt if dt > 0 else np.zeros_like(gramian)
+            gramian, state = by_x @ gramian @ by_x.T + input_gramian, end_state[:, 0]
         values, vectors = np.linalg.eigh(gramian)
         ends.append(state)
         bases.append(vectors[:, values > UNREACHED * max(values[-1], 1e-300)])

@@ -1,4 +1,4 @@
-"""Direct shooting: the table of its forms, and the options of the one on smoothed systems."""
+"""Direct shooting: options of its smoothed form, and `DirectShooting`, which creates the options of each form."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from nosnoc_py.solution import Solution
 
 
 class SmoothedShooting(CompleteMethod):
-    """Multiple shooting on smoothed contact, friction and step functions: NLPs whose smoothing sigma goes to zero.
+    """Multiple shooting on smoothed contact, friction and step functions: a sequence of NLPs with smoothing sigma -> 0.
 
     Parameters
     ----------
     control_stages : int
-        N, intervals of equal length with constant control each.
+        Number N of equal intervals with constant control.
     steps : int
-        Integration steps of equal length per control stage. Where contacts bounce, several have to fall into the
+        Number of equal integration steps per control stage. For bouncing contacts several steps have to fall into the
         duration of an impact, which is proportional to sqrt(sigma).
     rk_stages : int
+        Runge-Kutta stages per step.
     scheme : {"radau_iia", "gauss_legendre", "radau_i", "lobatto_iiic", "explicit"}
-        Runge-Kutta method of the steps. Smoothed laws are stiff: with a stiffly accurate one an inelastic impact may be
-        shorter than a step.
+        Runge-Kutta method of the steps. Smoothed laws are stiff; with a stiffly accurate method an inelastic impact may
+        be shorter than a step.
     sigma_0, kappa, sigma_min : float
-        Smoothing sigma_0 kappa^i, down to sigma_min at the latest.
+        Smoothing parameters sigma_0 kappa^i, ending with sigma_min.
     complementarity_tolerance, infeasibility_tolerance : float
-        Success is declared on these residuals of the problem without smoothing.
+        Largest residuals of a solution, measured on the problem without smoothing.
     max_iterations : int
-        Of IPOPT, per NLP.
+        Iteration limit of IPOPT per NLP.
     time_limit : float, optional
-        Seconds for everything.
+        Total time [s].
     ipopt : dict
-        Further options of IPOPT by their own names.
+        Further options of IPOPT by their names.
     """
 
     control_stages: int = Field(default=20, ge=1)
@@ -61,14 +62,14 @@ class SmoothedShooting(CompleteMethod):
         return self
 
     def solved(self, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float) -> Solution:
-        """Smoothed problems from sigma_0 to sigma_min, each from the solution of the one before."""
+        """Solve smoothed problems from sigma_0 to sigma_min, each started at the last solution."""
         from nosnoc_py.methods.shooting.smoothed import solve  # which knows these options
 
         check_type(ocp, OCP, "ocp")
         return solve(self, ocp, guess, callback, started, deadline)
 
 
-# Options of every form, which solve by themselves.
+# Option classes of the forms.
 KINDS: dict[str, type[SmoothedShooting] | type[SingleShooting] | type[PhaseShooting]] = {
     "smoothed": SmoothedShooting,
     "single": SingleShooting,
@@ -79,25 +80,42 @@ KINDS: dict[str, type[SmoothedShooting] | type[SingleShooting] | type[PhaseShoot
 def DirectShooting(
     form: Literal["smoothed", "single", "phases"] = "smoothed", **options: Any
 ) -> SmoothedShooting | SingleShooting | PhaseShooting:
-    """Make the options of direct shooting: the baselines that methods for nonsmooth problems are compared with.
+    """Create the options of direct shooting, the baseline methods for nonsmooth optimal control.
 
-    This is a function: what it returns is a `SmoothedShooting`, `SingleShooting` or `PhaseShooting`, which can be made
-    directly as well; their texts say which options there are.
+    This function returns a `SmoothedShooting`, `SingleShooting` or `PhaseShooting`, whose docstrings list the options.
 
     Parameters
     ----------
     form : {"smoothed", "single", "phases"}
-        "smoothed": multiple shooting on smoothed contact, friction and step functions, for any `CLS`, `PSS` or
-        `Heaviside` system. "single": the controls are the only unknowns of an event-driven simulation; "phases":
-        multiple shooting with a given sequence of events and free event times. These two are for systems whose jumps
-        are known functions of the state.
+        "smoothed": multiple shooting on smoothed contact, friction and step functions, for a `CLS`, `PSS` or
+        `Heaviside` system. "single": the controls are the only unknowns, on top of an event-detecting simulation (HMP,
+        Section 6.2). "phases": multiple shooting with a given sequence of events and free event times. The last two
+        need systems whose jumps are explicit functions of the state (frictionless contacts with restitution,
+        `HybridSystem`).
     **options
-        Those of the form.
+        Options of the form.
+
+    Returns
+    -------
+    SmoothedShooting, SingleShooting or PhaseShooting
 
     Raises
     ------
     OptionError
-        For an unknown form, or an option that it does not have.
+        For an unknown form, or an option that the form does not have.
+
+    Examples
+    --------
+    A unit mass bounces elastically off a wall and shall end at q = 1; the exact optimal cost is 3 / 52. With 20 control
+    intervals per phase the error is of second order:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=q, restitution=1)])
+    >>> ocp = ns.OCP(mass, horizon=1.0, x0=[0.5, -1], stage_cost=0.1 * u**2, terminal_cost=(q - 1) ** 2)
+    >>> solution = ns.solve(ocp, ns.DirectShooting(form="phases", sequence=("wall",)), certify=False)
+    >>> solution.success, bool(abs(solution.objective - 3 / 52) < 1e-4)
+    (True, True)
     """
     if not isinstance(form, str) or form not in KINDS:
         raise OptionError(f"DirectShooting: {unknown_name(form, KINDS, 'form')}")

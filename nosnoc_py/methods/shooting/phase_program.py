@@ -1,4 +1,4 @@
-"""The multi-phase program of a hybrid system with a prescribed sequence of jumps, and the motion it stands for."""
+"""Multi-phase NLP of a hybrid system with a prescribed sequence of jumps, and the motion of an iterate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, Side
 from nosnoc_py.systems.hybrid import HybridSystem
 
 Array = np.ndarray
-# Stages of Radau IIA.
+# Stages of Radau IIA per interval (order 5).
 STAGES = 3
 
 
@@ -31,19 +31,21 @@ def phase_program(
     shortest: float,
     start: PhaseStart,
 ) -> PhaseNLP:
-    """The program (HMP, Eqs. 2-5) with as many equal intervals of the control in every phase.
+    """Build the NLP (HMP, Eqs. 2-5) with the same number of equal control intervals in every phase.
 
     Parameters
     ----------
     ocp : OCP
     system : HybridSystem
-        That of the OCP, or made of it, in its symbols.
+        Hybrid system of the OCP, in the same symbols.
     intervals : int
+        Control intervals per phase.
     jumps : tuple of int
-        Those between the phases.
+        Indices of the jumps between the phases.
     shortest : float
-        Lower bound of the durations, as a share of the horizon.
+        Lower bound of the durations, relative to the horizon.
     start : PhaseStart
+        Initial iterate.
     """
     laws = HybridLaws(system)
     mode = (WAITING,) * len(laws.names)
@@ -53,7 +55,7 @@ def phase_program(
     return PhaseNLP(ocp, laws, plan, mesh, start)
 
 
-def rolled_out(
+def roll_out_sequence(
     ocp: OCP,
     system: HybridSystem,
     jumps: tuple[int, ...],
@@ -62,37 +64,37 @@ def rolled_out(
     edges: Array,
     control: Callable[[float], Array],
 ) -> PhaseStart:
-    """The motion of a control, with jumps at the edges (phases + 1,) [s], whatever the guards say."""
+    """Simulate a control with jumps at the given edges (phases + 1,) [s], ignoring the guards, as a start."""
     x, u, h, p = system.x, system.u, ca.SX.sym("h"), np.array(ocp.p)
     flow = ca.Function("flow", [x, u, system.p], [system.flow])
     end = one_step(lambda state, force: flow(state, force, system.p), x, u, h, "rk4")
     step = ca.Function("step", [x, u, system.p, h], [end])
     resets = [ca.Function("reset", [x, system.p], [jump.reset]) for jump in system.jumps]
     lefts, rights, begins, widths = [], [], [], []
-    here = x0
+    state_here = x0
     for i, (a, b) in enumerate(itertools.pairwise(edges)):
         if i:
-            here = np.array(resets[jumps[i - 1]](here, p))[:, 0]
-        width = (b - a) / intervals
+            state_here = np.array(resets[jumps[i - 1]](state_here, p))[:, 0]
+        step_length = (b - a) / intervals
         for k in range(intervals):
-            lefts.append(here)
-            here = np.array(step(here, control(a + (k + 0.5) * width), p, width))[:, 0]
-            rights.append(here)
-            begins.append(a + k * width)
-            widths.append(width)
+            lefts.append(state_here)
+            state_here = np.array(step(state_here, control(a + (k + 0.5) * step_length), p, step_length))[:, 0]
+            rights.append(state_here)
+            begins.append(a + k * step_length)
+            widths.append(step_length)
     stages = np.array(rights)[:, None]
-    pieces = RungeKuttaInterpolant(
+    interpolant = RungeKuttaInterpolant(
         t_left=np.array(begins), h=np.array(widths), c=np.ones(1), x_left=np.array(lefts), x_stages=stages, x_initial=x0
     )
 
     def state(t: float, side: Side) -> Array:
-        return pieces(min(t, float(edges[-1])), side)
+        return interpolant(min(t, float(edges[-1])), side)
 
     return PhaseStart(edges=edges, state=state, control=control, p=p)
 
 
 def motion_of_point(point: PhasePoint, intervals: int, jumps: tuple[int, ...]) -> HybridMotion:
-    """The motion that an iterate stands for, dense through the stages."""
+    """Return the motion of an iterate, with dense output by its stages."""
     e, program = point.elements(), point.program
     shape = (len(jumps) + 1, intervals)
     t_left, h = e.t_left.reshape(shape), e.h.reshape(shape)

@@ -1,7 +1,10 @@
 """Direct multiple shooting with free phase durations: the control grid is aligned with the collisions.
 
-A prescribed sequence of collisions makes the problem smooth. The grid moves with the collisions, so controls may jump
-there, and the error is of second order in the number of intervals, where a fixed grid leaves a kink at every node.
+A prescribed sequence of collisions makes the problem smooth: the phases between collisions have free durations, guards
+are zero at their ends, and resets connect them. The grid moves with the collisions, so controls may jump there, and the
+error is of second order in the number of intervals; on a fixed grid the objective has a kink whenever a collision
+passes a node. A solution is rejected if a phase has shrunk to its bound, a guard is active without a collision, or a
+body penetrates (`validity.invalidity`): the sequence is then not optimal.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from pydantic import Field
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.control_set import ControlSet
 from nosnoc_py.methods.indirect.forward import SweepFailure
-from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, recorded
+from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, with_record
 from nosnoc_py.methods.indirect.motion import HybridMotion
-from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, stated
-from nosnoc_py.methods.indirect.switching_start import predicted
+from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, substituted_problem
+from nosnoc_py.methods.indirect.switching_start import predicted_collisions
 from nosnoc_py.methods.indirect.validity import invalidity
-from nosnoc_py.methods.shooting.phase_program import motion_of_point, phase_program, rolled_out
+from nosnoc_py.methods.shooting.phase_program import motion_of_point, phase_program, roll_out_sequence
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.optimise import optimise, status_of
 from nosnoc_py.sequences.readout import PhasePoint
@@ -37,22 +40,23 @@ NAME = "DirectShooting(form='phases')"
 
 
 class PhaseShooting(Iteration):
-    """Multiple shooting with a phase between any two collisions, each with a free duration.
+    """Multiple shooting with one phase of free duration between consecutive collisions.
 
     For frictionless contacts with restitution, and any `HybridSystem`.
 
     Parameters
     ----------
     sequence : names, optional
-        Jumps (contacts) in their order. Default: those of the guess, which are its own if it is a trajectory, else
-        those of a simulation with its control.
+        Names of the jumps (contacts) in order. Default: the events of the guess if it is a trajectory, else those of a
+        simulation with its control.
     intervals : int
-        K: equal intervals with a constant control in every phase, each one element of Radau IIA with three stages.
+        Number K of equal intervals with constant control per phase; each is one element of Radau IIA with three stages.
     shortest : float
         Lower bound of the duration of a phase, relative to the horizon.
     max_iterations : int
+        Iteration limit of IPOPT.
     tolerance : float
-        Of what is accepted as feasible and as no penetration.
+        Largest violation of constraints and largest penetration of a solution.
     time_limit : float, optional
         Seconds.
     ipopt : dict
@@ -67,61 +71,61 @@ class PhaseShooting(Iteration):
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     def init(self, ocp: OCP, guess: Any = None) -> PhaseState:
-        """The motion under the control of the guess, with jumps where they are predicted."""
+        """Return the start: the motion under the control of the guess, with jumps at predicted times."""
         system = hybrid_system(ocp, NAME)
         if ocp.complementarities:
             raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
-        free = ocp.x0 is None and isinstance(guess, Trajectory)
-        x0, horizon = np.array(guess.x[0]) if free else _start(ocp), float(ocp.horizon)
+        takes_guess = ocp.x0 is None and isinstance(guess, Trajectory)
+        x0, horizon = np.array(guess.x[0]) if takes_guess else _start(ocp), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
-        problem = _stated(ocp, system, x0, horizon, ocp.p)
+        problem = _problem_of(ocp, system, x0, horizon, ocp.p)
         law = control_of_guess(problem.ocp, guess)
         status, message = None, ""
         try:
-            times, jumps = predicted(problem, guess, law, self.sequence, NAME)
+            times, jumps = predicted_collisions(problem, guess, law, self.sequence, NAME)
         except SweepFailure as failure:
             times, jumps, status, message = np.empty(0), (), failure.status, failure.message
         edges = np.array([0.0, *times, horizon])
-        start = rolled_out(ocp, system, jumps, self.intervals, x0, edges, law)
+        start = roll_out_sequence(ocp, system, jumps, self.intervals, x0, edges, law)
         program = phase_program(ocp, system, self.intervals, jumps, self.shortest, start)
         hint = "; give sequence=(...), or another guess" if status is Status.COLLISION_LOST else ""
-        told = {"status": status, "message": message + hint}
-        return PhaseState.at(PhasePoint.of(program, program.w0), system, self.intervals, jumps, **told)
+        fields = {"status": status, "message": message + hint}
+        return PhaseState.at(PhasePoint.of(program, program.w0), system, self.intervals, jumps, **fields)
 
     def step(self, state: PhaseState, deadline: float = np.inf) -> Any:
-        """Solve the program, which is all there is to do."""
+        """Solve the NLP; this is the only step."""
         program, started = state.point.program, time.monotonic()
         point = optimise(program, state.point.w, {"max_iter": self.max_iterations, **self.ipopt}, deadline)
         result = point.result
         assert result is not None
-        found = PhaseState.at(point, state.system, state.intervals, state.motion.jumps)
-        status, message = self._status(found)
-        ended, motion = replace(found, status=status, message=message, iterations=result.iterations), found.motion
-        told: dict[str, Any] = {"infeasibility": found.infeasibility, "iterations": result.iterations}
-        told["solver_status"] = result.solver_status
-        return recorded(ended, started, "phases", motion.objective, motion.jumps, motion.times, **told)
+        solved = PhaseState.at(point, state.system, state.intervals, state.motion.jumps)
+        status, message = self._status(solved)
+        final, motion = replace(solved, status=status, message=message, iterations=result.iterations), solved.motion
+        fields: dict[str, Any] = {"infeasibility": solved.infeasibility, "iterations": result.iterations}
+        fields["solver_status"] = result.solver_status
+        return with_record(final, started, "phases", motion.objective, motion.jumps, motion.times, **fields)
 
-    def judged(self, state: PhaseState) -> tuple[Status | None, str]:
-        """None before the program is solved."""
+    def outcome(self, state: PhaseState) -> tuple[Status | None, str]:
+        """Return (status, message); the status is None before the NLP is solved."""
         return state.status, state.message
 
-    def found(self, state: PhaseState) -> tuple[HybridMotion, int, float]:
-        """The motion of the last iterate, IPOPT's iterations, and the largest violation of the program."""
+    def result_of(self, state: PhaseState) -> tuple[HybridMotion, int, float]:
+        """Return the motion of the last iterate, IPOPT's iterations, and the largest constraint violation."""
         return state.motion, state.iterations, state.infeasibility
 
-    def _status(self, found: PhaseState) -> tuple[Status, str]:
-        status, message = status_of(found.point, self.tolerance)
+    def _status(self, state: PhaseState) -> tuple[Status, str]:
+        status, message = status_of(state.point, self.tolerance)
         if not status.success:
             return status, message
-        limits = {"shortest": self.shortest * found.point.program.ocp.horizon, "tolerance": self.tolerance}
-        reason = invalidity(found.problem, found.motion, **limits, constrained=True)
+        limits = {"shortest": self.shortest * state.point.program.ocp.horizon, "tolerance": self.tolerance}
+        reason = invalidity(state.problem, state.motion, **limits, constrained=True)
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PhaseState(IterationState):
-    """An iterate of a program, and the motion of the problem with its x(0), horizon and parameters."""
+    """Iterate of the NLP, with its motion and the problem with its x(0), horizon and parameters."""
 
     point: PhasePoint
     system: HybridSystem
@@ -130,31 +134,31 @@ class PhaseState(IterationState):
 
     @property
     def infeasibility(self) -> float:
-        """The largest violation of a row or a bound."""
+        """Largest violation of a constraint or a bound."""
         return self.point.violation
 
     @classmethod
     def at(
         cls, point: PhasePoint, system: HybridSystem, intervals: int, jumps: tuple[int, ...], **fields: Any
     ) -> PhaseState:
-        """Read an iterate."""
+        """Build a state from an iterate."""
         motion = motion_of_point(point, intervals, jumps)
         first, last = motion.phases[0], motion.phases[-1]
         ocp = point.program.ocp
-        problem = _stated(ocp, system, first.x[0], float(last.t[-1]), point.p)
+        problem = _problem_of(ocp, system, first.x[0], float(last.t[-1]), point.p)
         return cls(point=point, system=system, intervals=intervals, problem=problem, motion=motion, **fields)
 
 
 def _start(ocp: OCP) -> Array:
-    """x0; where it is free, the middle of bounds that are both finite, else the admissible value nearest to zero."""
+    """Return x0; free components start in the middle of finite bounds, else at the admissible value nearest to zero."""
     start, (low, high) = np.array(start_of(ocp)), ocp.x_bounds
-    if ocp.x0 is None:  # on a bound a body may touch a guard at once, so that no motion begins there
-        both = np.isfinite(low) & np.isfinite(high)
-        start[both] = 0.5 * (low[both] + high[both])
+    if ocp.x0 is None:  # at a bound a body may touch a guard immediately
+        bounded = np.isfinite(low) & np.isfinite(high)
+        start[bounded] = 0.5 * (low[bounded] + high[bounded])
     return start
 
 
-def _stated(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array) -> HybridProblem:
-    """The problem with numbers for what is free; constraints are the program's business."""
+def _problem_of(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array) -> HybridProblem:
+    """Build the problem with numbers for free quantities; constraints are handled by the NLP."""
     controls = ControlSet(lower=ocp.u_bounds[0], upper=ocp.u_bounds[1])
-    return stated(ocp, system, x0=x0, horizon=horizon, p=p, controls=controls, method=NAME)
+    return substituted_problem(ocp, system, x0=x0, horizon=horizon, p=p, controls=controls, method=NAME)

@@ -1,7 +1,7 @@
-"""Single shooting: the controls are the only unknowns, an event-detecting integrator does the rest (HMP, Section 6.2).
+"""Single shooting: only the controls are unknowns; the motion follows by event-detecting integration (HMP, 6.2).
 
-Where the sequence of collisions changes, and with the Euler scheme wherever a collision passes from one step to the
-next, the objective has kinks or jumps; between them its gradient is exact.
+The objective has jumps or kinks where the sequence of collisions changes, and with the Euler scheme also where a
+collision passes from one step to the next. Between them its gradient is exact (`event_gradient`).
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ NAME = "DirectShooting(form='single')"
 
 
 class SingleShooting(CompleteMethod):
-    """Descent over piecewise constant controls on exact event times, with exact gradients.
+    """Descent over piecewise constant controls with located collisions and exact gradients.
 
     Parameters
     ----------
     steps : int
-        Control intervals; each is one step of the integrator.
+        Number of control intervals; each is one step of the integrator.
     scheme : {"rk4", "euler"}
-        "euler" is the discretised problem of the paper (HMP, Eqs. 18, 19, 36), where what is left of a step after a
-        collision has the next control; with "rk4" the control is that of the interval throughout.
+        "euler" is the discretised problem of the paper (HMP, Eqs. 18, 19, 36), where the rest of a step after a
+        collision has the next control; "rk4" keeps the control of the interval.
     descent : {"lbfgs", "gradient", "ipopt"}
-        L-BFGS with bounds (SciPy), gradient descent with a fixed rate (Section 6.2), IPOPT with an L-BFGS Hessian.
+        L-BFGS-B (SciPy), gradient descent with a fixed rate (HMP, Section 6.2), or IPOPT with an L-BFGS Hessian.
     relaxation : float
-        alpha: a step of gradient descent is alpha L_uu^-1 dJ/du / dt, that is a rate of alpha N / (2 epsilon) for a
-        cost of epsilon |u|^2 and T = 1.
+        alpha: a gradient descent step is alpha L_uu^-1 dJ/du / dt, that is a rate of alpha N / (2 epsilon) for a cost
+        of epsilon |u|^2 and T = 1.
     rate : float, optional
-        A step is rate dJ/du instead.
+        Use a step of rate dJ/du instead.
     max_iterations : int
+        Iteration limit of the descent.
     tolerance : float
-        Solved when the L2 norm of H_u = dJ/du / dt is below; with bounds that of u - P(u - H_u).
+        Largest L2 norm of H_u = dJ/du / dt of a solution; with bounds, of u - P(u - H_u).
     time_limit : float, optional
         Seconds.
     """
@@ -67,11 +68,11 @@ class SingleShooting(CompleteMethod):
     def solved(
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Descend from the control of the guess."""
+        """Run the descent from the control of the guess and return the solution."""
         problem = hybrid_problem(ocp, NAME)
         self._check(problem)
         forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
-        run = Descent(
+        descent = Descent(
             gradient=EventGradient(forward),
             label=self.descent,
             tolerance=self.tolerance,
@@ -79,18 +80,18 @@ class SingleShooting(CompleteMethod):
             callback=callback,
             deadline=deadline,
         )
-        u = problem.controls.project(forward.held(control_of_guess(problem.ocp, guess), 0.0))
-        status, message = self._descended(run, u)
-        kept = run.last if status.success else run.best
-        at_rest = StepMotion(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
-        rollout = at_rest if kept is None else kept.rollout
+        u = problem.controls.project(forward.sampled_control(control_of_guess(problem.ocp, guess), 0.0))
+        status, message = self._run_descent(descent, u)
+        result = descent.last if status.success else descent.best
+        standstill = StepMotion(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
+        rollout = standstill if result is None else result.rollout
         return solution_of(
             problem,
-            motion_of(forward, rollout, np.nan if kept is None else kept.objective),
+            motion_of(forward, rollout, np.nan if result is None else result.objective),
             status=status,
             message=message,
-            log=run.state.records,
-            iterations=run.state.iterations,
+            log=descent.state.records,
+            iterations=descent.state.iterations,
             wall_seconds=time.monotonic() - started,
             method=repr(self),
         )
@@ -107,12 +108,12 @@ class SingleShooting(CompleteMethod):
                 "'ipopt'."
             )
 
-    def _descended(self, run: Descent, u: Array) -> tuple[Status, str]:
-        """Run the descent; how it ended."""
+    def _run_descent(self, descent: Descent, u: Array) -> tuple[Status, str]:
+        """Run the descent; return its final status and message."""
         try:
             if self.descent == "gradient":
-                return gradient_descent(run, u, _scale(run.problem, self, run.dt))
-            return lbfgs(run, u) if self.descent == "lbfgs" else ipopt(run, u)
+                return gradient_descent(descent, u, _scale(descent.problem, self, descent.dt))
+            return lbfgs(descent, u) if self.descent == "lbfgs" else ipopt(descent, u)
         except SweepFailure as failure:
             return failure.status, failure.message
         except KeyboardInterrupt:
@@ -120,7 +121,7 @@ class SingleShooting(CompleteMethod):
 
 
 def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
-    """What a gradient is multiplied with, (n_u, n_u): the rate, or alpha L_uu^-1 / dt."""
+    """Return the matrix (n_u, n_u) that multiplies a gradient: the rate, or alpha L_uu^-1 / dt."""
     if options.rate is not None:
         return options.rate * np.eye(problem.n_u)
     curvature = ca.hessian(problem.running_cost, problem.u)[0]

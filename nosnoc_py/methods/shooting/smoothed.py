@@ -1,9 +1,10 @@
-"""Direct shooting on a smoothed system: one NLP with the smoothing as a parameter, solved for ever smaller ones.
+"""Direct shooting on a smoothed system: one NLP with the smoothing sigma as a parameter, solved for decreasing values.
 
 The NLP is the transcription of the smoothed system with equal steps: multiple shooting with a node after every step,
-and with the Runge-Kutta equations as constraints. Functions, derivatives and solvers are built once. What is reported
-are residuals of the problem without smoothing: gaps against forces, slip speeds against what is left of friction cones,
-distances from regions against their weights.
+and the Runge-Kutta equations as constraints. Functions, derivatives and solvers are built once; each NLP starts from
+the last solution. An NLP that fails is skipped, and two failures in a row end the sequence. Reported residuals are
+those of the problem without smoothing: gaps against forces, slip speeds against the margin of friction cones, distances
+from regions against their weights.
 """
 
 from __future__ import annotations
@@ -36,41 +37,41 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, transcribe
 
 LABEL = "smoothed"
-# A smaller sigma that fails is passed over, so many in a row end the sequence.
+# Number of consecutive failed NLPs that end the sequence; a single failure is skipped.
 FAILURES = 2
-# A smoothed problem is never exact: its NLPs need not be solved to the last digits.
-EXACTNESS = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8, "mu_target": 0.0}
-WARM = warm_start(1e-3, 1e-4)
-# Time steps have to be this much shorter than the impacts on contacts that bounce.
+# Tolerances of IPOPT: loose for duals, since a smoothed problem is only an approximation.
+IPOPT_TOLERANCES = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8, "mu_target": 0.0}
+WARM_START = warm_start(1e-3, 1e-4)
+# Number of time steps needed within an impact of a bouncing contact.
 STEPS_PER_IMPACT = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothedState(SolverState):
-    """Where the sequence of smoothed problems stands; what a callback sees.
+    """State of the sequence of smoothed problems, which callbacks receive.
 
     Attributes
     ----------
     sigma : float
         Smoothing of the next NLP.
     left : float
-        Smoothing of the problem that w solves; of the last that was tried where none was solved.
+        Smoothing of the problem that w solves; if none was solved, of the last one tried.
     solved : bool
-        Some NLP converged: w is the solution of the last one that did.
+        True if an NLP converged; w is then the solution of the last one that did.
     failures : int
-        NLPs that failed since then.
+        Number of failed NLPs since then.
     dual : NLPResult, optional
-        The last result that converged, which starts the next NLP.
+        Last converged result, which starts the next NLP.
     word : str
-        IPOPT's own about the last NLP.
+        IPOPT's return status of the last NLP.
     """
 
     sigma: float
-    left: float
+    last_sigma: float
     solved: bool = False
     failures: int = 0
     dual: NLPResult | None = None
-    word: str = ""
+    solver_status: str = ""
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}, sigma {self.sigma:.1e}"
@@ -79,45 +80,51 @@ class SmoothedState(SolverState):
 def solve(
     options: SmoothedShooting, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float
 ) -> Solution:
-    """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are stamps of time.monotonic()."""
+    """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are time.monotonic() values."""
     problem = SmoothedProblem.of(ocp, options)
     state = iterated(problem.init(guess), problem.step, problem.ended, callback, deadline)
-    return judged(ocp, problem.solution(state, time.monotonic() - started), guess, deadline)
+    return with_simulated_notes(ocp, problem.solution(state, time.monotonic() - started), guess, deadline)
 
 
-def judged(ocp: OCP, found: Solution, guess: Any, deadline: float) -> Solution:
-    """Say what the control really does, and what that of the guess does where it is feasible and better.
+def with_simulated_notes(ocp: OCP, solution: Solution, guess: Any, deadline: float) -> Solution:
+    """Add notes on the simulated control, and on the simulated guess if it is feasible and better.
 
-    No smoothed problem may have a solution where the problem itself has one: what is nearly feasible when it is
-    simulated is not infeasible, but has smoothing left.
+    Smoothed problems may be infeasible although the original one is not. If the simulated control is nearly feasible,
+    the status is therefore NOT_COMPLEMENTARY instead of LOCALLY_INFEASIBLE.
     """
-    if found.status.success:
-        return found
-    really, given = (simulated_guess(ocp, motion, deadline) for motion in (found, guess))
-    notes = [found.message] if found.message else []
-    notes += [] if really is None else [f"its control, {really}"]
-    feasible = given is not None and given.feasible
-    if given is not None and feasible and (really is None or not really.feasible or really.objective > given.objective):
-        notes.append(f"the control of the guess, {given}: go on from that by ns.MultiPhase() or finite elements")
-    near = really is not None and really.broken <= NEARLY
+    if solution.status.success:
+        return solution
+    simulated, guess_motion = (simulated_guess(ocp, motion, deadline) for motion in (solution, guess))
+    notes = [solution.message] if solution.message else []
+    notes += [] if simulated is None else [f"its control, {simulated}"]
+    feasible = guess_motion is not None and guess_motion.feasible
+    if (
+        guess_motion is not None
+        and feasible
+        and (simulated is None or not simulated.feasible or simulated.objective > guess_motion.objective)
+    ):
+        notes.append(f"the control of the guess, {guess_motion}: go on from that by ns.MultiPhase() or finite elements")
+    nearly_feasible = simulated is not None and simulated.broken <= NEARLY
     status = (
-        Status.NOT_COMPLEMENTARY if found.status is Status.LOCALLY_INFEASIBLE and (near or feasible) else found.status
+        Status.NOT_COMPLEMENTARY
+        if solution.status is Status.LOCALLY_INFEASIBLE and (nearly_feasible or feasible)
+        else solution.status
     )
-    return replace(found, status=status, message="; ".join(notes))
+    return replace(solution, status=status, message="; ".join(notes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothedProblem:
-    """An OCP with its smoothed transcription.
+    """OCP with its smoothed transcription.
 
     Attributes
     ----------
     ocp : OCP
-        The user's.
+        Original problem.
     options : SmoothedShooting
     smoothed : Smoothed
     transcription : Transcription
-        Of the smoothed system, with sigma as the last parameter.
+        Transcription of the smoothed system, with sigma as the last parameter.
     """
 
     ocp: OCP
@@ -127,7 +134,7 @@ class SmoothedProblem:
 
     @classmethod
     def of(cls, ocp: OCP, options: SmoothedShooting) -> SmoothedProblem:
-        """Smooth and transcribe."""
+        """Smooth the system and transcribe the problem."""
         smoothed = smooth(ocp.system)
         method = FESD(
             control_stages=options.control_stages,
@@ -138,38 +145,46 @@ class SmoothedProblem:
         )
         horizon = ocp.horizon if ocp.free_time is None else ocp.free_time
         smooth_ocp = replace(ocp, system=smoothed.system, horizon=horizon, p=np.append(ocp.p, options.sigma_0))
-        made = transcribe(smooth_ocp, method)
-        dcs = replace(made.dcs, outputs=smoothed.outputs, units=smoothed.units)
-        made = replace(made, dcs=dcs, mpcc=_without(made.mpcc, Role.SUM_OF_STEPS))
-        return cls(ocp=ocp, options=options, smoothed=smoothed, transcription=made)
+        transcription = transcribe(smooth_ocp, method)
+        dcs = replace(transcription.dcs, outputs=smoothed.outputs, units=smoothed.units)
+        transcription = replace(
+            transcription, dcs=dcs, mpcc=_without_constraints(transcription.mpcc, Role.SUM_OF_STEPS)
+        )
+        return cls(ocp=ocp, options=options, smoothed=smoothed, transcription=transcription)
 
     def init(self, guess: Any) -> SmoothedState:
-        """The state before the first NLP."""
-        made, sigma = self.transcription, self.options.sigma_0
-        p = made.parameters()
-        w = np.clip(made.initial_guess(guess, p), made.mpcc.lbw, made.mpcc.ubw)
-        self._ipopt(warm=False)  # options that do not fit are an error at once
-        return SmoothedState(solvers=made.solvers, w=w, p=p, sigma=sigma, left=sigma, **self._measure(w, p))
+        """Return the state before the first NLP."""
+        transcription, sigma = self.transcription, self.options.sigma_0
+        p = transcription.parameters()
+        w = np.clip(transcription.initial_guess(guess, p), transcription.mpcc.lbw, transcription.mpcc.ubw)
+        self._ipopt(warm=False)  # invalid options of IPOPT raise before the first solve
+        return SmoothedState(
+            solvers=transcription.solvers, w=w, p=p, sigma=sigma, last_sigma=sigma, **self._measure(w, p)
+        )
 
     def ended(self, state: SmoothedState) -> dict[str, Any] | None:
-        """The status where there is nothing left to do."""
-        over = state.solved and (residuals_small(state, self.options) or state.failures >= FAILURES)
-        if state.status is None and not over and state.sigma >= self.options.sigma_min * (1 - 1e-9):
+        """Return the final status as a field, or None while the sequence continues."""
+        finished = state.solved and (residuals_small(state, self.options) or state.failures >= FAILURES)
+        if state.status is None and not finished and state.sigma >= self.options.sigma_min * (1 - 1e-9):
             return None
         return {"status": state.status or self.verdict(state)}
 
     def verdict(self, state: SmoothedState) -> Status:
-        """Why the sequence has ended."""
+        """Return the status of an ended sequence."""
         if state.solved:
             return Status.SOLVED if residuals_small(state, self.options) else Status.NOT_COMPLEMENTARY
         if runs_away(state) and np.isfinite(state.values.objective):
             return Status.UNBOUNDED
-        if not np.isfinite(state.values.g).all() or state.word == "Invalid_Number_Detected":
+        if not np.isfinite(state.values.g).all() or state.solver_status == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR
-        return Status.ITERATION_LIMIT if state.word == "Maximum_Iterations_Exceeded" else Status.LOCALLY_INFEASIBLE
+        return (
+            Status.ITERATION_LIMIT
+            if state.solver_status == "Maximum_Iterations_Exceeded"
+            else Status.LOCALLY_INFEASIBLE
+        )
 
     def step(self, state: SmoothedState, deadline: float) -> SmoothedState:
-        """Solve one NLP; one that fails after another has been solved leaves the iterate where it is."""
+        """Solve one NLP; after a first success, a failed NLP does not change the iterate."""
         mpcc, sigma, scale = state.solvers.mpcc, state.sigma, state.solvers.mpcc.w_scale
         p = np.array(state.p)
         p[self.transcription.mpcc.parameters["p"].stop - 1] = sigma
@@ -178,28 +193,35 @@ class SmoothedProblem:
         ipopt = self._ipopt(warm=dual is not None)
         result = ipopt.solve(state.w / scale, np.concatenate([p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x * scale
-        w = w if np.isfinite(w).all() else state.w  # an iterate that is no number is not taken
-        tried = replace(state, w=w, p=p, left=sigma, **self._measure(w, p))
+        w = w if np.isfinite(w).all() else state.w  # discard an iterate with NaN or inf
+        candidate = replace(state, w=w, p=p, last_sigma=sigma, **self._measure(w, p))
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
-        records = (*state.records, record(tried, LABEL, sigma, word=result.solver_status, **log))
+        records = (*state.records, record(candidate, LABEL, sigma, word=result.solver_status, **log))
         status = Status.INTERRUPTED if result.interrupted else None
         if result.solver_status == "User_Requested_Stop" and not result.interrupted:
             status = Status.TIME_LIMIT
-        new = tried if result.converged or not state.solved else replace(state, failures=state.failures + 1)
+        following = candidate if result.converged or not state.solved else replace(state, failures=state.failures + 1)
         if result.converged:
-            new = replace(new, solved=True, failures=0, dual=result, multipliers=nlp_multipliers(mpcc, result))
-        below = sigma * self.options.kappa
+            following = replace(
+                following, solved=True, failures=0, dual=result, multipliers=nlp_multipliers(mpcc, result)
+            )
+        next_sigma = sigma * self.options.kappa
         if sigma > self.options.sigma_min * (1 + 1e-9):
-            below = max(below, self.options.sigma_min)  # the last one is sigma_min itself
-        return replace(new, sigma=below, records=records, status=status, word=result.solver_status)
+            next_sigma = max(next_sigma, self.options.sigma_min)  # the last value is exactly sigma_min
+        return replace(following, sigma=next_sigma, records=records, status=status, solver_status=result.solver_status)
 
     def _ipopt(self, *, warm: bool) -> NLPSolver:
         options = self.options
-        settings = {"max_iter": options.max_iterations, **EXACTNESS, **(WARM if warm else {}), **options.ipopt}
+        settings = {
+            "max_iter": options.max_iterations,
+            **IPOPT_TOLERANCES,
+            **(WARM_START if warm else {}),
+            **options.ipopt,
+        }
         return self.transcription.solvers.relaxed("scholtes", "direct", settings)
 
     def _measure(self, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
-        """Residuals of the problem without smoothing, as fields of a state."""
+        """Return the residuals of the problem without smoothing, as fields of a state."""
         fields, (_, a, b) = measure(self.transcription.solvers.evaluator, w, p), self._sides(w, p)
         minima = np.minimum(a, b)
         sizes = {"complementarity": scaled_products(a, b), "infeasibility": -minima}
@@ -208,60 +230,62 @@ class SmoothedProblem:
 
     @cached_property
     def _conditions(self) -> Callable[..., list[np.ndarray]]:
-        """Sides of all conditions, and durations of impacts, at all stages (columns of x)."""
-        made, smoothed = self.transcription, self.smoothed
+        """Function of x at all stages (columns): both sides of all conditions, and durations of impacts."""
+        transcription, smoothed = self.transcription, self.smoothed
         sides = [ca.vertcat(ca.SX(0, 1), *[getattr(c, side) for c in smoothed.conditions]) for side in "ab"]
-        function = ca.Function("conditions", [made.dcs.x, made.dcs.p], [*sides, smoothed.durations])
-        stages = len(made.elements) * made.tableau.stages
+        function = ca.Function("conditions", [transcription.dcs.x, transcription.dcs.p], [*sides, smoothed.durations])
+        stages = len(transcription.elements) * transcription.tableau.stages
         return buffered(function.map("stages", "serial", stages, [1], []))
 
     def _sides(self, w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Durations of impacts, and both sides of the conditions, at all stages (stages, n)."""
-        made = self.transcription
-        x = made.read(w, p).x_stages
-        a, b, durations = self._conditions(x.reshape(-1, x.shape[-1]), made.parameter_values(w, p))
+        """Return durations of impacts, and both sides of the conditions, at all stages (stages, n)."""
+        transcription = self.transcription
+        x = transcription.read(w, p).x_stages
+        a, b, durations = self._conditions(x.reshape(-1, x.shape[-1]), transcription.parameter_values(w, p))
         return durations.T, a.T, b.T
 
     # --- the result ---
 
     def solution(self, state: SmoothedState, seconds: float) -> Solution:
-        """The solution, of the user's system, that a state stands for."""
-        made = self.transcription
-        # Stationarity of the smoothed problem says nothing about the other one.
-        found = made.solution(replace(state, status=Status.NOT_COMPLEMENTARY), solver="IPOPT", wall_seconds=seconds)
+        """Return the solution of a state in terms of the original system."""
+        transcription = self.transcription
+        # Stationarity of the smoothed problem implies nothing for the original one.
+        solution = transcription.solution(
+            replace(state, status=Status.NOT_COMPLEMENTARY), solver="IPOPT", wall_seconds=seconds
+        )
         status = state.status or Status.STOPPED
-        parameters = {name: found.parameters[name] for name in self.ocp.system.parameter_names}
+        parameters = {name: solution.parameters[name] for name in self.ocp.system.parameter_names}
         return replace(
-            found,
+            solution,
             status=status,
             parameters=parameters,
-            p=found.p[:-1],
+            p=solution.p[:-1],
             method=repr(self.options),
-            discretization=None,  # the elements are those of another, smooth system
-            worst=self._worst(state, found.worst),
-            message="; ".join([*self._left(state), *self._unresolved(state, found)]),
+            discretization=None,  # its elements belong to the smoothed system
+            worst=self._worst(state, solution.worst),
+            message="; ".join([*self._remaining_smoothing(state), *self._unresolved_impacts(state, solution)]),
         )
 
-    def _left(self, state: SmoothedState) -> list[str]:
-        """How much smoothing there is in an iterate, and what to do about it."""
+    def _remaining_smoothing(self, state: SmoothedState) -> list[str]:
+        """Return a note on the smoothing that is left in an iterate and on how to continue."""
         if state.status is Status.SOLVED or not state.records:
             return []
         fits = "FESDJ" if isinstance(self.ocp.system, CLS) else "FESD"
         if not state.solved:
-            return [f"no smoothed problem was solved, the last with sigma = {state.left:.1e}"]
-        stopped = "" if state.failures == 0 else f", smaller ones failed ({state.word})"
+            return [f"no smoothed problem was solved, the last with sigma = {state.last_sigma:.1e}"]
+        stopped = "" if state.failures == 0 else f", smaller ones failed ({state.solver_status})"
         return [
-            f"smoothing sigma = {state.left:.1e} is left{stopped}: complementarity {state.complementarity:.1e}; for a "
-            f"solution without any, start ns.solve(ocp, ns.{fits}(...), guess=...) from this one, or from the exact "
-            "motion under its control, ns.simulate(ocp.system, x0=solution.x0, duration=solution.horizon, u=solution, "
-            "method=ns.EventDriven())"
+            f"smoothing sigma = {state.last_sigma:.1e} is left{stopped}: complementarity {state.complementarity:.1e}; "
+            f"for a solution without any, start ns.solve(ocp, ns.{fits}(...), guess=...) from this one, or from the "
+            "exact motion under its control, ns.simulate(ocp.system, x0=solution.x0, duration=solution.horizon, "
+            "u=solution, method=ns.EventDriven())"
         ]
 
-    def _unresolved(self, state: SmoothedState, found: Solution) -> list[str]:
-        """A word about impacts that are shorter than the time steps: their restitution is none of the model's."""
+    def _unresolved_impacts(self, state: SmoothedState, solution: Solution) -> list[str]:
+        """Warn if impacts last less than 5 steps: the effective restitution is then a discretisation artefact."""
         durations, _, _ = self._sides(state.w, state.p)
         shortest = float(durations.min(initial=np.inf))
-        step = found.horizon / len(self.transcription.elements)
+        step = solution.horizon / len(self.transcription.elements)
         if shortest >= STEPS_PER_IMPACT * step:
             return []
         return [
@@ -270,34 +294,34 @@ class SmoothedProblem:
         ]
 
     def _worst(self, state: SmoothedState, others: tuple[Residual, ...]) -> tuple[Residual, ...]:
-        """The largest residuals, with those of the conditions."""
+        """Return the five largest residuals, including those of the conditions."""
         _, a, b = self._sides(state.w, state.p)
         stages = self.transcription.tableau.stages
         elements = self.transcription.elements
-        found = list(others)
+        residuals = list(others)
         labels = [label for condition in self.smoothed.conditions for label in condition.labels]
         sizes = {"complementarity": scaled_products(a, b), "bound": np.maximum(0.0, np.maximum(-a, -b))}
         for kind, size in sizes.items():
             for label, column in zip(labels, size.T, strict=True):
-                at = int(np.argmax(column))
-                where = str(replace(elements[at // stages].at, rk=at % stages))
-                found.append(Residual(float(column[at]), kind, label, where))
-        ranked = sorted((item for item in found if item.value > 0.0), key=lambda item: -item.value)
+                stage = int(np.argmax(column))
+                where = str(replace(elements[stage // stages].at, rk=stage % stages))
+                residuals.append(Residual(float(column[stage]), kind, label, where))
+        ranked = sorted((item for item in residuals if item.value > 0.0), key=lambda item: -item.value)
         return tuple(ranked[:5])
 
 
-def _without(mpcc: MPCC, role: Role) -> MPCC:
-    """A program without some constraints: between fixed steps those on lengths only take freedom from the solver."""
+def _without_constraints(mpcc: MPCC, role: Role) -> MPCC:
+    """Remove the constraints of a role from a program: with fixed steps, those on lengths are redundant."""
     layout = Layout()
     rows: list[int] = []
     for block in mpcc.constraints.blocks():
         if block.role is not role:
             rows += range(block.start, block.start + block.size)
             layout.add(block.name, block.at, block.components, block.role, block.edge, block.of)
-    kept = {key: getattr(mpcc, key)[rows] for key in ("lbg", "ubg", "g_scale")}
-    return replace(mpcc, g=mpcc.g[rows, 0], constraints=layout, **kept)
+    fields = {key: getattr(mpcc, key)[rows] for key in ("lbg", "ubg", "g_scale")}
+    return replace(mpcc, g=mpcc.g[rows, 0], constraints=layout, **fields)
 
 
 def _worst(sizes: np.ndarray, other: float) -> float:
-    """The largest residual; what is no number is infinitely large."""
+    """Return the largest residual; NaN counts as infinite."""
     return float(max(finite_or_inf(sizes).max(initial=0.0), other))

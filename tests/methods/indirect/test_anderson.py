@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nosnoc_py.methods.indirect.anderson import Memory, advance
+from nosnoc_py.methods.indirect.anderson import AndersonMemory, advance
 
 pytestmark = pytest.mark.quick
 
@@ -31,15 +31,15 @@ def linear(size, slowest=0.99, seed=1):
 def test_a_linear_map_of_four_unknowns_is_solved_in_five_steps():
     """With as many differences as unknowns it is a Krylov method: exact after n + 1 steps."""
     target, fixed = linear(4)
-    count, found = iterate(target, np.zeros(4), Memory(depth=5, delay=0, growth=np.inf), tolerance=1e-10)
+    count, found = iterate(target, np.zeros(4), AndersonMemory(depth=5, delay=0, growth=np.inf), tolerance=1e-10)
     assert count <= 6
     np.testing.assert_allclose(found, fixed, atol=1e-8)
 
 
 def test_memory_saves_most_of_the_iterations():
     target, fixed = linear(40)
-    plain, _ = iterate(target, np.zeros(40), Memory(depth=0))
-    fast, found = iterate(target, np.zeros(40), Memory(depth=5, delay=0))
+    plain, _ = iterate(target, np.zeros(40), AndersonMemory(depth=0))
+    fast, found = iterate(target, np.zeros(40), AndersonMemory(depth=5, delay=0))
     assert plain > 1500
     assert fast < 0.2 * plain
     np.testing.assert_allclose(found, fixed, atol=1e-9)
@@ -47,7 +47,7 @@ def test_memory_saves_most_of_the_iterations():
 
 def test_depth_zero_and_the_delay_are_relaxed_steps():
     target, _ = linear(6)
-    for memory in (Memory(depth=0, delay=0), Memory(depth=5, delay=100)):
+    for memory in (AndersonMemory(depth=0, delay=0), AndersonMemory(depth=5, delay=100)):
         control = np.ones(6)
         for _ in range(20):
             goal = target(control)
@@ -62,15 +62,15 @@ def logistic(u):
 
 
 def test_a_nonlinear_map_converges_where_plain_steps_wander():
-    plain, _ = iterate(logistic, [0.7], Memory(depth=0), most=200)
-    fast, found = iterate(logistic, [0.7], Memory(depth=1, delay=0, growth=np.inf), most=200)
+    plain, _ = iterate(logistic, [0.7], AndersonMemory(depth=0), most=200)
+    fast, found = iterate(logistic, [0.7], AndersonMemory(depth=1, delay=0, growth=np.inf), most=200)
     assert plain == 200
     assert fast < 12
     assert found[0] == pytest.approx(1.0 - 1.0 / 3.8, abs=1e-12)
 
 
 def test_nothing_that_is_given_changes_and_shapes_are_kept():
-    memory, control, goal = Memory(delay=0), np.ones((3, 2)), np.zeros((3, 2))
+    memory, control, goal = AndersonMemory(delay=0), np.ones((3, 2)), np.zeros((3, 2))
     new, later = advance(memory, control, goal, 0.5)
     np.testing.assert_array_equal(new, 0.5 * np.ones((3, 2)))
     np.testing.assert_array_equal(control, np.ones((3, 2)))
@@ -81,7 +81,7 @@ def test_nothing_that_is_given_changes_and_shapes_are_kept():
 @pytest.mark.parametrize("change", ["key", "shape", "growth", "nothing"])
 def test_the_memory_ends_with_the_sequence_the_shape_and_growth(change):
     target, _ = linear(6)
-    control, memory = np.ones(6), Memory(depth=5, delay=3)
+    control, memory = np.ones(6), AndersonMemory(depth=5, delay=3)
     for _ in range(8):
         control, memory = advance(memory, control, target(control), 1.0, key=(0,))
     assert len(memory.controls) == 6
@@ -98,7 +98,7 @@ def test_the_memory_ends_with_the_sequence_the_shape_and_growth(change):
 
 def test_columns_that_repeat_do_no_harm():
     """A residual that stands still makes the differences zero; the step is then a relaxed one."""
-    memory, control = Memory(depth=3, delay=0), np.ones(3)
+    memory, control = AndersonMemory(depth=3, delay=0), np.ones(3)
     for _ in range(4):
         new, memory = advance(memory, control, np.zeros(3), 0.5)
         np.testing.assert_allclose(new, 0.5 * np.ones(3), atol=1e-15)
@@ -111,7 +111,7 @@ def test_weights_that_sum_up_to_one_keep_constant_entries():
     def extended(u):
         return np.append(target(u[:5]), u[5])
 
-    control, memory = np.append(np.zeros(5), 7.0), Memory(depth=5, delay=0)
+    control, memory = np.append(np.zeros(5), 7.0), AndersonMemory(depth=5, delay=0)
     for _ in range(12):
         control, memory = advance(memory, control, extended(control), 0.4)
         assert control[5] == pytest.approx(7.0, abs=1e-12)

@@ -18,7 +18,7 @@ from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching,
 from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, solution_of
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.switching_phases import NoArcError, OptimalArc, SwitchedPhases
-from nosnoc_py.methods.indirect.switching_start import rolled_out
+from nosnoc_py.methods.indirect.switching_start import roll_out_sequence
 from nosnoc_py.methods.indirect.validity import invalidity
 from nosnoc_py.methods.shooting.phases import PhaseShooting
 from nosnoc_py.status import Status, Stop, Verdict
@@ -53,7 +53,7 @@ def constant(*values: float) -> Callable[[float], np.ndarray]:
 
 def switched(problem: HybridProblem, jumps: Any, times: Any, law: Any) -> tuple[SwitchedPhases, np.ndarray]:
     """The cost as a function of switchings, and the switchings of a control."""
-    ends, bases = rolled_out(problem, jumps, np.array(times), law, STEPS)
+    ends, bases = roll_out_sequence(problem, jumps, np.array(times), law, STEPS)
     at = np.concatenate([times, *[b.T @ x for b, x in zip(bases, ends, strict=True)]])
     return SwitchedPhases(problem, jumps, STEPS, bases), at
 
@@ -63,7 +63,7 @@ def switched_discs(experiment: str, found: Optimum) -> tuple[SwitchedPhases, np.
     problem = hybrid_problem(build(experiment), "test")
     ends = np.array([_before(found, time) for time in found.times])
     jumps = [problem.names.index(name) for name in found.contacts]
-    _, bases = rolled_out(problem, jumps, np.array(found.times), lambda t: found.control(t)[0], STEPS)
+    _, bases = roll_out_sequence(problem, jumps, np.array(found.times), lambda t: found.control(t)[0], STEPS)
     at = np.concatenate([found.times, *[b.T @ x for b, x in zip(bases, ends, strict=True)]])
     return SwitchedPhases(problem, jumps, STEPS, bases), at
 
@@ -117,7 +117,7 @@ def test_gradient_needs_the_costate_of_what_the_control_does_not_reach(monkeypat
     def left_out(arc: OptimalArc, i: int, rest: np.ndarray) -> OptimalArc:
         return arc
 
-    monkeypatch.setattr(phases, "_completed", left_out)
+    monkeypatch.setattr(phases, "_with_unreached_costate", left_out)
     wrong = phases.value(at, np.zeros(2), 7.0).gradient
     assert np.abs(wrong[:2] - right[:2]).min() > 0.05
 
@@ -126,7 +126,9 @@ def test_only_what_the_control_reaches_is_prescribed() -> None:
     """Disc 1 before any collision: 4 numbers of 8; both pendulums never, the first always."""
     for ocp, jumps, size in ((build("wall"), [0, 2], 4), (swings(), [0], 2)):
         problem = hybrid_problem(ocp, "test")
-        _, bases = rolled_out(problem, jumps, np.linspace(0.4, 0.6, len(jumps)), constant(*np.ones(problem.n_u)), 20)
+        _, bases = roll_out_sequence(
+            problem, jumps, np.linspace(0.4, 0.6, len(jumps)), constant(*np.ones(problem.n_u)), 20
+        )
         for basis in bases:
             assert basis.shape == (problem.n_x, size)
             assert basis.T @ basis == pytest.approx(np.eye(size), abs=1e-12)
@@ -378,7 +380,7 @@ def test_a_collision_at_the_start_is_told() -> None:
     assert "'floor' is hit at t = 0" in found.message
     assert found.final_state == pytest.approx([0.55, 0.6], abs=1e-12)
     assert found.objective == pytest.approx(0.1**2 + 0.45**2, abs=1e-12)
-    _, bases = rolled_out(hybrid_problem(ocp, "test"), [0, 0], np.array([0.0, 0.5]), constant(0.1), 5)
+    _, bases = roll_out_sequence(hybrid_problem(ocp, "test"), [0, 0], np.array([0.0, 0.5]), constant(0.1), 5)
     assert [basis.shape for basis in bases] == [(2, 0), (2, 2)]  # no time, no reach
 
 

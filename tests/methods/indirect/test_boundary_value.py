@@ -301,7 +301,7 @@ def test_a_negative_phase_is_rejected(monkeypatch):
     def backward(system, z, tolerance, steps):
         z = z.copy()
         z[system.lengths] = [1.1, -0.1]
-        return boundary_value._Root(z=z, residual=0.0, iterations=1)
+        return boundary_value._NewtonEnd(z=z, residual=0.0, iterations=1)
 
     start = approximation(problem, (0.0, 3.0))
     monkeypatch.setattr(boundary_value, "newton", backward)

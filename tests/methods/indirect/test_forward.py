@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.methods.indirect.forward import Forward, SweepFailure, motion_of, pieces
+from nosnoc_py.methods.indirect.forward import Forward, SweepFailure, chunk_sizes, motion_of
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -28,7 +28,7 @@ def ball(x0: Any, *, e: float = 0.5, gravity: float = 2.0, horizon: float = 2.0)
 
 def test_steps_are_made_of_powers_of_two() -> None:
     for count in (1, 2, 3, 127, 128, 129, 480, 1000):
-        sizes = list(pieces(count))
+        sizes = list(chunk_sizes(count))
         assert sum(sizes) == count
         assert all(size & (size - 1) == 0 for size in sizes)
 

@@ -183,7 +183,7 @@ def test_a_step_that_loses_the_collision_is_taken_back(experiment: str, monkeypa
     assert found.status is Status.SOLVED
     assert found.objective == pytest.approx(optimum(experiment).objective, abs=1e-3)
     assert found.iterations < 100
-    monkeypatch.setattr(minimum_principle, "MOST_RETRIES", 0)
+    monkeypatch.setattr(minimum_principle, "MAX_RETRIES", 0)
     found = method.solve(ocp, guess=start(experiment))
     assert found.status is Status.COLLISION_LOST
     assert len(found.events) == 1
@@ -191,7 +191,7 @@ def test_a_step_that_loses_the_collision_is_taken_back(experiment: str, monkeypa
 
 def test_algorithm_1_takes_no_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain, on equal steps, it ends where the paper's does; so do all methods whose start does not collide."""
-    monkeypatch.setattr(minimum_principle, "MOST_RETRIES", 1000)
+    monkeypatch.setattr(minimum_principle, "MAX_RETRIES", 1000)
     found = solved("general", MinimumPrinciple(steps=60, relaxation=0.5))
     assert found.status is Status.COLLISION_LOST
     for grid in ("uniform", "moving"):
@@ -203,7 +203,7 @@ def test_acceleration_begins_after_its_delay(monkeypatch: pytest.MonkeyPatch) ->
     for delay, same in ((10, 11), (30, 31)):
         ocp, histories = two_discs.build("concentric"), []
         for depth in (0, 5):
-            monkeypatch.setattr(minimum_principle, "DELAY", delay)
+            monkeypatch.setattr(minimum_principle, "ACCELERATION_DELAY", delay)
             method = MinimumPrinciple(grid="moving", acceleration=depth, max_iterations=delay + 6, tolerance=1e-12)
             found = method.solve(ocp, guess=start("concentric"))
             histories.append([record.slope for record in found.log])
@@ -249,8 +249,8 @@ def test_a_limit_of_iterations_says_that_they_oscillate(monkeypatch: pytest.Monk
     "status", slow_but([Status.NO_DESCENT], [Status.NOT_AN_OPTIMUM, Status.NO_DESCENT, Status.ITERATION_LIMIT])
 )
 def test_a_refinement_that_fails_is_no_success(status: Status, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(problem: Any, motion: Any) -> boundary_value.Polish:
-        return boundary_value.Polish(
+    def failed(problem: Any, motion: Any) -> boundary_value.BoundaryValueResult:
+        return boundary_value.BoundaryValueResult(
             motion=None, residual=np.inf, iterations=3, reason="no luck", status=status, arcs=()
         )
 

@@ -8,11 +8,11 @@ import pytest
 from scipy.interpolate import CubicHermiteSpline
 
 import nosnoc_py as ns
-from nosnoc_py.methods.indirect.anderson import Memory, advance
+from nosnoc_py.methods.indirect.anderson import AndersonMemory, advance
 from nosnoc_py.methods.indirect.boundary_value import polish
 from nosnoc_py.methods.indirect.forward import SweepFailure
 from nosnoc_py.methods.indirect.motion import solution_of
-from nosnoc_py.methods.indirect.moving_grid import MovingGrid, SequenceChange, dips
+from nosnoc_py.methods.indirect.moving_grid import MovingGrid, SequenceChange, interval_minima
 from nosnoc_py.methods.indirect.problem import hybrid_problem
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -43,7 +43,7 @@ def iterate(grid, guess, memory, relaxation=0.01, most=300, tolerance=1e-12):
 @pytest.mark.parametrize(("experiment", "most"), [("concentric", 110), ("general", 150), ("wall", 110)])
 def test_accelerated_iterations_end_at_the_exact_optimum(experiment, most):
     exact = optimum(experiment)
-    count, sweep = iterate(MovingGrid(discs(experiment), nodes=4, steps=10), constant(experiment), Memory())
+    count, sweep = iterate(MovingGrid(discs(experiment), nodes=4, steps=10), constant(experiment), AndersonMemory())
     assert count <= most
     assert sweep.objective == pytest.approx(exact.objective, abs=1e-12)
     np.testing.assert_allclose(sweep.times, exact.times, rtol=0.0, atol=1e-11)
@@ -52,7 +52,7 @@ def test_accelerated_iterations_end_at_the_exact_optimum(experiment, most):
 
 def test_without_acceleration_they_do_not_in_as_many_iterations():
     grid = MovingGrid(discs("general"), nodes=4, steps=10)
-    count, sweep = iterate(grid, constant("general"), Memory(depth=0), most=150)
+    count, sweep = iterate(grid, constant("general"), AndersonMemory(depth=0), most=150)
     assert count == 150
     assert sweep.objective - optimum("general").objective > 1e-3
 
@@ -61,7 +61,9 @@ def test_polynomials_converge_to_the_control_of_the_length():
     """The control turns on a circle: no polynomial, so the error falls with the number of nodes."""
     exact, errors = optimum("length"), []
     for nodes, steps in ((4, 10), (8, 20), (16, 40)):
-        _, sweep = iterate(MovingGrid(discs("length"), nodes, steps), constant("length"), Memory(), tolerance=1e-9)
+        _, sweep = iterate(
+            MovingGrid(discs("length"), nodes, steps), constant("length"), AndersonMemory(), tolerance=1e-9
+        )
         errors.append(abs(sweep.objective - exact.objective))
     assert errors[0] > 1e-4
     assert errors[1] < 0.1 * errors[0]
@@ -70,7 +72,7 @@ def test_polynomials_converge_to_the_control_of_the_length():
 
 def test_a_motion_of_the_grid_can_be_polished_and_simulated():
     problem, exact = discs("general"), optimum("general")
-    _, sweep = iterate(MovingGrid(problem, nodes=4, steps=20), constant("general"), Memory())
+    _, sweep = iterate(MovingGrid(problem, nodes=4, steps=20), constant("general"), AndersonMemory())
     motion = sweep.motion()
     found = polish(problem, motion)
     assert found.iterations <= 4
@@ -168,7 +170,11 @@ def test_a_nonlinear_system_ends_where_newton_does():
     """Forty steps per phase leave an error of fourth order."""
     problem = pendulum()
     count, sweep = iterate(
-        MovingGrid(problem, nodes=10, steps=40), lambda t: np.array([-0.5]), Memory(), relaxation=0.05, tolerance=1e-9
+        MovingGrid(problem, nodes=10, steps=40),
+        lambda t: np.array([-0.5]),
+        AndersonMemory(),
+        relaxation=0.05,
+        tolerance=1e-9,
     )
     found = polish(problem, sweep.motion())
     assert count < 150
@@ -201,7 +207,7 @@ def test_starts_with_three_collisions_end_at_the_optimum_with_two(start):
     grid, exact = MovingGrid(discs("wall"), nodes=4, steps=20), optimum("wall")
     first = grid.sweep(grid.initial(lambda t: np.array(start)))
     assert len(first.jumps) == 3
-    _, sweep = iterate(grid, lambda t: np.array(start), Memory(), most=400)
+    _, sweep = iterate(grid, lambda t: np.array(start), AndersonMemory(), most=400)
     assert sweep.jumps == (0, 2)
     assert sweep.objective == pytest.approx(exact.objective, abs=1e-12)
 
@@ -247,7 +253,7 @@ def test_a_collision_between_two_nodes_is_seen(steps, depth, hit):
 def test_dips_are_the_minima_of_cubics():
     random = np.random.default_rng(4)
     values, slopes = random.normal(size=(3, 41)), random.normal(size=(3, 41))
-    found = dips(values, slopes)
+    found = interval_minima(values, slopes)
     s = np.linspace(0.0, 1.0, 2001)
     for i in range(3):
         for k in range(40):
@@ -294,7 +300,9 @@ def test_a_cost_of_the_state_across_a_collision():
     exact = multi_phase(ocp, elastic.contacts, elastic.times, elastic.control)
     assert exact.success
     problem = hybrid_problem(ocp, "test")
-    _, sweep = iterate(MovingGrid(problem, nodes=10, steps=40), constant("general"), Memory(delay=60), tolerance=1e-8)
+    _, sweep = iterate(
+        MovingGrid(problem, nodes=10, steps=40), constant("general"), AndersonMemory(delay=60), tolerance=1e-8
+    )
     assert sweep.objective == pytest.approx(exact.objective, abs=1e-8)
     assert sweep.times[0] == pytest.approx(exact.times[0], abs=1e-6)
     found = polish(problem, sweep.motion())

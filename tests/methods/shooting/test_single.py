@@ -47,15 +47,15 @@ def test_gradient_is_that_of_the_simulated_objective(experiment: str, changes: A
     gradient = EventGradient(Forward(problem, steps, "rk4", "same"))
     for _ in range(2):
         u, way = random_control(experiment, steps, random), random.normal(size=(steps, 2))
-        shot = gradient(u)
+        evaluate = gradient(u)
         objective, impacts = simulated(problem, u)
-        assert len(shot.rollout.collisions) == impacts >= (2 if experiment == "wall" else 1)
-        assert shot.objective == pytest.approx(objective, abs=1e-10)
+        assert len(evaluate.rollout.collisions) == impacts >= (2 if experiment == "wall" else 1)
+        assert evaluate.objective == pytest.approx(objective, abs=1e-10)
         near, far = (
             (simulated(problem, u + k * h * way)[0] - simulated(problem, u - k * h * way)[0]) / (2 * k * h)
             for k in (1, 2)
         )
-        assert (shot.gradient * way).sum() == pytest.approx((4 * near - far) / 3, abs=1e-7)
+        assert (evaluate.gradient * way).sum() == pytest.approx((4 * near - far) / 3, abs=1e-7)
 
 
 @pytest.mark.parametrize(("scheme", "after"), [("euler", "next"), ("rk4", "same")])
@@ -64,15 +64,15 @@ def test_gradient_is_that_of_the_numbers_the_integrator_returns(experiment: str,
     problem, random = hybrid_problem(build(experiment, **UNEQUAL), "test"), np.random.default_rng(4)
     gradient, h = EventGradient(Forward(problem, 40, scheme, after)), 1e-5
     u = random_control(experiment, 40, random)
-    shot = gradient(u)
+    evaluate = gradient(u)
     ways = [random.normal(size=u.shape) for _ in range(4)]
-    for collision in shot.rollout.collisions:  # the two controls that act in a step with a collision
+    for collision in evaluate.rollout.collisions:  # the two controls that act in a step with a collision
         for n in (collision.step, min(collision.step + 1, 39)):
             ways.append(np.zeros_like(u))
             ways[-1][n] = random.normal(size=2)
     for way in ways:
         slope = (gradient(u + h * way).objective - gradient(u - h * way).objective) / (2 * h)
-        assert (shot.gradient * way).sum() == pytest.approx(slope, abs=2e-9)
+        assert (evaluate.gradient * way).sum() == pytest.approx(slope, abs=2e-9)
 
 
 def bouncing(
@@ -90,11 +90,11 @@ def bouncing(
 
 def check_every_component(gradient: EventGradient, u: np.ndarray, h: float = 1e-5) -> list[int]:
     """Against central differences of the objective; the steps of the collisions."""
-    shot = gradient(u)
+    evaluate = gradient(u)
     for n, way in enumerate(np.eye(u.size).reshape(-1, *u.shape)):
         slope = (gradient(u + h * way).objective - gradient(u - h * way).objective) / (2 * h)
-        assert shot.gradient.ravel()[n] == pytest.approx(slope, abs=1e-7)
-    return [collision.step for collision in shot.rollout.collisions]
+        assert evaluate.gradient.ravel()[n] == pytest.approx(slope, abs=1e-7)
+    return [collision.step for collision in evaluate.rollout.collisions]
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_euler_counts_the_running_cost_by_steps() -> None:
     """Eq. 36: sum of L(x_n, u_n) dt, whatever happens inside of a step."""
     problem = hybrid_problem(build("general"), "test")
     u = np.tile([0.0, 3.0], (30, 1)) + np.linspace(0, 1, 30)[:, None]
-    shot = EventGradient(Forward(problem, 30))(u)
-    end = shot.rollout.x[-1][2:4]
-    assert shot.objective == pytest.approx(end @ end + 0.01 * (u**2).sum() / 30, abs=1e-14)
+    evaluate = EventGradient(Forward(problem, 30))(u)
+    end = evaluate.rollout.x[-1][2:4]
+    assert evaluate.objective == pytest.approx(end @ end + 0.01 * (u**2).sum() / 30, abs=1e-14)
 
 
 def test_gradient_descent_makes_the_step_of_the_paper() -> None:
@@ -280,15 +280,15 @@ def test_a_line_search_sees_a_wall_where_the_integrator_fails() -> None:
     wild = np.full_like(u, np.nan)
     with pytest.raises(SweepFailure):  # nothing to compare with
         run.trial(wild)
-    run.accept(run.shot(u))
+    run.accept(run.evaluate(u))
     value, gradient = run.trial(wild)
     assert run.best is not None
     assert value > 1e5 * (1 + abs(run.best.objective))
     assert (gradient == 0).all()
-    first = run.shot(u)
+    first = run.evaluate(u)
     u += 0.1  # as solvers do
-    assert run.shot(u) is not first
-    assert run.shot(u.copy()) is run.shot(u)
+    assert run.evaluate(u) is not first
+    assert run.evaluate(u.copy()) is run.evaluate(u)
 
 
 @pytest.mark.parametrize(("place", "kink"), [(5e-4, True), (1 - 5e-4, True), (0.01, False), (0.5, False)])
@@ -296,7 +296,7 @@ def test_a_kink_is_one_where_a_collision_is_at_a_node(place: float, kink: bool) 
     problem, steps = bouncing(1.6), 4
     run = run_of(problem, steps)
     time = (2 + place) * run.dt
-    run.accept(run.shot(np.full((steps, 1), 2 - 2 / time**2)))
+    run.accept(run.evaluate(np.full((steps, 1), 2 - 2 / time**2)))
     status, message = no_descent(run, exhausted=False)
     assert status is Status.NO_DESCENT
     assert ("kink" in message) == kink

@@ -98,7 +98,7 @@ def test_sigma_falls_to_its_last_value_on_one_set_of_functions() -> None:
     found = METHOD.replace(kappa=0.2).solve(slider(), callback=states.append)
     assert [record.sigma for record in found.log] == pytest.approx([0.1, 0.02, 0.004, 0.001])
     assert len({id(state.solvers) for state in states}) == 1
-    assert [state.left for state in states] == pytest.approx([0.1, 0.02, 0.004, 0.001])
+    assert [state.last_sigma for state in states] == pytest.approx([0.1, 0.02, 0.004, 0.001])
     assert found.log[-1].iterations < found.log[0].iterations  # each begins where the last one ended
     assert "sigma 2.0e-02" in repr(states[0])
 
