@@ -27,7 +27,7 @@ from models import mujoco_springs as mujoco_models
 from models import plate_on_springs
 from models.plate_on_springs import Constants
 from nosnoc_py.methods.event_selected.functions import fields_of
-from nosnoc_py.methods.event_selected.run import Walk, initial_mode
+from nosnoc_py.methods.event_selected.run import EventSelectedRun, initial_mode
 from nosnoc_py.progress import Progress
 from problems.benchmarks.event_selected_common import CHOSEN, results_of
 from problems.figures import Curve, Panel, chart
@@ -118,7 +118,7 @@ def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelec
     fields, p = fields_of(system, True), np.array(system.p_default)  # a copy: kernels take arrays one can write
 
     def call(x0: Array) -> Array:
-        walk = Walk(system, fields, method, p, method.step, None, np.inf)
+        walk = EventSelectedRun(system, fields, method, p, method.step, None, np.inf)
         walk.go(x0, initial_mode(system, fields, method, x0, p), duration)
         return np.asarray(walk.end.x)
 

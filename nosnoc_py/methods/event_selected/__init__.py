@@ -1,1 +1,1 @@
-"""Simulation of event-selected systems: steps of a Runge-Kutta scheme, and every crossing of a guard located."""
+"""Simulation of event-selected systems by Runge-Kutta steps that end on guards."""

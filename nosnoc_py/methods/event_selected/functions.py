@@ -1,4 +1,4 @@
-"""Flow, guards and their gradients as functions of arrays, from CasADi or NumPy, compiled where they can be."""
+"""Flow, guards and gradients of an event-selected system as array functions, from CasADi or NumPy, or compiled."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ ROLES = ("flow", "functions", "jacobian", "back", "back_jacobian")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Fields:
-    """An event-selected system as numbers; bits of modes are 0.0 and 1.0.
+    """Numeric functions of an event-selected system; bits of modes are 0.0 and 1.0.
 
-    Guard k with bit b is crossed where its function in row b rises through zero.
+    Guard k with bit b is crossed when its function in row b rises through zero.
 
     Attributes
     ----------
     flow : function (x, mode, p) -> (n_x,)
     rows : function (x, p) -> (2, m), or (1, m)
-        Rows: the functions that set the bits, and those that clear them, `NEVER` where there is none. One row where
-        every bit is cleared by the negative of the function that sets it: the loop needs not more.
+        Row 0: functions that set the bits. Row 1: functions that clear them, `NEVER` where there is none. A single row
+        if every bit is cleared by the negative of the function that sets it, which saves evaluations in the loop.
     row_gradients : function (x, p) -> (2, m, n_x), or (1, m, n_x)
         Derivatives of `rows` by x.
     returns : (m,)
-        Which bits can be cleared.
+        True for bits that can be cleared.
     compiled : bool
-        Whether numba compiles these functions.
+        True if numba compiled these functions.
     """
 
     flow: Callable[..., np.ndarray]
@@ -46,27 +46,27 @@ class Fields:
     compiled: bool = False
 
     def guards(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Both rows of functions (2, m)."""
-        return _both(self.rows(x, p))
+        """Return both rows of guard functions (2, m)."""
+        return _two_rows(self.rows(x, p))
 
     def gradients(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Their derivatives by x (2, m, n_x)."""
-        return _both(self.row_gradients(x, p))
+        """Return the derivatives of both rows by x (2, m, n_x)."""
+        return _two_rows(self.row_gradients(x, p))
 
 
 def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Fields:
-    """The functions of a system.
+    """Return the numeric functions of a system.
 
     Parameters
     ----------
     system : EventSelectedSystem
     compile : bool or "auto"
-        Whether numba compiles them; "auto" if all of them are functions of numba's already, and numba is installed.
+        True compiles them by numba; "auto" does so if all of them are numba functions already and numba is installed.
 
     Raises
     ------
     OptionError
-        If they are to be compiled and are CasADi expressions, or numba cannot.
+        If compilation is required for CasADi expressions, or numba fails.
     """
     if system.symbolic:
         if compile is True:
@@ -75,23 +75,25 @@ def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Field
                 "jacobian as NumPy functions, or leave compiled=True out."
             )
         return _symbolic(system)
-    given = tuple(getattr(system, name) for name in ROLES)
-    wanted = all(is_compiled(f) for f in given if callable(f)) and available() if compile == "auto" else bool(compile)
-    flow, rows, row_gradients = _compiled(given) if wanted else _interpreted(given)
-    return Fields(flow=flow, rows=rows, row_gradients=row_gradients, returns=system.returns, compiled=wanted)
+    functions = tuple(getattr(system, name) for name in ROLES)
+    compiles = (
+        all(is_compiled(f) for f in functions if callable(f)) and available() if compile == "auto" else bool(compile)
+    )
+    flow, rows, row_gradients = _compiled(functions) if compiles else _interpreted(functions)
+    return Fields(flow=flow, rows=rows, row_gradients=row_gradients, returns=system.returns, compiled=compiles)
 
 
-def _both(rows: np.ndarray) -> np.ndarray:
+def _two_rows(rows: np.ndarray) -> np.ndarray:
     return np.concatenate([rows, -rows]) if len(rows) == 1 else rows
 
 
 def _symbolic(system: EventSelectedSystem) -> Fields:
     x, p = system.x, system.p
-    touch = ca.vertcat(*(guard.function for guard in system.guards))
+    forward = ca.vertcat(*(guard.function for guard in system.guards))
     back = ca.vertcat(*(NEVER if guard.back is None else guard.back for guard in system.guards))
     flow = buffered(ca.Function("flow", [x, system.mode, p], [system.flow]))
-    guards = buffered(ca.Function("guards", [x, p], [touch, back]))
-    gradients = buffered(ca.Function("gradients", [x, p], [ca.jacobian(touch, x), ca.jacobian(back, x)]))
+    guards = buffered(ca.Function("guards", [x, p], [forward, back]))
+    gradients = buffered(ca.Function("gradients", [x, p], [ca.jacobian(forward, x), ca.jacobian(back, x)]))
     return Fields(
         flow=lambda x, mode, p: flow(x, mode, p)[0].reshape(-1),
         rows=lambda x, p: np.stack([row.reshape(-1) for row in guards(x, p)]),
@@ -101,31 +103,35 @@ def _symbolic(system: EventSelectedSystem) -> Fields:
 
 
 @lru_cache(maxsize=64)  # one system, one compilation
-def _compiled(given: tuple[Any, ...]) -> tuple[Callable[..., Any], ...]:
-    """Flow, guards and gradients as functions of numba's, all with the same types of arguments and results."""
+def _compiled(functions: tuple[Any, ...]) -> tuple[Callable[..., Any], ...]:
+    """Compile flow, guards and gradients by numba, with equal types of arguments and results for all systems."""
     x, p = np.zeros(1), np.zeros(1)
-    inner = []
-    for role, function in zip(ROLES, given, strict=True):
+    wrapped = []
+    for role, function in zip(ROLES, functions, strict=True):
         arguments = (x, x, p) if role == "flow" else (x, p)
-        inner.append(_alone(role, function, arguments[: arity(function)]) if callable(function) else function)
-    flow, guards, gradients = _interpreted(tuple(inner), compiled)
+        wrapped.append(
+            _compiled_by_itself(role, function, arguments[: arity(function)]) if callable(function) else function
+        )
+    flow, guards, gradients = _interpreted(tuple(wrapped), compiled)
 
-    def straight(x: Any, mode: Any, p: Any) -> Any:
+    def direct_flow(x: Any, mode: Any, p: Any) -> Any:
         return flow(x, mode, p)
 
-    def copied(x: Any, mode: Any, p: Any) -> Any:
+    def copied_flow(x: Any, mode: Any, p: Any) -> Any:
         slope = np.empty_like(x)
         slope[:] = flow(x, mode, p)
         return slope
 
-    first = compiled(straight, examples=(x, x, p))
-    plain = first.nopython_signatures[0].return_type == first.typeof_pyval(x)
-    made = first if plain else compiled(copied, examples=(x, x, p))  # slices and the like are made arrays of their own
-    return made, compiled(guards, examples=(x, p)), compiled(gradients, examples=(x, p))
+    direct = compiled(direct_flow, examples=(x, x, p))
+    returns_array = direct.nopython_signatures[0].return_type == direct.typeof_pyval(x)
+    flow_function = (
+        direct if returns_array else compiled(copied_flow, examples=(x, x, p))
+    )  # slices and other layouts are copied to contiguous arrays, so that the loop is compiled only once
+    return flow_function, compiled(guards, examples=(x, p)), compiled(gradients, examples=(x, p))
 
 
-def _alone(role: str, function: Callable[..., Any], arguments: tuple[np.ndarray, ...]) -> Any:
-    """Compile a function of the user's by itself, so that a failure names it."""
+def _compiled_by_itself(role: str, function: Callable[..., Any], arguments: tuple[np.ndarray, ...]) -> Any:
+    """Compile a user function by itself, so that an error names it."""
     fast = compiled(function)
     try:
         fast.compile(tuple(fast.typeof_pyval(value) for value in arguments))
@@ -137,18 +143,18 @@ def _alone(role: str, function: Callable[..., Any], arguments: tuple[np.ndarray,
     return fast
 
 
-def _interpreted(given: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: f) -> tuple[Callable[..., Any], ...]:
-    """Flow, guards and gradients of functions of NumPy."""
+def _interpreted(sources: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: f) -> tuple[Callable[..., Any], ...]:
+    """Return flow, guards and gradients from NumPy functions."""
     flow, functions, jacobian, back, back_jacobian = (
-        _with_parameters(f, role, wrap) for role, f in zip(ROLES, given, strict=True)
+        _with_parameters(f, role, wrap) for role, f in zip(ROLES, sources, strict=True)
     )
-    if given[3] is None:  # bits are never cleared
+    if sources[3] is None:  # bits are never cleared
         back, back_jacobian = wrap(lambda x, p: NEVER), wrap(lambda x, p: 0.0)
     return flow, _stacked(functions, back), _stacked(jacobian, back_jacobian)
 
 
 def _stacked(function: Any, back: Any) -> Any:
-    """Rows (2, ...) of two functions, or (1, ...) of one whose negative clears the bits."""
+    """Stack two functions to rows (2, ...), or return one row (1, ...) whose negative clears the bits."""
 
     def single(x: Any, p: Any) -> Any:
         values = function(x, p)
@@ -167,7 +173,7 @@ def _stacked(function: Any, back: Any) -> Any:
 
 
 def _with_parameters(function: Any, role: str, wrap: Callable[..., Any]) -> Any:
-    """A function that takes p as its last argument, whether it needs it or not."""
+    """Return a function with p as its last argument, whether it uses it or not."""
     if not callable(function):
         return None
     if role == "flow":
@@ -176,7 +182,7 @@ def _with_parameters(function: Any, role: str, wrap: Callable[..., Any]) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of a message of numba that says something."""
+    """Return the first informative line of a numba error."""
     lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith("Failed in")]
-    return (telling or [type(error).__name__])[0].rstrip(".") + "."
+    informative = [line for line in lines if line and not line.startswith("Failed in")]
+    return (informative or [type(error).__name__])[0].rstrip(".") + "."

@@ -1,4 +1,4 @@
-"""Options of the simulation of event-selected systems."""
+"""Options of `EventSelected`, the simulation of event-selected systems."""
 
 from __future__ import annotations
 
@@ -20,48 +20,61 @@ SCHEMES: dict[str, Callable[[], Tableau]] = {"dopri5": dopri5, **EXPLICIT}
 
 
 class EventSelected(SimulationMethod):
-    """Steps of an explicit Runge-Kutta scheme with frozen mode bits; guards are crossed one after the other (ESS).
+    """Simulate an event-selected system: explicit Runge-Kutta steps with frozen mode bits that end on guards (ESS).
 
-    Near a guard, in its band h >= -eps, the step is one that ends on it. Within a step the bits do not change; at its
-    end those of all guards that are crossed there do. A step that passes a guard is taken again up to the guard, also
-    where the guard is above zero for a moment only, as far as a cubic through its values and slopes at both ends of the
-    step can tell: what a guard does twice within a step is lost. A function that is above zero already when its bit
-    begins to wait for it is crossed where it rises through zero the next time. Guards have to be crossed with a speed
-    D h f of 1e-8 of their units per second at least: one of a motion of nanometres is written in nanometres.
+    In the band h >= -eps before a guard, the next step ends on the guard. Bits change only at ends of steps, for all
+    guards crossed there. A step that passes a guard is shortened to it, also if the guard is above zero only for a
+    moment, as far as a cubic through its values and slopes at both ends of the step shows it; two crossings of one
+    guard within a step are lost. A function that is already above zero when its bit starts to wait for it is crossed
+    when it next rises through zero. Guards must be crossed with a speed D h f of at least 1e-8 of their units per
+    second, so scale guards accordingly.
 
-    Steps have the length that is given, no error controls it; see `tolerance`.
+    Steps have constant length without error control; see `tolerance`.
 
     Parameters
     ----------
     eps : float or "auto"
-        Width of the bands, in the units of the guards. "auto": so wide that the guard is reached within the next step.
-        A number: a step stops exactly at the edge of the band, and a single one leads from there to the guard; so its
-        error grows with eps. A Runge-Kutta step is then up to twenty times as long as the others, one of Euler's may be
-        longer still.
+        Width of the bands, in units of the guards. "auto": the guard is reached within the next step. A number: a step
+        stops at the edge of the band, and a single one leads from there to the guard, so its error grows with eps. That
+        step may be up to twenty times as long as the others (an Euler step even longer).
     projection : {"rk-newton", "euler"}
-        How the guard is reached: by a Runge-Kutta step whose length Newton's method corrects (the order of the scheme
-        is kept), or by the step of Euler's of ESS, Section 3 (error of order eps^2 at every crossing). The latter is
-        not made where the guard's speed changes by more than a half on the way, or another guard is passed.
+        Step to a guard: a Runge-Kutta step whose length is corrected by Newton's method (keeps the order of the
+        scheme), or the Euler step of ESS, Section 3 (error of order eps^2 per crossing). An Euler step is not taken if
+        the speed of the guard changes by more than half on the way, or another guard is passed.
     step : float
-        Length of a step [s]; `simulate` takes their number as `steps` instead.
+        Length of a step [s]; alternatively pass `steps` to `simulate`.
     scheme : "dopri5", "explicit_rk1" .. "explicit_rk4", or a Tableau
     corrections : int
-        Corrections of the time of a crossing by Newton's method at most; fewer where it is at rounding. Those that do
-        not reduce the error to a tenth do not count.
+        Maximal number of Newton corrections of a crossing time; fewer at the level of rounding. Corrections that do not
+        reduce the error to a tenth are not counted.
     max_events : int
-        More crossings end the simulation.
+        The simulation ends after more crossings (status ZENO).
     tolerance : float
-        Largest error of one step, relative to nominal values of the states (1 by default) plus |x|. "dopri5" estimates
-        it, the series `local_error` has the estimates, and a larger one ends in the status `INACCURATE`, with the whole
-        trajectory. Of other schemes and of steps of Euler's nothing is known, and nothing is said.
+        Largest error of a step, relative to nominal values of the states (default 1) plus |x|. Only "dopri5" estimates
+        it, in the series `local_error`; if it is exceeded, the trajectory is complete but has the status `INACCURATE`.
     compiled : bool or "auto"
-        Whether numba compiles the whole loop, with the functions of the system in it. "auto": if all of them are
-        functions of numba's (`numba.njit`) already. The first time takes half a minute; then the loop is kept on disk,
-        and a system takes about a second.
+        True compiles the whole loop with the functions of the system by numba. "auto" does so if all functions are
+        numba functions (`numba.njit`) already. The first compilation takes half a minute and is cached on disk;
+        afterwards a new system takes about a second.
     initial_mode : tuple of 0 and 1, optional
-        Bits at the start, where the state does not tell them (guards with hysteresis). Default: 1 where h > 0.
+        Bits at the start if the state does not determine them (guards with hysteresis). Default: 1 where h > 0.
     sensitivities : bool
         As in `simulate`.
+
+    References
+    ----------
+    Anderson and Revzen, "Rapid integrator for a class of multi-contact systems" (ESS), Section 3.
+
+    Examples
+    --------
+    A point crosses h = x at t = 0.5, where its speed changes from 1 to 3:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, b = ca.SX.sym("x"), ca.SX.sym("b")
+    >>> system = ns.EventSelectedSystem(x=x, mode=b, flow=1 + 2 * b, guards=[ns.Guard("surface", x)])
+    >>> motion = ns.simulate(system, x0=[-0.5], duration=1.0, method=ns.EventSelected(step=0.1))
+    >>> round(motion.events[0].time, 12), round(float(motion.final_state[0]), 12)
+    (0.5, 1.5)
     """
 
     takes = (EventSelectedSystem,)
@@ -93,7 +106,7 @@ class EventSelected(SimulationMethod):
 
     @property
     def tableau(self) -> Tableau:
-        """The tableau of the scheme; `OptionError` if its name is unknown, or it is implicit."""
+        """Tableau of the scheme; raises an `OptionError` if its name is unknown or it is implicit."""
         if not isinstance(self.scheme, Tableau):
             if not isinstance(self.scheme, str) or self.scheme not in SCHEMES:
                 raise OptionError(unknown_name(self.scheme, tuple(SCHEMES), "scheme"))
@@ -105,7 +118,7 @@ class EventSelected(SimulationMethod):
         return self.scheme
 
     def simulate(self, system: EventSelectedSystem, task: SimulationTask) -> Trajectory:
-        """Guard by guard; see `nosnoc_py.simulate`."""
+        """Simulate an event-selected system; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
 
         return run(system, self, task)

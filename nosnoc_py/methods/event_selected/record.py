@@ -1,6 +1,7 @@
-"""What a simulation of an event-selected system leaves behind: nodes, segments with their slopes, crossings.
+"""Record of a simulation of an event-selected system: nodes, segments with stage slopes, crossings.
 
-How wrong its steps are follows from the embedded scheme: one product of the slopes that are there anyway.
+The local error follows from the embedded scheme of Dormand and Prince (Hairer, Norsett, Wanner 1993, Section II.5),
+from the stored slopes.
 """
 
 from __future__ import annotations
@@ -14,31 +15,32 @@ from nosnoc_py.tableaus import Tableau
 
 Array = np.ndarray
 
-# The estimate is of order h^5. The proposed step is a little shorter, but no extrapolation from where all is lost.
+# The estimate is of order h^5. The proposed step has a safety factor, and is at most ten times shorter, since the
+# estimate of a step that is far too long cannot be extrapolated.
 ORDER, SAFETY, SHORTEST = 5, 0.7, 0.1
 
 
 def local_error(record: Record, tableau: Tableau, nominal: Array) -> Series | None:
-    """Estimates |h sum (b_i - bhat_i) k_i| / (nominal + |x|), the largest component, at the ends of segments.
+    """Return the estimates max |h sum (b_i - bhat_i) k_i| / (nominal + |x|) at the ends of segments.
 
-    There is none of steps of Euler's, and None of a scheme without an embedded one.
+    Euler steps have no estimate; None for a scheme without an embedded one.
 
     Parameters
     ----------
     nominal : (n_x,)
-        Sizes of the states.
+        Nominal values of the states.
     """
-    chosen = np.flatnonzero(~record.euler)
-    if tableau.error is None or not chosen.size:
+    segments = np.flatnonzero(~record.euler)
+    if tableau.error is None or not segments.size:
         return None
-    errors = record.h[chosen, None] * np.abs(np.tensordot(record.slopes[chosen], tableau.error, axes=(1, 0)))
-    size = nominal + np.maximum(np.abs(record.x[chosen]), np.abs(record.x[chosen + 1]))
+    errors = record.h[segments, None] * np.abs(np.tensordot(record.slopes[segments], tableau.error, axes=(1, 0)))
+    size = nominal + np.maximum(np.abs(record.x[segments]), np.abs(record.x[segments + 1]))
     values = np.nan_to_num((errors / size).max(axis=1), nan=np.inf, posinf=np.inf)
-    return Series(record.t[chosen + 1], np.minimum(values, np.finfo(float).max))
+    return Series(record.t[segments + 1], np.minimum(values, np.finfo(float).max))
 
 
-def too_long(errors: Series, record: Record, tolerance: float) -> str:
-    """Which step is wrong by more than the tolerance, and a length of steps [s] that would do; empty if none is."""
+def step_too_long(errors: Series, record: Record, tolerance: float) -> str:
+    """Return a message with the step of the largest error and a better length, or '' if all meet the tolerance."""
     worst = int(np.argmax(errors.values))
     largest = float(errors.values[worst])
     if largest <= tolerance:
@@ -53,17 +55,17 @@ def too_long(errors: Series, record: Record, tolerance: float) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GuardCrossings:
-    """Guards that are crossed at one instant, all at once.
+    """Guards that are crossed simultaneously at a node.
 
     Attributes
     ----------
     node : int
-        Where it happens; several crossings may share a node, in their order.
+        Index of the node; several crossings may share it, in their order.
     guards : (count,)
         Indices of the guards.
     before, after : (m,)
-        Bits on both sides, as 0.0 and 1.0. The function of guard k that rises through zero is row before[k] of
-        `Fields.guards`.
+        Bits before and after, as 0.0 and 1.0. Row before[k] of `Fields.guards` is the function of guard k that rises
+        through zero.
     """
 
     node: int
@@ -74,18 +76,17 @@ class GuardCrossings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record:
-    """Nodes 0 .. N and the N segments between them.
+    """Nodes 0 .. N of a simulation and the N segments between them.
 
-    On segment e, with the mode mode[e] frozen, x[e + 1] = x[e] + h[e] sum_i b_i slopes[e, i] with the slopes of the
-    stages of the scheme, or x[e + 1] = x[e] + h[e] slopes[e, 0] where it is a step of Euler's (`euler`), whose other
-    slopes are zero.
+    On segment e, with mode[e] frozen, x[e + 1] = x[e] + h[e] sum_i b_i slopes[e, i] with the stage slopes of the
+    scheme, or x[e + 1] = x[e] + h[e] slopes[e, 0] for an Euler step (`euler`), whose other slopes are zero.
 
     Attributes
     ----------
     t : (N + 1,)
     x : (N + 1, n_x)
     mode : (N + 1, m), int8
-        Bits in force after the node, that is after its last crossing.
+        Bits after the last crossing at the node.
     h : (N,)
         Lengths of the segments [s].
     slopes : (N, n_s, n_x)
@@ -105,31 +106,31 @@ class Record:
     first: np.ndarray
 
     def bits(self, node: int) -> np.ndarray:
-        """Bits in force after a node, as the flow takes them, (m,)."""
+        """Return the bits (m,) after a node as floats, as the flow takes them."""
         return self.mode[node].astype(float)
 
 
 def record_of(
     x: np.ndarray, mode: np.ndarray, stages: int, chunks: list[tuple[np.ndarray, ...]], rows: list[np.ndarray]
 ) -> Record:
-    """The record of a simulation from the state x (n_x,) with the bits mode (m,) at time zero.
+    """Build the record of a simulation from the state x (n_x,) with bits `mode` (m,) at time zero.
 
     Parameters
     ----------
     chunks : list of (t, x, h, slopes, euler)
-        Of segments; t and x at their ends.
+        Segments of each chunk; t and x at their ends.
     rows : list of (count, 3)
-        Of every chunk: node, guard, and the number of the crossing.
+        Node, guard and number of the sweep of each crossing, by chunk.
     """
-    none = (np.zeros(0), np.zeros((0, len(x))), np.zeros(0), np.zeros((0, stages, len(x))), np.zeros(0, dtype=bool))
-    t, states, h, slopes, euler = (np.concatenate(parts) for parts in zip(none, *chunks, strict=True))
+    empty = (np.zeros(0), np.zeros((0, len(x))), np.zeros(0), np.zeros((0, stages, len(x))), np.zeros(0, dtype=bool))
+    t, states, h, slopes, euler = (np.concatenate(parts) for parts in zip(empty, *chunks, strict=True))
     crossed = np.concatenate([np.zeros((0, 3), dtype=np.int64), *rows])
     cuts = np.flatnonzero(np.diff(crossed[:, 2], prepend=-1))
     nodes = crossed[cuts, 0]
-    flips = np.zeros((len(cuts) + 1, len(mode)), dtype=np.int8)
-    flips[0] = mode
-    flips[np.searchsorted(cuts, np.arange(len(crossed)), side="right"), crossed[:, 1]] = 1
-    bits = np.bitwise_xor.accumulate(flips, axis=0)  # before the first crossing, and after every one
+    changes = np.zeros((len(cuts) + 1, len(mode)), dtype=np.int8)
+    changes[0] = mode
+    changes[np.searchsorted(cuts, np.arange(len(crossed)), side="right"), crossed[:, 1]] = 1
+    bits = np.bitwise_xor.accumulate(changes, axis=0)  # before the first crossing, and after every one
     guards, levels = np.split(crossed[:, 1], cuts[1:]), list(bits.astype(float))
     return Record(
         t=np.concatenate([[0.0], t]),
@@ -139,15 +140,15 @@ def record_of(
         slopes=slopes,
         euler=euler,
         crossings=tuple(
-            GuardCrossings(node=node, guards=some, before=before, after=after)
-            for node, some, before, after in zip(nodes.tolist(), guards, levels, levels[1:], strict=False)
+            GuardCrossings(node=node, guards=crossed_guards, before=before, after=after)
+            for node, crossed_guards, before, after in zip(nodes.tolist(), guards, levels, levels[1:], strict=False)
         ),
         first=bits[0],
     )
 
 
 def dense_output(tableau: Tableau, record: Record, ends: Array) -> RungeKuttaInterpolant:
-    """The states between the nodes: the continuous extension of the scheme, or else Hermite's cubics.
+    """Return the states between the nodes by the continuous extension of the scheme, else by cubic Hermite polynomials.
 
     Parameters
     ----------

@@ -1,4 +1,8 @@
-"""Event-selected systems as a method of `nosnoc_py.simulate`."""
+"""Simulation of event-selected systems: initial bits, chunks of the loop `kernel.advance`, messages, trajectory.
+
+The loop runs in chunks, compiled or not. Between chunks the time limit and callbacks are checked; with a callback a
+chunk is one segment.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from nosnoc_py.methods.event_selected import kernel, segments
 from nosnoc_py.methods.event_selected.functions import Fields, fields_of
 from nosnoc_py.methods.event_selected.kernel import LIVENESS, Buffers, Rules, State
 from nosnoc_py.methods.event_selected.options import EventSelected
-from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
+from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, step_too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.notices import COMPILING, notify
@@ -28,27 +32,27 @@ from nosnoc_py.tableaus import Tableau
 
 Array = np.ndarray
 
-CHUNK = 2000  # segments between two looks at the clock
+CHUNK = 2000  # segments between two checks of the time limit
 STATUS = {
     kernel.FINISHED: Status.SOLVED,
     kernel.NOT_LIVE: Status.NOT_EVENT_SELECTED,
     kernel.TOO_MANY: Status.ZENO,
     kernel.NOT_FINITE: Status.NUMERICAL_ERROR,
 }
-ASKED = (Status.TIME_LIMIT, Status.STOPPED, Status.INTERRUPTED)
-NAMES = 3  # told in a message at most
+USER_STOPS = (Status.TIME_LIMIT, Status.STOPPED, Status.INTERRUPTED)
+NAMES = 3  # most names listed in a message
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventSelectedState(StepState):
-    """Where a simulation stands: what a callback sees after every segment, with the status that ends it after the last.
+    """State of a simulation that callbacks receive after every segment.
 
     Attributes
     ----------
     mode : (m,)
-        Bits in force from here on.
+        Bits from this time on.
     crossings : int
-        Guards crossed so far.
+        Number of guards crossed so far.
     """
 
     mode: Array
@@ -56,7 +60,7 @@ class EventSelectedState(StepState):
 
 
 def run(system: EventSelectedSystem, method: EventSelected, task: SimulationTask) -> Trajectory:
-    """See `nosnoc_py.simulate`."""
+    """Simulate an event-selected system; see `nosnoc_py.simulate`."""
     seconds = task.seconds
     step = method.step if task.steps is None else seconds / equal_steps(method, "step", task.steps, seconds)
     parameters = system.parameters(task.p)
@@ -64,20 +68,20 @@ def run(system: EventSelectedSystem, method: EventSelected, task: SimulationTask
     fields = fields_of(system, method.compiled)
     with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
         mode = initial_mode(system, fields, method, start, parameters)
-        walk = Walk(system, fields, method, parameters, step, task.callback, task.deadline())
+        walk = EventSelectedRun(system, fields, method, parameters, step, task.callback, task.deadline())
         walk.go(np.array(start), mode, seconds)
         return walk.trajectory(task.sensitivities or method.sensitivities)
 
 
 def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:
-    """Bits (m,) at the start: those that are given, or 1 where h > 0.
+    """Return the bits (m,) at the start: `method.initial_mode`, or 1 where h > 0.
 
-    At h = 0 the bit is 0: a guard that rises is crossed at once, a contact that opens stays open.
+    At h = 0 the bit is 0: a rising guard is crossed at once, an opening contact stays open.
 
     Raises
     ------
     ModelError
-        If the bits do not fit the state, or a guard is on its surface and does not rise.
+        If the bits contradict the state, or a guard is on its surface and does not rise.
     """
     values, names = fields.guards(x, p), system.guard_names
     noise = NOISE * np.abs(fields.gradients(x, p)) @ np.abs(x)
@@ -101,33 +105,34 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
                     "motion slides on it."
                 )
     live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
-    lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
-    for k in np.flatnonzero(lost | (live > uncertain)):
-        function = "back" if mode[k] and not lost[k] else "function"
+    is_lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
+    for k in np.flatnonzero(is_lost | (live > uncertain)):
+        function = "back" if mode[k] and not is_lost[k] else "function"
+        value = (values[0] if is_lost[k] else live)[k]
         raise ModelError(
-            f"guard {names[k]!r}: its bit is {int(mode[k])} at the start, but its {function} is "
-            f"{(values[0] if lost[k] else live)[k]:.3g} there; give initial_mode with the other bit, or another start."
+            f"guard {names[k]!r}: its bit is {int(mode[k])} at the start, but its {function} is {value:.3g} there; "
+            "give initial_mode with the other bit, or another start."
         )
     return mode
 
 
 @lru_cache(maxsize=1)
 def _compiled_loop() -> Callable[..., Any]:
-    """The loop of the kernel, compiled once for all systems and kept on disk."""
+    """Return the kernel loop, compiled once for all systems and cached on disk."""
     notify(COMPILING)
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
     row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
-    given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
+    functions = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
     scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, True, 1)
     state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
-    examples = (*given, scheme, rules, state, 1.0, buffers, True)
+    examples = (*functions, scheme, rules, state, 1.0, buffers, True)
     return compiled(kernel.versioned(version_of(segments, kernel)), examples=examples, cache=True)
 
 
 def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
-    """Empty buffers for so many segments."""
+    """Allocate output buffers for `room` segments."""
     return Buffers(
         t=np.zeros(room),
         x=np.zeros((room, n_x)),
@@ -139,8 +144,8 @@ def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
     )
 
 
-class Walk:
-    """One simulation, chunk by chunk."""
+class EventSelectedRun:
+    """One simulation, run in chunks."""
 
     def __init__(
         self,
@@ -165,11 +170,11 @@ class Walk:
         self.crossed: list[Array] = []
 
     def go(self, x: Array, mode: Array, seconds: float) -> None:
-        """Simulate until the end, or until something stops it."""
+        """Simulate until the end, a failure, the time limit or a stop by the callback."""
         f = self.fields
         advance = _compiled_loop() if f.compiled else kernel.advance
-        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
-        state = kernel.start_at(System(*given, f.compiled), x, mode)
+        arguments = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
+        state = kernel.start_at(System(*arguments, f.compiled), x, mode)
         self.start, self.initial, self.end = state, mode, state
         buffers = self._buffers(seconds)
         nodes, sweeps, code = 0, 0, kernel.FULL
@@ -177,7 +182,7 @@ class Walk:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
                 return
-            state, count, rows, code = advance(*given, state, seconds, buffers, f.compiled)
+            state, count, rows, code = advance(*arguments, state, seconds, buffers, f.compiled)
             self.chunks.append(tuple(array[:count].copy() for array in buffers[:5]))  # t, x, h, slopes, euler
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + count, state
@@ -185,22 +190,22 @@ class Walk:
             self.status = STATUS.get(code, Status.SOLVED)
             if count and self.callback is not None:
                 t, x, bits = float(state.t), np.array(state.x), np.array(state.mode)
-                shown = EventSelectedState(
+                view = EventSelectedState(
                     t=t, x=x, p=self.p, mode=bits, crossings=int(state.crossed), status=self.status
                 )
-                stopped = asked_to_stop(self.callback, shown)
+                stopped = asked_to_stop(self.callback, view)
                 if stopped is not None and self.status.success:
                     self.status = stopped
                     return
         self.message = self._message(code, state, buffers.report)
 
     def _buffers(self, seconds: float) -> Buffers:
-        expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing makes one more
+        expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing adds a segment
         room = 1 if self.callback is not None else expected
         return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
 
     def _message(self, code: int, state: State, report: Array) -> str:
-        """Why it ended before the end."""
+        """Return the reason for an early end, or an empty string."""
         if code == kernel.NOT_FINITE:
             return f"the flow or a guard is not finite in the step after t = {state.t:.9g}"
         if code == kernel.TOO_MANY:
@@ -224,18 +229,18 @@ class Walk:
             "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
 
-    def _judged(self, errors: Series | None, record: Record) -> tuple[Status, list[str]]:
-        """Status and notes: steps that are too long come before what they lead to."""
-        status, said = self.status, [self.message]
-        wrong = "" if errors is None else too_long(errors, record, self.method.tolerance)
-        if wrong and status not in ASKED:
-            status, said = Status.INACCURATE, [wrong, *said]
+    def _status_and_notes(self, errors: Series | None, record: Record) -> tuple[Status, list[str]]:
+        """Return status and notes; steps that are too long come first, as they may cause the other failures."""
+        status, notes = self.status, [self.message]
+        inaccuracy = "" if errors is None else step_too_long(errors, record, self.method.tolerance)
+        if inaccuracy and status not in USER_STOPS:
+            status, notes = Status.INACCURATE, [inaccuracy, *notes]
         if self.method.initial_mode is None:
-            said.append(_set_at_the_start(self.system.guard_names, self.initial))
-        return status, said
+            notes.append(_bits_set_at_start(self.system.guard_names, self.initial))
+        return status, notes
 
     def trajectory(self, sensitivities: bool) -> Trajectory:
-        """What there is of it."""
+        """Return the trajectory up to the last node."""
         system = self.system
         record = record_of(self.start.x, self.initial, self.tableau.stages, self.chunks, self.crossed)
         events, kinds, times = [], system.event_kinds, record.t.tolist()
@@ -249,8 +254,8 @@ class Walk:
 
             sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
         errors = local_error(record, self.tableau, system.nominal["x"])
-        status, notes = self._judged(errors, record)
-        made = MotionRecord(
+        status, notes = self._status_and_notes(errors, record)
+        motion = MotionRecord(
             t=record.t,
             x=record.x,
             interpolant=self._interpolant(record),
@@ -258,34 +263,34 @@ class Walk:
             series={**_series(system.guard_names, record), **({} if errors is None else {"local_error": errors})},
         )
         control = record.t[[0, -1]], np.zeros((1, 0))
-        return replace(made.trajectory(system, self.p, control, status, notes), sensitivity=sensitivity)
+        return replace(motion.trajectory(system, self.p, control, status, notes), sensitivity=sensitivity)
 
     def _interpolant(self, record: Record) -> RungeKuttaInterpolant:
         if not len(record.h):
             return RungeKuttaInterpolant.linear(record.t, record.x)
         ends = np.concatenate([record.slopes[1:, 0], record.slopes[:1, 0]])
-        if self.scheme.own == self.tableau.stages:  # no last stage that is there already
+        if self.scheme.own == self.tableau.stages:  # the scheme has no last stage at the end of the step
             for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
                 ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
         return dense_output(self.tableau, record, ends)
 
 
-def _set_at_the_start(names: tuple[str, ...], mode: Array) -> str:
-    """Which bits are set by the state at the start: a guard with the wrong sign shows there."""
-    found = [name for name, bit in zip(names, mode, strict=True) if bit]
-    more = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
-    return f"set at the start: {', '.join(found[:NAMES])}{more}" if found else ""
+def _bits_set_at_start(names: tuple[str, ...], mode: Array) -> str:
+    """List the bits set at the start; a guard with the wrong sign becomes visible there."""
+    set_names = [name for name, bit in zip(names, mode, strict=True) if bit]
+    more = f" and {len(set_names) - NAMES} more" if len(set_names) > NAMES else ""
+    return f"set at the start: {', '.join(set_names[:NAMES])}{more}" if set_names else ""
 
 
 def _series(names: tuple[str, ...], record: Record) -> dict[str, Series]:
-    """Bits over time, as steps: the time of a change is there twice."""
+    """Return the bits over time as step functions: the time of a change occurs twice."""
     changes: list[list[float]] = [[] for _ in names]
     t = record.t.tolist()
     for crossing in record.crossings:
         for k in crossing.guards.tolist():
             changes[k] += [t[crossing.node], t[crossing.node]]
-    found = {}
+    series = {}
     for name, first, times in zip(names, record.first.tolist(), changes, strict=True):
         bits = [(first + i // 2) % 2 for i in range(len(times) + 2)]
-        found[f"mode[{name}]"] = Series(np.array([t[0], *times, t[-1]]), np.array(bits, dtype=float))
-    return found
+        series[f"mode[{name}]"] = Series(np.array([t[0], *times, t[-1]]), np.array(bits, dtype=float))
+    return series

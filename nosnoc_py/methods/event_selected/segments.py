@@ -1,6 +1,10 @@
-"""One segment of the motion at a frozen mode: its states, and its length so that it ends on a guard.
+"""One segment of the motion in a frozen mode, and its length such that it ends on a guard.
 
-All of it is in the part of Python that numba compiles. Row b of values and gradients belongs to guards with bit b.
+The length of a Runge-Kutta step is corrected by Newton's method on h(x(length)) with D h f as derivative, safeguarded
+by bisection. Every evaluation costs a whole step, so the first correction uses a cubic through values and slopes at
+both ends, later ones the secant as soon as its error is below rounding, and the last one a Taylor step.
+
+All code is in numba's subset of Python. Row b of guard values and gradients belongs to guards with bit b.
 """
 
 from __future__ import annotations
@@ -14,24 +18,24 @@ from nosnoc_py.compiled import jitable
 
 Array = np.ndarray
 
-# Evaluations of one crossing at most; bisection alone needs fifty.
-MOST = 60
-ROUNDING = 2.2e-16
-# The value of a function that is never crossed; finite, so that differences of it are zero.
+# Maximal number of evaluations per crossing; bisection alone needs about fifty.
+MAX_EVALUATIONS = 60
+ROUNDING = 2.2e-16  # machine precision
+# Value of a function that is never crossed; finite, so that its differences are zero, not NaN.
 NEVER = -1e300
-# Values of a guard so much smaller than |D h| |x| are zero: the state is known no better.
+# Guard values below this fraction of |D h| |x| count as zero: rounding of the state.
 NOISE = 1e-14
-# Products of two corrections so much smaller than the square of the length: the error of a secant is below rounding.
-NEAR = 1e-11
-# The last correction below this part of the length is made along the slope at the end: another step of the scheme would
-# give the same.
-TINY = 1e-10
+# If the product of two corrections is below this fraction of the squared length, the error of a secant is rounding.
+SECANT_ERROR = 1e-11
+# A last correction below this fraction of the length is made along the slope at the end: another step of the scheme
+# would give the same to rounding.
+LAST_CORRECTION = 1e-10
 
 
 class Scheme(NamedTuple):
-    """A tableau of a step of so many `own` stages: the rows of a, and b as the last one, (own + 1, own).
+    """Tableau of a step with `own` stages: the rows of a, and b as the last row, (own + 1, own).
 
-    A stage after them is the first of the next step.
+    A further stage (first same as last) is the first one of the next step.
     """
 
     weights: Array
@@ -39,9 +43,9 @@ class Scheme(NamedTuple):
 
 
 class EndPoint(NamedTuple):
-    """The right end of a segment: its length, state, slope there with the mode of the segment, and guards there.
+    """Right end of a segment: its length, state, slope in the mode of the segment, and guards.
 
-    `values` (1 or 2, m) are those of all functions, `live` (m,) of those that the bits wait for.
+    `values` (1 or 2, m) are those of all guard functions, `live` (m,) of those that the bits wait for.
     """
 
     length: float
@@ -52,9 +56,9 @@ class EndPoint(NamedTuple):
 
 
 class System(NamedTuple):
-    """What is simulated: functions of `functions.Fields`, parameters (n_p,), and which bits are never cleared (m,).
+    """Simulated system: functions of `functions.Fields`, parameters (n_p,), and bits that are never cleared (m,).
 
-    `loops` says how small sums are taken: loops are faster where they are compiled, and slow where they are not.
+    `loops` selects explicit loops for small sums, which are faster compiled and slower interpreted.
     """
 
     flow: Callable[..., Array]
@@ -68,7 +72,7 @@ class System(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """Lengths between which a guard is reached; `above` says that it is known to be above its level at `high`."""
+    """Interval of lengths in which a guard is reached; `above`: it is known to be above its level at `high`."""
 
     low: float
     guess: float
@@ -78,7 +82,7 @@ class Bracket(NamedTuple):
 
 @jitable
 def live_of(values: Array, mode: Array, loops: bool) -> Array:
-    """Values (m,) of the functions that the bits wait for; one row of values stands for two with opposite signs."""
+    """Return the values (m,) of the live functions; a single row of values stands for two with opposite signs."""
     if loops:
         live = np.empty(len(mode))
         for k in range(len(mode)):
@@ -87,13 +91,15 @@ def live_of(values: Array, mode: Array, loops: bool) -> Array:
             else:
                 live[k] = -values[0, k] if len(values) == 1 else values[1, k]
         return live
-    chosen: Array = values[0] * (1.0 - 2.0 * mode) if len(values) == 1 else np.where(mode > 0.5, values[1], values[0])
-    return chosen
+    live_values: Array = (
+        values[0] * (1.0 - 2.0 * mode) if len(values) == 1 else np.where(mode > 0.5, values[1], values[0])
+    )
+    return live_values
 
 
 @jitable
 def rate_of(gradients: Array, mode: Array, slope: Array, guard: int) -> float:
-    """D h f of one guard."""
+    """Return D h f of one guard."""
     if mode[guard] < 0.5:
         return float(np.dot(gradients[0, guard], slope))
     rate = np.dot(gradients[len(gradients) - 1, guard], slope)
@@ -102,14 +108,14 @@ def rate_of(gradients: Array, mode: Array, slope: Array, guard: int) -> float:
 
 @jitable
 def noise_of(gradients: Array, mode: Array, x: Array, guard: int) -> float:
-    """What rounding of the state makes of the value of one guard."""
+    """Return the rounding error of the value of one guard."""
     row = 0 if mode[guard] < 0.5 else len(gradients) - 1
     return float(NOISE * np.dot(np.abs(gradients[row, guard]), np.abs(x)))
 
 
 @jitable
 def rates_of(gradients: Array, mode: Array, slope: Array, loops: bool) -> Array:
-    """D h f (m,) of the functions that the bits wait for."""
+    """Return D h f (m,) of the live functions."""
     count, m, n_x = gradients.shape
     if loops:
         rates = np.empty(m)
@@ -125,7 +131,7 @@ def rates_of(gradients: Array, mode: Array, slope: Array, loops: bool) -> Array:
 
 @jitable
 def rates_at(system: Any, x: Array, mode: Array, slope: Array) -> Array:
-    """D h f (m,) of the functions that the bits wait for, at a state."""
+    """Return D h f (m,) of the live functions at a state."""
     return rates_of(system.row_gradients(x, system.p), mode, slope, system.loops)
 
 
@@ -133,9 +139,9 @@ def rates_at(system: Any, x: Array, mode: Array, slope: Array) -> Array:
 def step_by_loops(
     flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
 ) -> Array:
-    """The end of a step; its first slope is given, the others are filled in.
+    """Return the end of a step; `stages[0]` is given, the other slopes are filled in.
 
-    A copy of `Tableau.step`, because numba cannot call that; `tests/motion/test_compiled_roots.py` holds them together.
+    A copy of `Tableau.step`, which numba cannot call; `tests/motion/test_compiled_roots.py` compares them.
     """
     own, n_x = len(weights) - 1, len(x)
     total = np.empty_like(x)
@@ -156,7 +162,7 @@ def step_by_loops(
 def step_by_arrays(
     flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
 ) -> Array:
-    """The same without loops over components: a copy, too, which the interpreter runs faster."""
+    """Return the end of a step without loops over components, which the interpreter runs faster."""
     own, weights = len(weights) - 1, length * weights
     for i in range(1, own):
         stages[i] = flow(x + np.dot(weights[i, :i], stages[:i]), mode, p)
@@ -165,7 +171,7 @@ def step_by_arrays(
 
 @jitable
 def end_at(system: Any, mode: Array, length: float, x: Array) -> EndPoint:
-    """The right end of a segment at a state."""
+    """Return the right end of a segment at a state."""
     slope = system.flow(x, mode, system.p).copy()
     values = system.rows(x, system.p)
     return EndPoint(length, x, slope, values, live_of(values, mode, system.loops))
@@ -173,7 +179,7 @@ def end_at(system: Any, mode: Array, length: float, x: Array) -> EndPoint:
 
 @jitable
 def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -> EndPoint:
-    """A step of the scheme; `stages[0]` is given, the others are filled in."""
+    """Take a step of the scheme; `stages[0]` is given, the others are filled in."""
     if system.loops:
         end = step_by_loops(system.flow, x, mode, system.p, system.scheme.weights, stages, length)
     else:
@@ -183,15 +189,15 @@ def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -
 
 @jitable
 def is_finite(point: EndPoint, loops: bool) -> bool:
-    """Whether everything at the end of a segment is finite."""
+    """True if everything at the end of a segment is finite."""
     if loops:
         return bool(np.isfinite(np.sum(point.x) + np.sum(point.slope) + np.sum(point.live)))
-    # zero times what is not finite is not zero; no sum of arrays is as fast
+    # 0 * inf and 0 * NaN are NaN; one dot product is faster than isfinite and all.
     return bool(np.dot(point.x, 0.0 * point.slope) == 0.0 and np.dot(point.live, 0.0 * point.live) == 0.0)
 
 
 @jitable
-def located(
+def locate_crossing(
     system: Any,
     t: float,
     x: Array,
@@ -204,19 +210,19 @@ def located(
     bracket: Any,
     corrections: int,
 ) -> tuple[bool, EndPoint]:
-    """The step that ends where a guard rises to its level, by Newton's method, by bisection where that leaves it.
+    """Find the step that ends where a guard rises to its level, by Newton's method safeguarded by bisection.
 
-    At the start the guard is `below` its level and has the rate `rise`, NaN if that is not known. If it is, and more
-    corrections than one are allowed, the first one goes to the root of a cubic. Corrections that do not reduce the
-    value to a tenth do not count. It is lost where the guard is not known to be reached, and Newton's method leaves the
-    bracket.
+    At the start the guard has the value `below` (relative to its level) and the rate `rise` (NaN if unknown). With a
+    known rate and more than one allowed correction, the first correction goes to the root of a cubic. Corrections that
+    do not reduce the value to a tenth are not counted. The search fails if the guard is not known to reach its level
+    and Newton's method leaves the bracket.
 
-    A copy of `motion.crossing.root`, because numba cannot call that, and with the slope because every value costs a
-    step; `tests/motion/test_compiled_roots.py` holds them together.
+    A copy of `motion.crossing.root`, which numba cannot call; it also uses the slope, since every value costs a step.
+    `tests/motion/test_compiled_roots.py` compares them.
     """
     low, length, high, above = bracket.low, bracket.guess, bracket.high, bracket.above
-    counted, before, speed, old, last = -1, np.inf, 0.0, 0.0, below
-    for _ in range(MOST):
+    count, last_size, speed, last_length, last_excess = -1, np.inf, 0.0, 0.0, below
+    for _ in range(MAX_EVALUATIONS):
         point = point_at(system, x, mode, stages, length)
         excess = point.live[guard] - level
         if not np.isfinite(excess):
@@ -225,32 +231,32 @@ def located(
             high, above = length, True
         else:
             low = length
-        better = abs(excess) <= 0.1 * before
-        if better:
-            counted += 1
-        before = abs(excess)
+        is_reduced = abs(excess) <= 0.1 * last_size
+        if is_reduced:
+            count += 1
+        last_size = abs(excess)
         rounding = ROUNDING * max(abs(t), length)
-        if excess == 0.0 or counted >= corrections or before <= rounding * speed:
+        if excess == 0.0 or count >= corrections or last_size <= rounding * speed:
             return True, point
-        secant = (excess - last) / (length - old) if length != old else 0.0
-        known = counted >= 1 and abs(excess * (length - old)) <= NEAR * length * length * secant
-        if known:  # a secant is as good as the gradient, which costs more
+        secant = (excess - last_excess) / (length - last_length) if length != last_length else 0.0
+        use_secant = count >= 1 and abs(excess * (length - last_length)) <= SECANT_ERROR * length * length * secant
+        if use_secant:  # as accurate as the gradient, and cheaper
             speed = secant
         else:
             gradients = system.row_gradients(point.x, system.p)
-            if not better and before <= noise_of(gradients, mode, point.x, guard):
+            if not is_reduced and last_size <= noise_of(gradients, mode, point.x, guard):
                 return True, point
             speed = rate_of(gradients, mode, point.slope, guard)
-        if before <= rounding * speed:
+        if last_size <= rounding * speed:
             return True, point
-        if known and before <= TINY * length * speed:
+        if use_secant and last_size <= LAST_CORRECTION * length * speed:
             shift = -excess / speed
             return True, end_at(system, mode, length + shift, point.x + shift * point.slope)
-        cubic = old == 0.0 and corrections > 1
-        following = length + correction_of(length, below, excess, rise if cubic else np.nan, speed)
-        old, last = length, excess
-        if low < following < high:
-            length = following
+        cubic = last_length == 0.0 and corrections > 1
+        next_length = length + correction_of(length, below, excess, rise if cubic else np.nan, speed)
+        last_length, last_excess = length, excess
+        if low < next_length < high:
+            length = next_length
         elif above:
             length = 0.5 * (low + high)
         else:
@@ -260,7 +266,7 @@ def located(
 
 @jitable
 def correction_of(length: float, below: float, excess: float, rise: float, speed: float) -> float:
-    """How far from its end a segment reaches the level: by a cubic where the rise is known, else by Newton's method."""
+    """Return the correction of a length: to the root of a cubic if the rise is known, else Newton's."""
     if not speed > 0.0:
         return -np.inf
     return root_of(length, below, excess, rise, speed) if rise > 0.0 else -excess / speed
@@ -268,17 +274,17 @@ def correction_of(length: float, below: float, excess: float, rise: float, speed
 
 @jitable
 def root_of(length: float, first: float, last: float, rise: float, speed: float) -> float:
-    """How far from the end of an interval the root of the cubic is that has these values and slopes at both ends.
+    """Return the distance from the end of an interval to the root of the cubic with these values and slopes.
 
-    Newton's method on the cubic last + speed d + b d^2 + a d^3, from where its tangent at the end is zero; where that
-    is not near the end, the root of the tangent.
+    Newton's method on last + speed d + b d^2 + a d^3, started at the root of the tangent at the end; far from the end
+    the root of the tangent itself.
     """
     tangent = -last / speed
     if abs(tangent) > 0.25 * length:
         return tangent
-    bend = first - last + speed * length
-    a = (2.0 * bend + (rise - speed) * length) / length**3
-    b = (3.0 * bend + (rise - speed) * length) / length**2
+    difference = first - last + speed * length
+    a = (2.0 * difference + (rise - speed) * length) / length**3
+    b = (3.0 * difference + (rise - speed) * length) / length**2
     d = tangent
     for _ in range(3):
         d -= (last + d * (speed + d * (b + d * a))) / (speed + d * (2.0 * b + 3.0 * d * a))
@@ -286,10 +292,10 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
 
 
 @jitable
-def sleeping(point: EndPoint, before: Array) -> EndPoint:
-    """The same end, where functions sleep on that slept before and are above zero still; `live` is changed.
+def keep_asleep(point: EndPoint, before: Array) -> EndPoint:
+    """Keep functions asleep that slept before and are still above zero; changes `live` in place.
 
-    With one row of values no function sleeps: one is as far below zero as the other is above.
+    With a single row no function sleeps, since one is as far below zero as the other is above.
     """
     if len(point.values) == 2:
         live = point.live
@@ -298,11 +304,13 @@ def sleeping(point: EndPoint, before: Array) -> EndPoint:
 
 
 @jitable
-def passed(system: Any, mode: Array, before: Array, point: EndPoint, band: float, but: int) -> tuple[int, float, float]:
-    """The guard that first rises above its level in a segment, by straight lines, the fraction, and the level; or -1.
+def first_passed(
+    system: Any, mode: Array, before: Array, point: EndPoint, band: float, but: int
+) -> tuple[int, float, float]:
+    """Return the guard that first rises above its level in a segment, the fraction (linear), and the level; or -1.
 
-    The level is where the band begins, for a guard that is below it, else zero. One that is at zero at the start,
-    because its bit changed there, falls before it rises: its fraction is 1.
+    The level is the edge of the band for a guard below it, else zero. A guard that is at zero at the start, because its
+    bit changed there, falls before it rises, so its fraction is 1. Guard `but` is ignored.
     """
     first, fraction, reached, after = -1, 2.0, 0.0, point.live
     levels = np.where(before < -band * (1.0 + 1e-9), -band, 0.0)
@@ -322,14 +330,15 @@ def passed(system: Any, mode: Array, before: Array, point: EndPoint, band: float
 
 
 @jitable
-def top_of(before: float, after: float, rise: float, fall: float) -> tuple[float, float]:
-    """Where the cubic with these values and slopes (over the unit interval, rise > 0 > fall) is largest, and how large.
+def cubic_maximum(before: float, after: float, rise: float, fall: float) -> tuple[float, float]:
+    """Return place and value of the maximum of the cubic with these end values and slopes (rise > 0 > fall) on [0, 1].
 
-    Its derivative is a s^2 + b s + c, with c = rise, one root of which lies in the interval.
+    Its derivative is a s^2 + b s + c with c = rise, and has one root in the interval.
     """
     a = 6.0 * (before - after) + 3.0 * (rise + fall)
     b = 6.0 * (after - before) - 4.0 * rise - 2.0 * fall
     root = np.sqrt(max(b * b - 4.0 * a * rise, 0.0))
+    # Both forms of the quadratic formula, to avoid cancellation.
     s = -2.0 * rise / (b - root) if b <= 0.0 else (-b - root) / (2.0 * a)
     s = min(max(s, 0.0), 1.0)
     hermite = (1 + 2 * s) * (1 - s) ** 2 * before + s * s * (3 - 2 * s) * after

@@ -1,9 +1,10 @@
-"""The orbital derivative of an event-selected motion: transports along its segments, saltation at its crossings.
+"""Derivatives of an event-selected motion: transport along segments, saltation matrices at crossings.
 
-Everything is differentiated with respect to w = (x, p), a state whose last components do not move. Segments are carried
-by the exact derivatives of their Runge-Kutta steps, single crossings by the saltation matrix (`motion.variations`).
-Where several guards are crossed at once (`Instants`), and at the ends of the motion, the map is only piecewise linear
-(`corner`); where it happens to be linear the motion is smooth.
+The variables are w = (x, p), a state whose last components are constant. Variations are propagated along segments by
+the exact derivatives of their Runge-Kutta steps, and over single crossings by the saltation matrix Xi = I + (f+ - f-) D
+h / (D h f-) (Aizerman and Gantmakher 1958; see `motion.variations`). Where several guards are crossed at once
+(`Instants`), and at the ends of the motion, the map is only piecewise linear (`corner`). If all orders of crossings
+give the same matrix, the motion is differentiable there.
 """
 
 from __future__ import annotations
@@ -27,97 +28,97 @@ from nosnoc_py.solution import Event, Sensitivity
 from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
 from nosnoc_py.tableaus import Tableau
 
-# Numbers that the Jacobians of one batch of segments may take, and points of one call of a CasADi function.
+# Entries of the Jacobians of one batch of segments (memory), and points per call of a CasADi function.
 BATCH_SIZE, POINTS = 500_000, 64
 Array = np.ndarray
 
-# Crossings that are no further apart, relative to the longest step, are judged as one: their order may be rounding.
+# Crossings closer than this fraction of the longest step count as simultaneous: their order may be rounding.
 AT_ONCE = 1e-7
-# So many units in the last place of the time are rounding, too.
-UNITS = 8.0
-# How much larger than its estimate the error of a projection may be.
-SAFETY = 2.0
-# A guard that is not crossed yet at the end will be if D h f is above this; one that was left behind at the start rose.
-RISES = 1e-8
+# Units in the last place of the time that are added to this tolerance.
+ULPS = 8.0
+# Safety factor on the estimated error of a projection.
+ERROR_FACTOR = 2.0
+# A guard on its surface at an end of the motion counts as crossed if D h f exceeds this.
+RISING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Instants:
-    """Which crossings of a simulation with parameters p (n_p,) happen at one instant, as far as it can tell.
+class SimultaneousCrossings:
+    """Groups of crossings of a simulation with parameters p (n_p,) that count as simultaneous.
 
-    Crossings are judged together whose distance is below a small part of the longest step, or below what the projection
-    onto their guards has left over: the value |h| / (D h f) where Newton's method ended, and for a step of Euler's of
-    length tau the change of the guard's speed on the way, tau / 2 |D h f(end) / D h f(start) - 1|. Errors of the scheme
-    itself do not count: what is differentiated is the motion that was simulated.
+    Crossings are simultaneous if their distance is below a small fraction of the longest step, or below the error of
+    the projection onto their guards: |h| / (D h f) after Newton's method, and for an Euler step of length tau the
+    effect of the changing speed, tau / 2 |D h f(end) / D h f(start) - 1|. Errors of the scheme itself do not count,
+    since the simulated motion is differentiated.
     """
 
     fields: Fields
     record: Record
     p: Array
 
-    def near(self, t: float) -> float:
-        """What is at once at a time, both [s]."""
-        return float(AT_ONCE * self.record.h.max(initial=0.0) + UNITS * np.spacing(abs(t)))
+    def tolerance(self, t: float) -> float:
+        """Return the time difference [s] at time t below which crossings are simultaneous."""
+        return float(AT_ONCE * self.record.h.max(initial=0.0) + ULPS * np.spacing(abs(t)))
 
-    def left(self) -> list[GuardCrossings]:
-        """Guards that are on their surfaces at the start and were crossed just before it, the other way, if any."""
+    def at_start(self) -> list[GuardCrossings]:
+        """Return guards on their surfaces at the start that were crossed just before, in the other direction."""
         bits = self.record.first.astype(float)
-        return self._rising(0, 1.0 - bits, bits)
+        return self._rising_guards(0, 1.0 - bits, bits)
 
-    def due(self) -> list[GuardCrossings]:
-        """Guards that are on their surfaces at the end and were not crossed, if any: rounding decides that."""
+    def at_end(self) -> list[GuardCrossings]:
+        """Return guards on their surfaces at the end that were not crossed (rounding decides), if any."""
         node = len(self.record.t) - 1
         bits = self.record.bits(node)
-        return self._rising(node, bits, bits)
+        return self._rising_guards(node, bits, bits)
 
     def groups(self) -> list[list[GuardCrossings]]:
-        """All crossings, with those at both ends, in groups of those that happen at once."""
+        """Return all crossings, including those at both ends, in groups of simultaneous ones."""
         groups: list[list[GuardCrossings]] = []
-        for crossing in (*self.left(), *self.record.crossings, *self.due()):
+        for crossing in (*self.at_start(), *self.record.crossings, *self.at_end()):
             if groups and self._at_once(groups[-1], crossing):
                 groups[-1].append(crossing)
             else:
                 groups.append([crossing])
         return groups
 
-    def _rising(self, node: int, rows: Array, bits: Array) -> list[GuardCrossings]:
-        """A crossing of the guards whose functions of so many rows are zero at a node and rise there, if any."""
+    def _rising_guards(self, node: int, rows: Array, bits: Array) -> list[GuardCrossings]:
+        """Return a crossing of the guards whose functions in `rows` are zero at a node and rise there, if any."""
         values, rates = self._guards(node, rows, bits)
-        rising = (rates > RISES) & (np.abs(values) <= self.near(self.record.t[node]) * rates)
+        rising = (rates > RISING) & (np.abs(values) <= self.tolerance(self.record.t[node]) * rates)
         before, after = np.where(rising, rows, bits), np.where(rising, 1.0 - rows, bits)
         guards = np.flatnonzero(rising)
         return [GuardCrossings(node=node, guards=guards, before=before, after=after)] if guards.size else []
 
     def _guards(self, node: int, rows: Array, bits: Array) -> tuple[Array, Array]:
-        """Values and rates (m,) of functions of guards, one row for each, at a node, with these bits."""
+        """Return values and rates (m,) of guard functions (one row per guard) at a node in the mode `bits`."""
         x, chosen = self.record.x[node], (rows.astype(int), np.arange(len(rows)))
         slope = np.asarray(self.fields.flow(x, bits, self.p))
         return self.fields.guards(x, self.p)[chosen], self.fields.gradients(x, self.p)[chosen] @ slope
 
     def _at_once(self, group: list[GuardCrossings], crossing: GuardCrossings) -> bool:
         t, first = self.record.t[crossing.node], group[0]
-        apart, near = t - self.record.t[first.node], self.near(t)
-        if apart <= near or apart > self.record.h.max(initial=0.0):
-            return bool(apart <= near)
+        distance, tolerance = t - self.record.t[first.node], self.tolerance(t)
+        if distance <= tolerance or distance > self.record.h.max(initial=0.0):
+            return bool(distance <= tolerance)
         parts = [*group, crossing]
         errors = [self._error(part, [later.guards for later in parts[k:]]) for k, part in enumerate(parts)]
-        return bool(apart <= near + SAFETY * (max(errors[:-1]) + errors[-1]))
+        return bool(distance <= tolerance + ERROR_FACTOR * (max(errors[:-1]) + errors[-1]))
 
     def _error(self, crossing: GuardCrossings, ahead: list[Array]) -> float:
-        """How wrong [s] the instant of a crossing may be, for itself and the guards ahead, by its projection."""
+        """Return the error [s] of the instant of a crossing due to its projection, also for the guards ahead."""
         node, bits = crossing.node, crossing.before
         values, rates = self._guards(node, bits, bits)
-        wrong = np.abs(values / rates)[crossing.guards].max()
+        error = np.abs(values / rates)[crossing.guards].max()
         if node > 0 and self.record.euler[node - 1]:
             bits = self.record.bits(node - 1)
             first, last = (self._guards(end, bits, bits)[1][np.concatenate(ahead)] for end in (node - 1, node))
-            bent = np.abs(last / first - 1.0)[first > RISES]
-            wrong += 0.5 * self.record.h[node - 1] * bent.max(initial=0.0)
-        return float(wrong)
+            rate_change = np.abs(last / first - 1.0)[first > RISING]
+            error += 0.5 * self.record.h[node - 1] * rate_change.max(initial=0.0)
+        return float(error)
 
 
 class SystemDerivatives(NamedTuple):
-    """Derivatives of a system.
+    """Derivatives of an event-selected system.
 
     Attributes
     ----------
@@ -126,7 +127,7 @@ class SystemDerivatives(NamedTuple):
     flow_w : function (points, n_x), (points, m), (n_p,) -> (points, n_w, n_w)
         Derivative of (f, 0).
     guards_w : function (n_x,), (n_p,) -> (2, m, n_w)
-        Derivatives of the functions of the guards, and of those that clear their bits.
+        Derivatives of the guard functions that set bits and of those that clear them.
     """
 
     n_x: int
@@ -136,7 +137,7 @@ class SystemDerivatives(NamedTuple):
 
 
 def variations_of(system: EventSelectedSystem, fields: Fields) -> SystemDerivatives:
-    """Derivatives of a system; those of a CasADi system are built once.
+    """Return the derivatives of a system; those of a CasADi system are built once.
 
     Raises
     ------
@@ -147,17 +148,17 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> SystemDerivati
 
 
 def transports(variations: SystemDerivatives, record: Record, tableau: Tableau, p: Array) -> Iterator[Array]:
-    """Derivatives (n_w, n_w) of the segments, one after the other."""
+    """Yield the derivatives (n_w, n_w) of the segments in order."""
     length = max(1, BATCH_SIZE // (tableau.stages * variations.n_w**2))
     for start in range(0, len(record.h), length):
         yield from _batch(variations, record, tableau, p, slice(start, start + length))
 
 
 def _batch(variations: SystemDerivatives, record: Record, tableau: Tableau, p: Array, part: slice) -> Array:
-    """Derivatives (segments, n_w, n_w) of some segments; an Euler step is one with its first stage only."""
+    """Return derivatives (segments, n_w, n_w) of some segments; an Euler step uses its first stage only."""
     lengths, euler, n_s = record.h[part], record.euler[part], tableau.stages
     offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
-    offsets[euler] = 0.0  # where its other stages would be, f need not be defined
+    offsets[euler] = 0.0  # f need not be defined at the unused stages
     stages = record.x[:-1][part][:, None] + lengths[:, None, None] * offsets
     modes = np.repeat(record.mode[:-1][part], n_s, axis=0)
     slopes = variations.flow_w(stages.reshape(-1, variations.n_x), modes, p)
@@ -167,7 +168,7 @@ def _batch(variations: SystemDerivatives, record: Record, tableau: Tableau, p: A
 
 @lru_cache(maxsize=64)  # one system, one derivative
 def _symbolic(system: EventSelectedSystem) -> SystemDerivatives:
-    """Of a system in CasADi: one function for many points."""
+    """Build the derivatives of a CasADi system, one function call for many points."""
     n_x, n_w, m = system.n_x, system.n_x + system.n_p, len(system.guards)
     w = ca.vertcat(system.x, system.p)
     slope = ca.densify(ca.jacobian(system.flow, w))
@@ -178,8 +179,8 @@ def _symbolic(system: EventSelectedSystem) -> SystemDerivatives:
 
     def flow(x: Array, mode: Array, p: Array) -> Array:
         rows = np.pad(np.hstack([x, mode]), ((0, -len(x) % POINTS), (0, 0))).reshape(-1, POINTS, n_x + m)
-        found = np.hstack([flow_w(part[:, :n_x], part[:, n_x:], p)[0] for part in rows])
-        matrices = found.reshape(n_x, -1, n_w).transpose(1, 0, 2)[: len(x)]
+        slopes = np.hstack([flow_w(part[:, :n_x], part[:, n_x:], p)[0] for part in rows])
+        matrices = slopes.reshape(n_x, -1, n_w).transpose(1, 0, 2)[: len(x)]
         return np.pad(matrices, ((0, 0), (0, n_w - n_x), (0, 0)))
 
     def guards(x: Array, p: Array) -> Array:
@@ -189,7 +190,7 @@ def _symbolic(system: EventSelectedSystem) -> SystemDerivatives:
 
 
 def _numeric(system: EventSelectedSystem, fields: Fields) -> SystemDerivatives:
-    """Of a system of NumPy functions: point by point, as its functions are written."""
+    """Build the derivatives of a system of NumPy functions, evaluated point by point."""
     if system.n_p:
         raise OptionError(
             f"sensitivities: the system is made of NumPy functions and has {system.n_p} parameters, and nothing says "
@@ -218,22 +219,22 @@ def sensitivity_of(
     events: Sequence[Event],
     parameters: Array,
 ) -> Sensitivity:
-    """Derivatives of the end and of the times of events of a simulation with respect to x0 and p.
+    """Return the derivatives of the final state and of event times with respect to x0 and p.
 
-    The bits at the start are held, but for guards that are on their surfaces there: perturbed states begin on their own
-    side. A guard with hysteresis, which is left on another surface, keeps its bit. Where guards are crossed at once and
-    the end is differentiable, their times need not be: then these rows are NaN.
+    The bits at the start are constant, except for guards on their surfaces: perturbed states start on their own side. A
+    guard with hysteresis, whose bit is cleared on another surface, keeps its bit. If simultaneous crossings leave the
+    final state differentiable but not their times, the rows of these times are NaN.
 
     Parameters
     ----------
     system, fields
-        What was simulated, and its functions.
+        Simulated system and its numeric functions.
     record
-        What the simulation did.
+        Record of the simulation.
     tableau
-        Of its steps.
+        Tableau of its steps.
     events
-        Of the trajectory, in the order of the crossings of the record.
+        Events of the trajectory, in the order of the crossings of the record.
     parameters : (n_p,)
 
     Raises
@@ -241,27 +242,35 @@ def sensitivity_of(
     OptionError
         For a system of NumPy functions without `flow_jacobian`, or with parameters.
     """
-    walk = _VariationWalk(variations_of(system, fields), fields, record, tableau, np.asarray(parameters, dtype=float))
-    walk.run()
-    n_x, left = system.n_x, sum(crossing.guards.size for crossing in walk.instants.left())  # those are no events
-    end, times = walk.W[:n_x], np.reshape(walk.times[left : left + len(events)], (len(events), len(walk.W)))
-    directions = Directions(tuple(walk.matrices), tuple(walk.corners), system.guard_names)
+    propagation = _VariationPropagation(
+        variations_of(system, fields), fields, record, tableau, np.asarray(parameters, dtype=float)
+    )
+    propagation.run()
+    n_x, n_left = (
+        system.n_x,
+        sum(crossing.guards.size for crossing in propagation.instants.at_start()),
+    )  # those are no events
+    end, times = (
+        propagation.W[:n_x],
+        np.reshape(propagation.times[n_left : n_left + len(events)], (len(events), len(propagation.W))),
+    )
+    directions = Directions(tuple(propagation.matrices), tuple(propagation.corners), system.guard_names)
     return Sensitivity(
         x0=end[:, :n_x],
         p=end[:, n_x:],
         event_times_x0=times[:, :n_x],
         event_times_p=times[:, n_x:],
-        orbital=walk.orbital,
-        flags=tuple(_flag(corner, system.guard_names, record.first) for corner in walk.corners),
-        directions=directions if walk.corners else None,
+        orbital=propagation.orbital,
+        flags=tuple(_flag(corner, system.guard_names, record.first) for corner in propagation.corners),
+        directions=directions if propagation.corners else None,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """One-sided derivatives of the end in directions of x0, by matrices (n_w, n_w) with corners between them.
+    """One-sided derivatives of the final state in directions of x0: matrices (n_w, n_w) with corners between them.
 
-    It holds functions of the system that cannot travel to another process: a copy that does is None.
+    It holds functions of the system that cannot be pickled; a pickled copy is None.
     """
 
     matrices: tuple[Array, ...]
@@ -269,41 +278,41 @@ class Directions:
     guard_names: tuple[str, ...]
 
     def __call__(self, v: Array) -> Array:
-        """The derivative (n_x,) in the direction v (n_x,).
+        """Return the one-sided derivative (n_x,) in the direction v (n_x,).
 
         Raises
         ------
         TranscriptionError
-            If a guard is not crossed with speed in the order that v asks for: there the system is not event-selected.
+            If a guard is not crossed with speed in the order of v, so that the system is not event-selected there.
         """
         w = self.matrices[0][:, : len(v)] @ v
         for corner, matrix in zip(self.corners, self.matrices[1:], strict=True):
-            w = matrix @ self._around(corner, w)
+            w = matrix @ self._over_corner(corner, w)
         return np.asarray(w[: len(v)])
 
-    def _around(self, corner: Corner, w: Array) -> Array:
-        found = corner(w)
-        if found.stuck >= 0:
-            name = self.guard_names[corner.crossings[found.stuck].guard]
+    def _over_corner(self, corner: Corner, w: Array) -> Array:
+        deviation = corner(w)
+        if deviation.blocked >= 0:
+            name = self.guard_names[corner.crossings[deviation.blocked].guard]
             raise TranscriptionError(
                 f"directional: in this direction guard {name!r} is not crossed at t = {corner.t:.12g} with speed on "
                 "both sides (D h f > 0): the system is not event-selected there."
             )
-        return found.w
+        return deviation.w
 
     def __reduce__(self) -> tuple[object, tuple[()]]:
         return type(None), ()
 
 
-class _VariationWalk:
-    """Carries the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
+class _VariationPropagation:
+    """Propagation of the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
 
     def __init__(
         self, variations: SystemDerivatives, fields: Fields, record: Record, tableau: Tableau, p: Array
     ) -> None:
         self.variations, self.fields, self.record, self.p = variations, fields, record, p
         self.segments = transports(variations, record, tableau, p)
-        self.instants = Instants(fields, record, p)
+        self.instants = SimultaneousCrossings(fields, record, p)
         self.node = 0
         self.orbital = np.empty((len(record.t), variations.n_x, variations.n_x))
         self.times: list[Array] = []
@@ -311,17 +320,17 @@ class _VariationWalk:
 
     @property
     def W(self) -> Array:
-        """NaN behind a corner."""
+        """Accumulated derivative (n_w, n_w); NaN after a corner."""
         return np.full_like(self.matrices[0], np.nan) if self.corners else self.matrices[0]
 
     def run(self) -> None:
-        """Through all segments and crossings; a guard that is reached at an end counts, crossed or not."""
+        """Propagate through all segments and crossings; guards on their surfaces at an end count as crossings."""
         for crossings in self.instants.groups():
-            self._along(crossings[0].node)
-            self._across(crossings)
-        self._along(len(self.record.t) - 1)
+            self._transport_to(crossings[0].node)
+            self._cross(crossings)
+        self._transport_to(len(self.record.t) - 1)
 
-    def _along(self, node: int) -> None:
+    def _transport_to(self, node: int) -> None:
         self._store()
         for matrix in islice(self.segments, node - self.node):
             self.node += 1
@@ -335,30 +344,30 @@ class _VariationWalk:
     def _apply(self, matrix: Array) -> None:
         self.matrices[-1] = matrix @ self.matrices[-1]
 
-    def _across(self, crossings: Sequence[GuardCrossings]) -> None:
+    def _cross(self, crossings: Sequence[GuardCrossings]) -> None:
         corner = self._corner(crossings)
-        found = corner.linear()
-        if found is None:
+        jump = corner.linear()
+        if jump is None:
             self.corners.append(corner)
             self.matrices.append(np.eye(self.variations.n_w))
             self.times.extend(self.W[:1].repeat(len(corner.crossings), axis=0))
         elif len(crossings) == 1:
-            self.times.extend(found.delay @ self.W)
-            self._apply(found.jump)
-        else:  # the order does not matter, so it may as well be the one of the record
+            self.times.extend(jump.delay @ self.W)
+            self._apply(jump.jump)
+        else:  # linear, so the order does not matter: take the recorded one
             for crossing in crossings:
-                self._along(crossing.node)
-                self._across([crossing])
+                self._transport_to(crossing.node)
+                self._cross([crossing])
 
     def _corner(self, crossings: Sequence[GuardCrossings]) -> Corner:
         record, p = self.record, self.p
         t, x, mode = record.t[crossings[0].node], record.x[crossings[0].node], crossings[0].before
         live = [LiveGuard(int(k), int(crossing.before[k])) for crossing in crossings for k in crossing.guards]
         guards, rows = np.array(live).T
-        rest, near = np.zeros(self.variations.n_w - self.variations.n_x), self.instants.near(t)
+        rest, tolerance = np.zeros(self.variations.n_w - self.variations.n_x), self.instants.tolerance(t)
         gradients = np.array(self.variations.guards_w(x, p)[rows, guards])
         speed = np.abs(gradients[:, : len(x)] @ np.asarray(self.fields.flow(x, mode, p)))
-        below = self.fields.guards(x, p)[1 - rows, guards] < -near * speed
+        below = self.fields.guards(x, p)[1 - rows, guards] < -tolerance * speed
         return Corner(
             t=float(t),
             crossings=tuple(live),
@@ -366,18 +375,17 @@ class _VariationWalk:
             mode=mode,
             flow=lambda bits: np.concatenate([self.fields.flow(x, bits, p), rest]),
             far=below & self.fields.returns[guards],
-            starts=bool(t - record.t[0] <= near),
-            ends=bool(record.t[-1] - record.t[crossings[-1].node] <= near),
+            starts=bool(t - record.t[0] <= tolerance),
+            ends=bool(record.t[-1] - record.t[crossings[-1].node] <= tolerance),
         )
 
 
 def _flag(corner: Corner, guard_names: Sequence[str], first: Array) -> str:
     names = list(dict.fromkeys(guard_names[live.guard] for live in corner.crossings))
-    said = f"guard {names[0]} is" if len(names) == 1 else f"guards {', '.join(names)} are"
+    subject = f"guard {names[0]} is" if len(names) == 1 else f"guards {', '.join(names)} are"
     when = "at the start, " if corner.starts else "at the end, " if corner.ends else "at once at "
     if len(corner.crossings) > len(names) and not (corner.starts or corner.ends):
         when = "there and back at once at "
-    done = "left" if corner.starts and any(first[live.guard] != live.row for live in corner.crossings) else "crossed"
-    return (
-        f"{said} {done} {when}t = {corner.t:.12g}: the flow is piecewise linear there, ask sensitivity.directional(v)"
-    )
+    verb = "left" if corner.starts and any(first[live.guard] != live.row for live in corner.crossings) else "crossed"
+    where = f"{when}t = {corner.t:.12g}"
+    return f"{subject} {verb} {where}: the flow is piecewise linear there, use sensitivity.directional(v)"

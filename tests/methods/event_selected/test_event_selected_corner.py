@@ -32,9 +32,9 @@ def corner(fields, crossings, gradients, mode=(0,), **more):
 def test_a_guard_that_is_set_and_cleared_at_once():
     """Bit 1 between x = 0 and y = 0, which it brings about: a direction stays there for a time, or not."""
     made = corner({(0,): [1.0, 1.0], (1,): [1.0, 3.0]}, [(0, 0), (0, 1)], np.eye(2))
-    behind = made(np.array([0.2, -0.4]))  # x crosses .2 before, y = -.6 then, and crosses .2 later
-    assert behind.delays == pytest.approx([-0.2, 0.0], abs=1e-15)
-    assert behind.w == pytest.approx([0.2, 0.0], abs=1e-15)
+    node_after = made(np.array([0.2, -0.4]))  # x crosses .2 before, y = -.6 then, and crosses .2 later
+    assert node_after.delays == pytest.approx([-0.2, 0.0], abs=1e-15)
+    assert node_after.w == pytest.approx([0.2, 0.0], abs=1e-15)
     ahead = made(np.array([0.2, 0.3]))  # y is beyond zero already when it becomes live: out at once
     assert ahead.delays == pytest.approx([-0.2, -0.2], abs=1e-15)
     assert ahead.w == pytest.approx([0.2, 0.3], abs=1e-15)
@@ -73,7 +73,7 @@ def test_an_end_on_two_guards():
     assert made(np.array([-1.5, 2.0])).w == pytest.approx([4.0 * later, 2.0 - later + 5.0 * later], abs=1e-14)
     receding = corner({**fields, (0, 1): [-1.0, 1.0]}, [(0, 0), (1, 0)], np.eye(2), (0, 0), ends=True)
     found = receding(np.array([0.0, 1.0]))
-    assert found.stuck == -1
+    assert found.blocked == -1
     assert found.w == pytest.approx([-2.0, 1.0], abs=1e-15)
     assert made.linear() is receding.linear() is None
 
@@ -82,7 +82,7 @@ def test_a_corner_that_turns_the_motion_back_in_one_order():
     fields = {(0, 0): [1.0, 1.0], (1, 0): [1.0, 1.0], (0, 1): [-1.0, 1.0], (1, 1): [1.0, 1.0]}
     made = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0))
     assert made(np.array([1.0, 0.0])).w == pytest.approx([1.0, 0.0], abs=1e-15)
-    assert made(np.array([0.0, 1.0])).stuck == 0
+    assert made(np.array([0.0, 1.0])).blocked == 0
     assert made.linear() is None
 
 
@@ -92,17 +92,17 @@ def test_what_is_undone_before_the_next_guard():
     fields = {**fields, (1, 1, 0): [-1.0, 1.0, 1.0]}
     made = corner(fields, [(0, 0), (1, 0), (2, 0)], np.eye(3), (0, 0, 0))
     late, timely = made(np.array([1.0, 0.0, -1.5])), made(np.array([1.0, 0.0, -0.5]))
-    assert late.stuck == 0
-    assert timely.stuck == -1
+    assert late.blocked == 0
+    assert timely.blocked == -1
     assert timely.w == pytest.approx([0.0, 0.0, -0.5], abs=1e-12)  # half a second back
     hysteresis = corner(fields, [(0, 0), (1, 0), (2, 0)], np.eye(3), (0, 0, 0), far=np.array([True, False, False]))
-    assert hysteresis(np.array([1.0, 0.0, -1.5])).stuck == -1
+    assert hysteresis(np.array([1.0, 0.0, -1.5])).blocked == -1
 
 
 def test_what_turns_back_at_the_end():
     """It matters on the side only that crosses the guard before the end."""
     made = corner({(0,): [1.0, 0.0], (1,): [-1.0, 0.0]}, [(0, 0)], np.eye(2)[:1], ends=True)
-    assert made(np.array([1.0, 0.0])).stuck == 0
+    assert made(np.array([1.0, 0.0])).blocked == 0
     assert made(np.array([-1.0, 0.0])).w == pytest.approx([-1.0, 0.0], abs=1e-15)
 
 
@@ -112,30 +112,30 @@ def test_what_turns_back_later_than_the_end():
     fields[1, 1, 0] = [-0.5, 1.0, 1.0]
     made = corner(fields, [(0, 0), (1, 0), (2, 0)], np.eye(3), (0, 0, 0), ends=True)
     found = made(np.array([2.0, 1.0, -2.0]))
-    assert found.stuck == -1
+    assert found.blocked == -1
     assert found.w == pytest.approx([0.5, 1.0, -2.0], abs=1e-14)
-    assert made(np.array([5.0, 4.0, -2.0])).stuck == 0
+    assert made(np.array([5.0, 4.0, -2.0])).blocked == 0
 
 
 def test_directions_that_meet_guards_at_once_but_for_rounding():
     """Along the flow: which guard is first does not matter, though the field between them would turn back."""
     fields = {(0, 0): [1.0, 1.0], (1, 0): [-1.0, 1.0], (0, 1): [1.0, 2.0], (1, 1): [1.0, 1.0]}
     made = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0))
-    assert made(np.array([0.1 + 0.2, 0.3])).stuck == -1
-    assert made(np.array([0.3 + 1e-6, 0.3])).stuck == 0
+    assert made(np.array([0.1 + 0.2, 0.3])).blocked == -1
+    assert made(np.array([0.3 + 1e-6, 0.3])).blocked == 0
 
 
 def test_a_guard_that_is_left_slowly_is_left():
     fields = {(0, 0): [2.0, 1.0, 0.0], (1, 0): [1.0 + 1e-6, 1.0, 0.0], (0, 1): [2.0, 1.0, 0.0], (1, 1): [2.0, 1.0, 0.0]}
     made = corner(fields, [(0, 0), (1, 0)], [[1.0, -1.0, 0.0], [0.0, 1.0, 0.0]], (0, 0))
-    assert made(np.array([-1e-7, -1e-7, 1.0])).stuck == -1
+    assert made(np.array([-1e-7, -1e-7, 1.0])).blocked == -1
 
 
 def test_a_guard_along_the_field_is_not_crossed():
     """By rounding it rises: .1 + .2 is more than .3."""
     fields = {(0, 0): [1.0, 1.0], (0, 1): [0.1 + 0.2, 0.3], (1, 0): [1.0, 0.5], (1, 1): [1.0, 0.5]}
     made = corner(fields, [(0, 0), (1, 0)], [[1.0, -1.0], [0.0, 1.0]], (0, 0))
-    assert made(np.array([-1.0, 0.5])).stuck == 0
+    assert made(np.array([-1.0, 0.5])).blocked == 0
 
 
 def test_a_guard_that_chatters_is_not_examined():

@@ -142,8 +142,8 @@ def test_the_orbital_derivative_is_known_at_every_node():
     assert orbital.shape == (len(motion.t), 3, 3)
     expected = []
     for t in motion.t:
-        passed = [(time, guard) for time, guard in crossings if time <= t + 1e-9]
-        expected.append(exact_product(fields, ORDER_START, t, passed)[1])
+        first_passed = [(time, guard) for time, guard in crossings if time <= t + 1e-9]
+        expected.append(exact_product(fields, ORDER_START, t, first_passed)[1])
     assert np.abs(orbital - expected).max() < 1e-10
     np.testing.assert_allclose(orbital[-1], motion.sensitivity.x0, rtol=0, atol=1e-13)
     at = int(np.flatnonzero(np.abs(motion.t - crossings[0][0]) < 1e-9)[0])
@@ -461,7 +461,7 @@ def test_a_crossing_at_the_end_counts_on_one_side_only():
     system = affine_system(*one_guard(fields))
     found = derivative(system, [-0.5, 0.0], 0.5)
     assert found.flags == (
-        "guard g0 is crossed at the end, t = 0.5: the flow is piecewise linear there, ask sensitivity.directional(v)",
+        "guard g0 is crossed at the end, t = 0.5: the flow is piecewise linear there, use sensitivity.directional(v)",
     )
     assert found.directional([1.0, 0.0]) == pytest.approx([2.0, 3.0], abs=1e-12)
     assert found.directional([-1.0, 0.0]) == pytest.approx([-1.0, 0.0], abs=1e-12)
@@ -474,7 +474,7 @@ def test_a_start_on_a_guard_counts_on_one_side_only():
     system = affine_system(*one_guard(fields))
     found = derivative(system, [0.0, 0.0], 0.5)
     assert found.flags == (
-        "guard g0 is crossed at the start, t = 0: the flow is piecewise linear there, ask sensitivity.directional(v)",
+        "guard g0 is crossed at the start, t = 0: the flow is piecewise linear there, use sensitivity.directional(v)",
     )
     for side in (1.0, -1.0):
         slope = one_sided(lambda start: simulated(system, start, 0.5).final_state, np.zeros(2), [side, 0.0])
@@ -509,7 +509,7 @@ def test_a_start_on_a_contact_that_opens():
     motion = simulated(system, x0, 0.1, sensitivities=True)
     found = motion.sensitivity
     assert found.flags == (
-        "guard foot is left at the start, t = 0: the flow is piecewise linear there, ask sensitivity.directional(v)",
+        "guard foot is left at the start, t = 0: the flow is piecewise linear there, use sensitivity.directional(v)",
     )
     assert not motion.events
     assert found.event_times_x0.shape == (0, 2)
