@@ -8,7 +8,7 @@ from nosnoc_py.contact_problems.cones import onto_disc
 from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.contact_problems.problem import ContactProblem
 from nosnoc_py.contact_problems.solver import ContactSolver, is_monotone
-from nosnoc_py.methods.variational.contacts import Points, projected
+from nosnoc_py.methods.variational.contacts import Points, project_onto_cones
 from nosnoc_py.methods.variational.friction import coulomb
 from nosnoc_py.systems.kinematics import ContactFrames
 
@@ -62,7 +62,7 @@ def test_projection_onto_the_cones() -> None:
     rows, targets, softness = rng.normal(size=(n, 3, 6)), rng.normal(size=n), rng.uniform(0.5, 2.0, n)
     mu, found, slopes = rng.uniform(0.1, 1.5, n), np.zeros((n, 3)), np.zeros((n, 3, 3))
     points = Points(rows, targets, mu, softness, False)
-    projected(points, np.zeros((n, 3)), w, found, slopes)
+    project_onto_cones(points, np.zeros((n, 3)), w, found, slopes)
     free = (targets[:, None] * np.eye(3)[0] - rows @ w) / softness[:, None]
     carries = free[:, 0] > 0.0
     disc = onto_disc(free[:, 1:], mu * np.maximum(free[:, 0], 0.0))
@@ -72,7 +72,7 @@ def test_projection_onto_the_cones() -> None:
     assert 5 < slips.sum() < carries.sum() - 2
     for direction in 1e-6 * np.eye(6):
         ahead, behind, unused = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3, 3))
-        projected(points, np.zeros((n, 3)), w + direction, ahead, unused)
-        projected(points, np.zeros((n, 3)), w - direction, behind, unused)
+        project_onto_cones(points, np.zeros((n, 3)), w + direction, ahead, unused)
+        project_onto_cones(points, np.zeros((n, 3)), w - direction, behind, unused)
         change = -np.einsum("nij,nj->ni", slopes, rows @ direction) / softness[:, None]
         np.testing.assert_allclose((ahead - behind) / 2e-6, change / 1e-6, rtol=0, atol=1e-7)

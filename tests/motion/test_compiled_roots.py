@@ -10,7 +10,7 @@ import pytest
 
 from nosnoc_py.methods.event_selected import segments as event_selected
 from nosnoc_py.methods.variational import friction, segments
-from nosnoc_py.methods.variational.loop import contacts_of, scene_of
+from nosnoc_py.methods.variational.loop import initial_contacts, scene_of
 from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.methods.variational.vectors import dot, times
 from nosnoc_py.motion.crossing import first_crossing, root
@@ -55,7 +55,7 @@ def test_crossings_of_event_selected_steps(tableau: Tableau, loops: bool) -> Non
             return float(event_selected.point_at(system, x, mode, stages.copy(), length).live[0])
 
         bracket = event_selected.Bracket(0.0, float(rng.uniform(0.2, 0.6)), high, True)
-        found, point = event_selected.located(system, 0.0, x, mode, stages, 0, below, np.nan, 0.0, bracket, 60)
+        found, point = event_selected.locate_crossing(system, 0.0, x, mode, stages, 0, below, np.nan, 0.0, bracket, 60)
         assert found
         assert point.length == pytest.approx(root(value, 0.0, high), rel=0, abs=1e-14)
         crossing = first_crossing(lambda t, value=value: np.array([-value(t)]), 0.0, high)
@@ -87,7 +87,7 @@ def test_impacts_of_a_turning_body() -> None:
         place = (0.0, 0.0, float(rng.uniform(0.55, 0.9)))
         momentum, spin = tuple(2.0 * rng.normal(size=3) - [0.0, 0.0, 4.0]), tuple(0.05 * rng.normal(size=3))
         turn = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-        segment, contacts = (place, momentum, 0.0, turn, spin), contacts_of(scene, np.array([*place, *turn]))
+        segment, contacts = (place, momentum, 0.0, turn, spin), initial_contacts(scene, np.array([*place, *turn]))
 
         def gap(s: float, segment=segment) -> float:
             return segments.gap_at(scene, 0, 0.0, segment, pending, s)
@@ -96,7 +96,7 @@ def test_impacts_of_a_turning_body() -> None:
         if not contacts.ends[0] < 0.0 < contacts.left[0]:
             continue
         hits += 1
-        found = segments.located(scene, contacts, 0, segment, pending, 0.0, h)
+        found = segments.locate_impact(scene, contacts, 0, segment, pending, 0.0, h)
         assert found == pytest.approx(root(gap, 0.0, h), rel=0, abs=1e-13)
         crossing = first_crossing(lambda t, gap=gap: np.array([gap(t)]), 0.0, h)
         assert crossing is not None
@@ -129,15 +129,15 @@ def test_impulses_without_gain() -> None:
         coupling = weights[6] * p[0] + weights[7] * p[1]
 
         def gain(scale: float, args=(weights, u, 0.9, p, coupling)) -> float:
-            scaled = friction._scaled(*args, scale)
+            scaled = friction._scaled_impulse(*args, scale)
             return dot(scaled, args[1]) + 0.5 * dot(scaled, times(args[0], scaled))
 
         if not (p[2] > 0.0 and gain(1.0) > 1e-3 and gain(0.0) < 0.0):
             continue
         clipped += 1
-        found, _ = friction.without_gain(weights, u, 0.9, p)
+        found, _ = friction.limit_energy_gain(weights, u, 0.9, p)
         scale = root(gain, 0.0, 1.0)
-        expected = friction._scaled(weights, u, 0.9, p, coupling, scale)
+        expected = friction._scaled_impulse(weights, u, 0.9, p, coupling, scale)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * max(1.0, math.hypot(*p)))
     assert clipped > 5
 

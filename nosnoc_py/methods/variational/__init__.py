@@ -1,1 +1,1 @@
-"""The Lie group variational collision integrator: rigid bodies that tumble and bounce, on SE(3)."""
+"""Lie group variational collision integrator: rigid bodies on SE(3) with impacts on planes."""

@@ -1,8 +1,8 @@
-"""Where a body meets a plane, and how fast.
+"""Gap and approach velocity between a body and a plane.
 
-rho is the body's lowest point over the plane {z : n . z = offset}, nu = R^T n, chi = rho x nu. That point leaves the
-plane at n . gamma / m + chi . J^-1 Pi, and lambda n, an impulse there, adds lambda n to gamma and lambda chi to Pi: one
-formula for all shapes (LGVCI, Corollary 4.6 for restitution 1).
+With the plane {z : n . z = offset}, nu = R^T n and the body's lowest point rho (body frame), chi = rho x nu. This point
+moves along n with the velocity n . gamma / m + chi . J^-1 Pi, and an impulse lambda n at it adds lambda n to gamma and
+lambda chi to Pi. This formula covers all shapes (LGVCI, Corollary 4.6 for restitution 1).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Figure = tuple[Shape, Support]
 
 @jitable
 def feature_point(shape: Shape, support: Support, index: int, nu: Vector) -> tuple[float, Vector]:
-    """Height nu . rho and place of the lowest point of one feature, ellipsoids first, then vertices, then lenses.
+    """Return height nu . rho and place of the lowest point of a feature (ellipsoids, then vertices, then lenses).
 
-    A body that is known by its support function has one feature.
+    A body with a support function has one feature.
     """
     if support is not None:
         extreme = support(np.array((-nu[0], -nu[1], -nu[2])))
@@ -53,31 +53,31 @@ def feature_point(shape: Shape, support: Support, index: int, nu: Vector) -> tup
         v = vertices[index]
         point = (v[0] - v[3] * nu[0], v[1] - v[3] * nu[1], v[2] - v[3] * nu[2])
         return v[0] * nu[0] + v[1] * nu[1] + v[2] * nu[2] - v[3], point
-    found = lens_support(lenses[index - vertices.shape[0]], np.array((-nu[0], -nu[1], -nu[2])))
-    point = (found[0], found[1], found[2])
+    extreme_point = lens_support(lenses[index - vertices.shape[0]], np.array((-nu[0], -nu[1], -nu[2])))
+    point = (extreme_point[0], extreme_point[1], extreme_point[2])
     return dot(point, nu), point
 
 
 @jitable
 def count_of(shape: Shape, support: Support) -> int:
-    """Number of features."""
+    """Return the number of features."""
     return 1 if support is not None else shape[0].shape[0] + shape[1].shape[0] + shape[2].shape[0]
 
 
 @jitable
 def lowest_point(shape: Shape, support: Support, nu: Vector) -> tuple[float, Vector]:
-    """min nu . rho over the body, and the rho where it is."""
+    """Return min nu . rho over the body, and the minimising rho."""
     lowest, where = math.inf, (0.0, 0.0, 0.0)
     for index in range(count_of(shape, support)):
         height, point = feature_point(shape, support, index, nu)
-        if not height >= lowest:  # also what is not a number
+        if not height >= lowest:  # also takes NaN, which must not be hidden
             lowest, where = height, point
     return lowest, where
 
 
 @jitable
 def gap_of(plane: np.ndarray, shape: Shape, support: Support, x: Vector, rotation: Matrix) -> float:
-    """Phi = n . x - offset + min nu . rho; the row of a plane is n, offset, restitution, friction."""
+    """Return the gap Phi = n . x - offset + min nu . rho; a plane is (n, offset, restitution, friction)."""
     normal = (plane[0], plane[1], plane[2])
     return dot(normal, x) - plane[3] + lowest_point(shape, support, transposed_times(rotation, normal))[0]
 
@@ -86,7 +86,7 @@ def gap_of(plane: np.ndarray, shape: Shape, support: Support, x: Vector, rotatio
 def approach(
     plane: np.ndarray, body: Body, figure: Figure, slack: float, rotation: Matrix, gamma: Vector, spin: Vector
 ) -> tuple[float, Vector]:
-    """Of the points within `slack` of the lowest one, the velocity and the place of that which approaches fastest."""
+    """Return normal velocity and place of the fastest approaching point within `slack` of the lowest one."""
     shape, support = figure
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)

@@ -1,11 +1,12 @@
-"""All contacts of a body at once: impulses that may be taken back, within Coulomb's cones.
+"""Contact problem of a body with all of its contact points: unilateral impulses with Coulomb friction.
 
     M (w - w_free) = J^T p,   0 <= p_n  perpendicular  J_n w >= c,   |p_t| <= mu p_n,   p_t against J_t w in a slip
 
-for the velocity w = (v, Omega) of the body, or a displacement. Many points of one body are redundant: p is not unique
-and iterations point by point are slow (slender boxes need thousands of sweeps). So w is what is solved for, in six
-dimensions whatever the number of points: the augmented Lagrangian p(w) = projection of p - (J w - c) / epsilon onto the
-cones, with Newton's method for M (w - w_free) = J^T p(w), until J w = c at the points that carry.
+for the velocity w = (v, Omega) of the body, or a displacement. Many points of one rigid body are redundant: p is not
+unique, and iterations over points (projected Gauss-Seidel) are slow, with thousands of sweeps for slender boxes. So the
+unknown is w, of dimension six for any number of points. Augmented Lagrangian (Alart and Curnier 1991): p(w) is the
+projection of p - (J w - c) / epsilon onto the cones; a semismooth Newton method solves M (w - w_free) = J^T p(w), and
+the multipliers p are updated until J w = c at the active points.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from nosnoc_py.methods.variational.flight import Body
 from nosnoc_py.methods.variational.friction import tangents
 from nosnoc_py.methods.variational.vectors import Matrix, Vector, cross, dot, times, transposed_times
 
-# epsilon, relative to the weight 1/m + chi . J^-1 chi of a point: at first, for good, and in a second attempt. A large
-# one keeps Newton's method close to the solution without impulses, a small one needs few updates.
-FIRST, SOFTNESS, SOFTER = 1.0, 1e-4, 1e-1
-# Updates of the impulses, steps of Newton's method for each, halvings of such a step.
-MOST_UPDATES, MOST_STEPS, MOST_HALVINGS = 40, 30, 12
-# Violations and changes, relative to the velocities at hand, that are rounding.
+# epsilon relative to the inverse effective mass 1/m + chi . J^-1 chi of a point: at first, finally, and in a second
+# attempt. A large epsilon keeps Newton's method close to the solution without impulses; a small one needs few updates.
+FIRST_SOFTNESS, SOFTNESS, SECOND_SOFTNESS = 1.0, 1e-4, 1e-1
+# Limits: updates of the impulses, Newton steps per update, halvings of a step.
+MAX_UPDATES, MAX_NEWTON_STEPS, MAX_HALVINGS = 40, 30, 12
+# Violations and changes below this, relative to the velocities, are rounding.
 ROUNDING = 1e-14
-# Rounding errors of J w are divided by epsilon; a residual so much larger than the above need not become smaller.
+# Rounding errors of J w are divided by epsilon, so residuals up to this factor above the tolerance are accepted.
 NOISE = 1e3
 
 
 class Points(NamedTuple):
-    """Points of contact.
+    """Contact points with their targets and friction.
 
     Attributes
     ----------
     rows : (n, 3, 6)
-        J, see `put_rows`.
+        Jacobians J, see `write_jacobian`.
     targets, friction, softness : (n,)
-        c, mu and epsilon; the latter is changed.
+        c, mu and epsilon; epsilon is changed in place.
     lagged : bool
-        Whether the radii of friction are those of the last impulses.
+        True if the radii mu p_n are those of the last impulses, which makes the problem convex.
     """
 
     rows: np.ndarray
@@ -52,11 +53,11 @@ class Points(NamedTuple):
 
 
 @jitable
-def put_rows(rows: np.ndarray, plane: np.ndarray, rotation: Matrix, rho: Vector) -> None:
-    """Write J (3, 6) of a point: its velocity along the normal and two tangents, from v (world) and Omega (body)."""
+def write_jacobian(rows: np.ndarray, plane: np.ndarray, rotation: Matrix, rho: Vector) -> None:
+    """Write J (3, 6) of a point: velocities along normal and tangents from v (world frame) and Omega (body frame)."""
     normal = (plane[0], plane[1], plane[2])
-    one, two = tangents(normal)
-    for i, direction in enumerate((normal, one, two)):
+    first, second = tangents(normal)
+    for i, direction in enumerate((normal, first, second)):
         arm = cross(rho, transposed_times(rotation, direction))
         for j in range(3):
             rows[i, j], rows[i, 3 + j] = direction[j], arm[j]
@@ -64,49 +65,60 @@ def put_rows(rows: np.ndarray, plane: np.ndarray, rotation: Matrix, rho: Vector)
 
 @jitable
 def momentum_of(body: Body, w: np.ndarray) -> np.ndarray:
-    """M w = (m v, J Omega)"""
+    """Return the momentum M w = (m v, J Omega)."""
     turned = times(body[2], (w[3], w[4], w[5]))
     return np.array((body[0] * w[0], body[0] * w[1], body[0] * w[2], turned[0], turned[1], turned[2]))
 
 
 @jitable
 def velocity_of(body: Body, momentum: np.ndarray) -> np.ndarray:
-    """M^-1 (gamma, Pi)"""
+    """Return the velocity M^-1 (gamma, Pi)."""
     omega = times(body[3], (momentum[3], momentum[4], momentum[5]))
-    light = 1.0 / body[0]
-    return np.array((light * momentum[0], light * momentum[1], light * momentum[2], omega[0], omega[1], omega[2]))
+    inverse_mass = 1.0 / body[0]
+    return np.array(
+        (
+            inverse_mass * momentum[0],
+            inverse_mass * momentum[1],
+            inverse_mass * momentum[2],
+            omega[0],
+            omega[1],
+            omega[2],
+        )
+    )
 
 
 @jitable
 def energy_norm(body: Body, w: np.ndarray) -> float:
-    """sqrt(w . M w / m), a speed"""
+    """Return sqrt(w . M w / m), a speed [m/s]."""
     return math.sqrt(max(0.0, np.sum(w * momentum_of(body, w))) / body[0])
 
 
 @jitable
 def weight_of(body: Body, row: np.ndarray) -> float:
-    """The velocity along a row of J that a unit impulse along it causes."""
+    """Return the inverse effective mass along a row of J."""
     arm = (row[3], row[4], row[5])
     return (row[0] ** 2 + row[1] ** 2 + row[2] ** 2) / body[0] + dot(arm, times(body[3], arm))
 
 
 @jitable
-def together(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
-    """J^T p"""
-    found = np.zeros(6)
+def generalised_impulse(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
+    """Return J^T p (6,)."""
+    total = np.zeros(6)
     for i in range(rows.shape[0]):
         for r in range(3):
             for j in range(6):
-                found[j] += rows[i, r, j] * impulses[i, r]
-    return found
+                total[j] += rows[i, r, j] * impulses[i, r]
+    return total
 
 
 @jitable
-def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.ndarray, slopes: np.ndarray) -> None:
-    """Write p(w) (n, 3), and -epsilon dp/d(J w) (n, 3, 3).
+def project_onto_cones(
+    points: Points, impulses: np.ndarray, w: np.ndarray, result: np.ndarray, slopes: np.ndarray
+) -> None:
+    """Write p(w) (n, 3) to `result`, and -epsilon dp/d(J w) (n, 3, 3) to `slopes`.
 
-    A copy of `contacts.cones.onto_disc` for one point, with its derivative, because numba cannot call that;
-    `tests/contact_problems/test_compiled_copy.py` holds them together.
+    A copy of `contact_problems.cones.onto_disc` for one point with its derivative, since numba cannot call that;
+    `tests/contact_problems/test_compiled_copy.py` compares them.
     """
     rows, targets, friction, softness, lagged = points
     for i in range(rows.shape[0]):
@@ -117,16 +129,16 @@ def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.nda
                 moved += rows[i, r, j] * w[j]
             z[r] = impulses[i, r] - moved / softness[i]
         slopes[i] = 0.0
-        found[i] = 0.0
+        result[i] = 0.0
         if z[0] <= 0.0:
             continue
-        found[i, 0], slopes[i, 0, 0] = z[0], 1.0
+        result[i, 0], slopes[i, 0, 0] = z[0], 1.0
         length, radius = math.hypot(z[1], z[2]), friction[i] * (impulses[i, 0] if lagged else z[0])
         if length <= radius:
-            found[i, 1], found[i, 2], slopes[i, 1, 1], slopes[i, 2, 2] = z[1], z[2], 1.0, 1.0
+            result[i, 1], result[i, 2], slopes[i, 1, 1], slopes[i, 2, 2] = z[1], z[2], 1.0, 1.0
             continue
         a, b, ratio = z[1] / length, z[2] / length, radius / length
-        found[i, 1], found[i, 2] = radius * a, radius * b
+        result[i, 1], result[i, 2] = radius * a, radius * b
         if not lagged:
             slopes[i, 1, 0], slopes[i, 2, 0] = friction[i] * a, friction[i] * b
         slopes[i, 1, 1], slopes[i, 2, 2] = ratio * b * b, ratio * a * a
@@ -135,13 +147,13 @@ def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.nda
 
 @jitable
 def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
-    """M - J^T dp/dw"""
+    """Return the Newton matrix M - J^T dp/dw (6, 6)."""
     rows, softness = points.rows, points.softness
-    found = np.zeros((6, 6))
+    matrix = np.zeros((6, 6))
     for i in range(3):
-        found[i, i] = body[0]
+        matrix[i, i] = body[0]
         for j in range(3):
-            found[3 + i, 3 + j] = body[2][3 * i + j]
+            matrix[3 + i, 3 + j] = body[2][3 * i + j]
     for k in range(rows.shape[0]):
         if slopes[k, 0, 0] == 0.0:
             continue
@@ -153,13 +165,13 @@ def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
                 slope /= softness[k]
                 if slope != 0.0:
                     for i in range(6):
-                        found[i, j] += rows[k, r, i] * slope
-    return found
+                        matrix[i, j] += rows[k, r, i] * slope
+    return matrix
 
 
 @jitable
-def eliminated(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A^-1 b by elimination with pivots; both are changed."""
+def gaussian_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return A^-1 b by Gaussian elimination with partial pivoting; changes both arguments."""
     n = b.size
     for k in range(n):
         pivot = k
@@ -185,77 +197,79 @@ def eliminated(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @jitable
-def balanced(
+def solve_balance(
     body: Body, points: Points, impulses: np.ndarray, free: np.ndarray, w: np.ndarray, enough: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """w with M (w - w_free) = J^T p(w), and p(w): damped Newton steps."""
-    found, slopes = np.zeros(impulses.shape), np.zeros((impulses.shape[0], 3, 3))
-    projected(points, impulses, w, found, slopes)
-    residual = momentum_of(body, w - free) - together(points.rows, found)
+    """Solve M (w - w_free) = J^T p(w) by damped Newton steps; return w and p(w)."""
+    projection, slopes = np.zeros(impulses.shape), np.zeros((impulses.shape[0], 3, 3))
+    project_onto_cones(points, impulses, w, projection, slopes)
+    residual = momentum_of(body, w - free) - generalised_impulse(points.rows, projection)
     error = energy_norm(body, velocity_of(body, residual))
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         if error <= enough:
             break
-        step = eliminated(matrix_of(body, points, slopes), residual.copy())
+        step = gaussian_solve(matrix_of(body, points, slopes), residual.copy())
         factor = 1.0
-        for k in range(MOST_HALVINGS):
+        for k in range(MAX_HALVINGS):
             trial = w - factor * step
-            projected(points, impulses, trial, found, slopes)
-            residual = momentum_of(body, trial - free) - together(points.rows, found)
-            fresh = energy_norm(body, velocity_of(body, residual))
-            if fresh < (1.0 - 0.1 * factor) * error or fresh <= NOISE * enough or k == MOST_HALVINGS - 1:
+            project_onto_cones(points, impulses, trial, projection, slopes)
+            residual = momentum_of(body, trial - free) - generalised_impulse(points.rows, projection)
+            trial_error = energy_norm(body, velocity_of(body, residual))
+            if trial_error < (1.0 - 0.1 * factor) * error or trial_error <= NOISE * enough or k == MAX_HALVINGS - 1:
                 break
             factor *= 0.5
         w = trial
-        if fresh > 0.5 * error and fresh <= NOISE * enough:
+        if trial_error > 0.5 * error and trial_error <= NOISE * enough:
             break
-        error = fresh
-    return w, found
+        error = trial_error
+    return w, projection
 
 
 @jitable
-def joint(
+def solve_contacts(
     body: Body, rows: np.ndarray, targets: np.ndarray, friction: np.ndarray, impulses: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
-    """Solve for the impulses (n, 3) of n points: J (n, 3, 6), c (n,), mu (n,); they start from what they hold.
+    """Solve for the impulses (n, 3) of n points, in place and started from their values; J (n, 3, 6), c (n,), mu (n,).
 
-    Without friction the problem is convex and always solved. With friction it need not have a solution, and Newton's
-    method may miss one: then it is tried with a larger epsilon, with the radii mu p_n of the last update, which is
-    convex again, and at last without friction.
+    Without friction the problem is convex and always solvable. With friction it may have no solution, and Newton's
+    method may miss one. The attempts are: small epsilon, larger epsilon, fixed friction radii of the last update
+    (convex), and no friction.
 
     Returns
     -------
-    w (6,), w_free with these impulses.
+    w (6,), the velocity with these impulses.
     """
     scale, softness = max(energy_norm(body, free), np.abs(targets).max()), np.empty(rows.shape[0])
     points = Points(rows, targets, friction, softness, False)
     if not (
-        updated(body, points, SOFTNESS, impulses, free, scale)
-        or updated(body, points, SOFTER, impulses, free, scale)
-        or updated(body, Points(rows, targets, friction, softness, True), SOFTNESS, impulses, free, scale)
+        update_impulses(body, points, SOFTNESS, impulses, free, scale)
+        or update_impulses(body, points, SECOND_SOFTNESS, impulses, free, scale)
+        or update_impulses(body, Points(rows, targets, friction, softness, True), SOFTNESS, impulses, free, scale)
     ):
-        updated(body, Points(rows, targets, 0.0 * friction, softness, False), SOFTNESS, impulses, free, scale)
-    return free + velocity_of(body, together(rows, impulses))
+        update_impulses(body, Points(rows, targets, 0.0 * friction, softness, False), SOFTNESS, impulses, free, scale)
+    return free + velocity_of(body, generalised_impulse(rows, impulses))
 
 
 @jitable
-def updated(body: Body, points: Points, soft: float, impulses: np.ndarray, free: np.ndarray, scale: float) -> bool:
-    """Improve the impulses until they do not change any more; return whether they do not. If they do, they are zero."""
+def update_impulses(
+    body: Body, points: Points, soft: float, impulses: np.ndarray, free: np.ndarray, scale: float
+) -> bool:
+    """Update the impulses until they converge; return True if they do, else reset them to zero."""
     rows, softness = points.rows, points.softness
     for i in range(rows.shape[0]):
-        softness[i] = FIRST * weight_of(body, rows[i, 0])
-    w, smaller = free + velocity_of(body, together(rows, impulses)), FIRST
-    for _ in range(MOST_UPDATES):
-        w, fresh = balanced(body, points, impulses, free, w, ROUNDING * scale)
+        softness[i] = FIRST_SOFTNESS * weight_of(body, rows[i, 0])
+    w, scale_of_softness = free + velocity_of(body, generalised_impulse(rows, impulses)), FIRST_SOFTNESS
+    for _ in range(MAX_UPDATES):
+        w, projection = solve_balance(body, points, impulses, free, w, ROUNDING * scale)
         change = 0.0
         for i in range(rows.shape[0]):
             for r in range(3):
-                change = max(change, softness[i] * abs(fresh[i, r] - impulses[i, r]))
-                impulses[i, r] = fresh[i, r]
-        if change <= 10.0 * ROUNDING * scale and smaller <= soft:
+                change = max(change, softness[i] * abs(projection[i, r] - impulses[i, r]))
+                impulses[i, r] = projection[i, r]
+        if change <= 10.0 * ROUNDING * scale and scale_of_softness <= soft:
             return True
-        if smaller > soft:
-            smaller *= 0.1
+        if scale_of_softness > soft:
+            scale_of_softness *= 0.1
             softness *= 0.1
     impulses[:] = 0.0
     return False

@@ -1,4 +1,4 @@
-"""Options of the Lie group variational collision integrator."""
+"""Options of `LieGroupVariational`, the Lie group variational collision integrator."""
 
 from __future__ import annotations
 
@@ -13,50 +13,76 @@ from nosnoc_py.systems.rigid_body import RigidBody
 
 
 def _text(value: Any) -> Any:
-    """5.1 is a name, also where it was read as a number."""
+    """Convert 5.1, read as a number from a file, to the name of the algorithm."""
     return str(value) if isinstance(value, float) else value
 
 
 class LieGroupVariational(SimulationMethod):
-    """Rigid bodies on SE(3) with impacts, by discrete mechanics (LGVCI): equal steps, impacts located within them.
+    """Simulate rigid bodies on SE(3) with impacts by the Lie group variational collision integrator (LGVCI).
 
-    A step of free flight is the map of a discrete Lagrangian: symplectic, of second order, and rotations stay
-    rotations. It keeps the energy of a body that does not collide to rounding, and the angular momentum in the world.
+    Steps of equal length with located impacts. A step of free flight is the map of a discrete Lagrangian: symplectic,
+    of second order, and rotations stay in SO(3). Without collisions the energy, and the angular momentum in the world
+    frame, are conserved to rounding.
 
-    algorithm "5.2": at an impact the momenta jump as those of the continuous motion do. With restitution 1 and without
-    friction the energy is kept to rounding over any time; through an impact the map is not symplectic.
+    Algorithm "5.2": at an impact the momenta jump as in continuous time, v+ = -e v-. With restitution 1 and without
+    friction the energy is conserved to rounding over any time; the map is not symplectic at impacts.
 
-    algorithm "5.1": the impact, too, is that of the discrete Lagrangian, and the discrete energy E_d of the parts of a
-    step before and behind it agree. The map of a step with an impact is symplectic; the energy H differs from one step
-    to the next by terms of second order in h, wanders over many impacts and stays bounded in practice. Only for
-    restitution 1 without friction. Impacts too slow for its equation take the impulse of 5.2; the message counts them.
+    Algorithm "5.1": the impact, too, follows from the discrete Lagrangian, so the discrete energy E_d of the parts of a
+    step before and after the impact is equal. The map of a step with an impact is symplectic; the energy H changes by
+    terms of second order in h and stays bounded in practice. Only for restitution 1 without friction. Impacts that are
+    too slow for its equation take the impulse of 5.2; the message counts them.
 
-    Points of a body that touch at once are struck one after the other, the fastest first: restitution is that of each
-    of them, not of the body, and a symmetry may be lost. A flat octagon that falls on its face leaves it spinning.
+    Points that touch simultaneously are handled one after the other, the fastest first. Restitution then belongs to
+    each point, not to the body, and a symmetry may be lost: a flat octagon that falls on its face starts to spin.
 
-    With restitution below 1 impacts may accumulate. zeno="stop" ends there with the status ZENO; "settle" lets the body
-    rest on the plane from there, if its impacts are slow, |g| h at most: after every step its position and its velocity
-    are projected back, which is of first order in h only and never gains energy from the end of one step to the next.
-    Within a step it may sink in a little. A body that touches a plane nothing presses it onto slides along it.
+    With restitution below 1 impacts may accumulate. zeno="stop" ends the simulation with the status ZENO. "settle" lets
+    the body rest if its impacts are slow (at most |g| h): after every step position and velocity are projected onto the
+    plane, which is of first order in h and never gains energy. Within a step a small penetration is possible. A body
+    that touches a plane without being pressed onto it slides along it.
 
     Parameters
     ----------
     h : float
-        Length of a step [s]; the duration is divided into equal steps that are not longer than this. `simulate` takes
-        their number as `steps` instead. Where h |Pi| is too large for the equation of flight, beyond about a quarter
-        turn in a step, it is an error at the start, and the status NUMERICAL_ERROR later.
+        Largest length of a step [s]; the duration is divided into equal steps. Alternatively pass `steps` to
+        `simulate`. If h |Pi| is too large for the equation of flight (about a quarter turn per step), an OptionError is
+        raised at the start, or the simulation ends with the status NUMERICAL_ERROR.
     algorithm : {"5.2", "5.1"}
+        Algorithm of LGVCI, see above.
     samples : int
-        Gaps are tested at the ends of this many equal parts of a flight. What closes and opens in between is missed.
+        Number of equal parts of a flight at whose ends gaps are tested. A gap that closes and opens in between is
+        missed.
     max_impacts : int
-        Impacts in one step beyond which it is Zeno's, or ends with that status where they are too fast for him.
+        Largest number of impacts in one step; more count as accumulation (Zeno).
     zeno : {"stop", "settle"}
+        Reaction to accumulating impacts, see above.
     record_every : int
-        Steps from one node of the trajectory to the next; impacts and the end are always nodes. There are more where
-        the body has turned by more than 1 rad since the last one, since between two nodes it turns about one axis, by
-        less than half a turn.
+        Number of steps between nodes of the trajectory. Impacts, the end, and states turned by more than 1 rad since
+        the last node are always nodes, as rotations are interpolated about one axis.
     compiled : bool or "auto"
-        Whether numba compiles the loop; "auto": if it is installed and the shape has features.
+        True compiles the loop by numba; "auto" does so if numba is installed and the shape has features.
+
+    Raises
+    ------
+    OptionError
+        By `nosnoc_py.simulate`, for a step that is too long, restitution or friction with algorithm "5.1", or
+        compiled=True for a shape given by a Python function.
+
+    References
+    ----------
+    Tran and Leok, "Lie group variational collision integrators for a class of hybrid systems" (LGVCI), Algorithms 5.1
+    and 5.2, Corollary 4.6.
+
+    Examples
+    --------
+    A ball falls from 1 m on a floor with restitution 1 and conserves its energy:
+
+    >>> import numpy as np, nosnoc_py as ns
+    >>> floor = ns.Plane("floor", normal=[0, 0, 1], restitution=1.0)
+    >>> ball = ns.RigidBody(mass=1.0, inertia=np.eye(3) * 0.1, shape=ns.Sphere(0.5), planes=[floor])
+    >>> x0 = ball.state(position=[0, 0, 1.5])
+    >>> motion = ns.simulate(ball, x0=x0, duration=1.0, method=ns.LieGroupVariational(h=0.01, compiled=False))
+    >>> len(motion.impacts), bool(np.ptp(motion.series["energy"].values) < 1e-12)
+    (1, True)
     """
 
     takes = (RigidBody,)
@@ -82,7 +108,7 @@ class LieGroupVariational(SimulationMethod):
         return self
 
     def simulate(self, system: RigidBody, task: SimulationTask) -> Trajectory:
-        """Step by step; see `nosnoc_py.simulate`."""
+        """Simulate a rigid body; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.variational.run import run  # which knows these options
 
         return run(system, self, task)

@@ -1,4 +1,4 @@
-"""What the loop found: nodes, impacts, and the trajectory they become."""
+"""Collected output of the loop: nodes and impacts, and their conversion to a trajectory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIME, PLANE, KIND, IMPULSE, BEFORE, AFTER, GAIN, CLIPPED = range(8)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordBuffers:
-    """Buffers of the loop, one after the other; rows are those of `kernel.put_node` and `kernel.put_event`."""
+    """Rows of all chunks; their columns are those of `output_buffers.write_node` and `output_buffers.write_event`."""
 
     nodes: list[np.ndarray] = field(default_factory=list)
     events: list[np.ndarray] = field(default_factory=list)
 
     def add(self, nodes: np.ndarray, events: np.ndarray) -> None:
-        """Take over the filled parts of the buffers."""
+        """Copy the filled rows of a chunk."""
         self.nodes.append(nodes.copy())
         self.events.append(events.copy())
 
@@ -35,11 +35,11 @@ class RecordBuffers:
         return next(float(nodes[-1, 0]) for nodes in reversed(self.nodes) if len(nodes))
 
     def trajectory(self, body: RigidBody, status: Status, notes: list[str]) -> Trajectory:
-        """All of it with names."""
+        """Return the trajectory with named series and events."""
         nodes, events = np.concatenate(self.nodes), np.concatenate(self.events)
         t, x = nodes[:, 0], nodes[:, 1 : 1 + STATES]
         series, units = series_of(body, t, x, nodes[:, 1 + STATES :])
-        made = MotionRecord(
+        motion = MotionRecord(
             t=t,
             x=x,
             interpolant=RigidMotion(t=t, x=x, mass=np.array(body.mass)),
@@ -48,23 +48,23 @@ class RecordBuffers:
             units=units,
         )
         control = t[[0, -1]], np.empty((1, 0))
-        return made.trajectory(body, np.zeros(0), control, status, [*notes, *friction_notes(events)])
+        return motion.trajectory(body, np.zeros(0), control, status, [*notes, *friction_notes(events)])
 
 
 def series_of(
     body: RigidBody, t: np.ndarray, x: np.ndarray, gaps: np.ndarray
 ) -> tuple[dict[str, Series], dict[str, str]]:
-    """Energies [J] and gaps [m] at the nodes, and their units."""
+    """Return energies [J] and gaps [m] at the nodes as series, and their units."""
     energies = body.energies(x)
-    found = dict(zip(ENERGIES, energies.T, strict=True)) | {"energy": energies.sum(axis=1)}
-    units = dict.fromkeys(found, "J")
+    series = dict(zip(ENERGIES, energies.T, strict=True)) | {"energy": energies.sum(axis=1)}
+    units = dict.fromkeys(series, "J")
     for plane, values in zip(body.planes, gaps.T, strict=True):
-        found[f"gap[{plane.name}]"], units[f"gap[{plane.name}]"] = values, "m"
-    return {name: Series(t, values) for name, values in found.items()}, units
+        series[f"gap[{plane.name}]"], units[f"gap[{plane.name}]"] = values, "m"
+    return {name: Series(t, values) for name, values in series.items()}, units
 
 
 def events_of(body: RigidBody, rows: np.ndarray) -> tuple[Event, ...]:
-    """Impacts, and contacts where a body comes to rest."""
+    """Return the events: impacts, and contacts at which the body comes to rest."""
     names = [plane.name for plane in body.planes]
     return tuple(
         Event(row[TIME], names[int(row[PLANE])], "impact", row[IMPULSE], row[BEFORE], row[AFTER], row[GAIN])
@@ -75,7 +75,7 @@ def events_of(body: RigidBody, rows: np.ndarray) -> tuple[Event, ...]:
 
 
 def friction_notes(events: np.ndarray) -> list[str]:
-    """A word about kinetic energy that friction would have gained, or none."""
+    """Return a note on friction that was reduced to avoid a gain of kinetic energy, or an empty list."""
     clipped = events[:, CLIPPED]
     count = np.count_nonzero(clipped)
     if not count:

@@ -1,9 +1,9 @@
-"""A body that rests on planes: after every step its configuration and its velocity are put back onto them.
+"""Resting contact: after every step configuration and velocity of the body are projected onto the planes.
 
-A step of a resting body is one of free flight and then two contact problems (`contacts`) over all points that touch:
-for the displacement, which ends on the planes or above them, and for the velocity behind it, which does not approach
-them. Impulses of the first, divided by h, are those that act over the step; the second adds what is missing. Both have
-Coulomb's friction. So a body that may stand or stick does not move at all, and one that must tip over does.
+A step of a resting body is a step of free flight, followed by two contact problems (`contacts`) over all touching
+points: one for the displacement, which has to end on or above the planes, and one for the velocity after it, which must
+not approach them. The impulses of the first one, divided by h, act over the step; the second one adds the rest. Both
+include Coulomb friction, so a body that can stand or stick does not move, and one that has to tip over does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import numpy as np
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.methods.variational.collision import count_of, feature_point, gap_of, lowest_point
-from nosnoc_py.methods.variational.contacts import energy_norm, joint, put_rows, together, velocity_of
+from nosnoc_py.methods.variational.contacts import (
+    energy_norm,
+    generalised_impulse,
+    solve_contacts,
+    velocity_of,
+    write_jacobian,
+)
 from nosnoc_py.methods.variational.flight import State, cayley
 from nosnoc_py.methods.variational.scene import Scene
 from nosnoc_py.methods.variational.vectors import (
@@ -29,19 +35,21 @@ from nosnoc_py.methods.variational.vectors import (
     transposed_times,
 )
 
-# Points so close to a plane [m] carry the body.
+# Points within this distance of a plane [m] are in contact.
 CLOSED = 1e-9
-# Gaps [m] below zero that are rounding.
+# Penetrations [m], relative to 1 + |x|, up to this are rounding.
 TOUCHING = 1e-14
-# A motion that contacts have stopped, relative to what it would be without them.
-STOPPED = 1e-9
-# Changes of a displacement [m] that end it, and linearizations of the gaps for one displacement.
-UNCHANGED, MOST_LINEARIZATIONS = 1e-12, 20
+# A motion below this fraction of the free motion counts as stopped and is set to zero, so that bodies do not creep.
+STOPPED_FRACTION = 1e-9
+# Change of a displacement [m] that ends the iteration, and its largest number of linearisations of the gaps.
+DISPLACEMENT_TOLERANCE, MAX_LINEARIZATIONS = 1e-12, 20
 
 
 @jitable
-def shifted(scene: Scene, plane: np.ndarray, gap: float, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
-    """Position and rotation after the displacement that an impulse would cause, so large that it closes a gap."""
+def push_out_of_plane(
+    scene: Scene, plane: np.ndarray, gap: float, x: Vector, rotation: Matrix
+) -> tuple[Vector, Matrix]:
+    """Return position and rotation after a displacement along an impulse at the lowest point that closes a gap."""
     body = scene.body
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)
@@ -53,8 +61,8 @@ def shifted(scene: Scene, plane: np.ndarray, gap: float, x: Vector, rotation: Ma
 
 
 @jitable
-def lifted(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
-    """Position and rotation out of all planes: leaving one must not lead into another."""
+def push_out(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
+    """Return position and rotation moved out of all planes, in sweeps, since leaving one may enter another."""
     planes = scene.planes
     for sweep in range(60):
         lowest = 0.0
@@ -64,8 +72,9 @@ def lifted(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
                 continue
             lowest = gap
             if sweep < 50:
-                x, rotation = shifted(scene, planes[k], gap, x, rotation)
+                x, rotation = push_out_of_plane(scene, planes[k], gap, x, rotation)
             else:
+                # Translation only: rotations of the first sweeps may not converge in a corner.
                 x = plus(x, -gap, (planes[k, 0], planes[k, 1], planes[k, 2]))
         if lowest == 0.0:
             break
@@ -74,7 +83,7 @@ def lifted(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
 
 @jitable
 def point_gap(scene: Scene, k: int, index: int, x: Vector, rotation: Matrix) -> tuple[float, Vector]:
-    """Gap to plane k and place of one point."""
+    """Return the gap to plane k and the place of one point."""
     plane = scene.planes[k]
     normal = (plane[0], plane[1], plane[2])
     height, rho = feature_point(scene.shape, scene.support, index, transposed_times(rotation, normal))
@@ -82,8 +91,8 @@ def point_gap(scene: Scene, k: int, index: int, x: Vector, rotation: Matrix) -> 
 
 
 @jitable
-def between(rotation: Matrix, other: Matrix) -> Vector:
-    """2 f with other = rotation F(f) in Cayley's chart, which turns are small in."""
+def relative_turn(rotation: Matrix, other: Matrix) -> Vector:
+    """Return 2 f with other = rotation F(f) in Cayley's chart, approximately the rotation vector."""
     F = product((
         rotation[0], rotation[3], rotation[6], rotation[1], rotation[4], rotation[7], rotation[2], rotation[5],
         rotation[8],
@@ -93,88 +102,91 @@ def between(rotation: Matrix, other: Matrix) -> Vector:
 
 
 @jitable
-def displaced(x: Vector, rotation: Matrix, d: np.ndarray) -> tuple[Vector, Matrix]:
-    """Position and rotation after a displacement (6,): translation, and 2 f."""
+def apply_displacement(x: Vector, rotation: Matrix, d: np.ndarray) -> tuple[Vector, Matrix]:
+    """Return position and rotation after a displacement (6,): translation, and 2 f."""
     turn = cayley((0.5 * d[3], 0.5 * d[4], 0.5 * d[5]))
     return (x[0] + d[0], x[1] + d[1], x[2] + d[2]), orthonormal(product(rotation, turn))
 
 
 @jitable
-def supported(
+def constrained_displacement(
     scene: Scene, settled: np.ndarray, anchor: tuple[Vector, Matrix, float], x: Vector, rotation: Matrix
 ) -> tuple[Vector, Matrix, np.ndarray]:
-    """Position and rotation that contacts leave of a displacement from the anchor, and their impulses J^T p (6,).
+    """Constrain a displacement from the anchor by contacts; return position, rotation and impulses J^T p (6,).
 
-    Points touch that are closed at the anchor or below a plane at the end. Gaps are linearized again at every end until
-    those that carry are zero. Planes the body has not settled on stop it, too, but have no part in the impulses.
+    Active points are those closed at the anchor or below a plane at the end. Gaps are linearised again at each end
+    until those of active points are zero. Planes on which the body does not rest also stop it, but without an impulse.
     """
     body, planes = scene.body, scene.planes
-    most, start, turned = count_of(scene.shape, scene.support), anchor[0], anchor[1]
-    rows, inside = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
-    targets, friction = np.zeros(planes.shape[0] * most), np.zeros(planes.shape[0] * most)
-    impulses, chosen = np.zeros((planes.shape[0] * most, 3)), np.zeros(planes.shape[0] * most, dtype=np.int64)
-    turn = between(turned, rotation)
+    features, start, start_rotation = count_of(scene.shape, scene.support), anchor[0], anchor[1]
+    rows, is_active = np.zeros((planes.shape[0] * features, 3, 6)), np.zeros(planes.shape[0] * features)
+    targets, friction = np.zeros(planes.shape[0] * features), np.zeros(planes.shape[0] * features)
+    impulses, point_ids = (
+        np.zeros((planes.shape[0] * features, 3)),
+        np.zeros(planes.shape[0] * features, dtype=np.int64),
+    )
+    turn = relative_turn(start_rotation, rotation)
     free = np.array((x[0] - start[0], x[1] - start[1], x[2] - start[2], turn[0], turn[1], turn[2]))
-    d, count, way = free, 0, energy_norm(body, free)
+    d, count, free_size = free, 0, energy_norm(body, free)
     size = 1.0 + math.sqrt(dot(start, start))
-    for _ in range(MOST_LINEARIZATIONS):
+    for _ in range(MAX_LINEARIZATIONS):
         for k in range(planes.shape[0]):
-            for index in range(most):
-                if inside[k * most + index] != 0.0:
+            for index in range(features):
+                if is_active[k * features + index] != 0.0:
                     continue
                 gap, _ = point_gap(scene, k, index, x, rotation)
-                before, rho = point_gap(scene, k, index, start, turned)
-                if gap < -TOUCHING * size or (settled[k] != 0.0 and before <= CLOSED):
-                    put_rows(rows[count], planes[k], turned, rho)
+                start_gap, rho = point_gap(scene, k, index, start, start_rotation)
+                if gap < -TOUCHING * size or (settled[k] != 0.0 and start_gap <= CLOSED):
+                    write_jacobian(rows[count], planes[k], start_rotation, rho)
                     friction[count] = planes[k, 5] if settled[k] != 0.0 else 0.0
-                    chosen[count], inside[k * most + index] = k * most + index, 1.0
+                    point_ids[count], is_active[k * features + index] = k * features + index, 1.0
                     count += 1
         if count == 0:
             break
         for i in range(count):
-            gap, _ = point_gap(scene, chosen[i] // most, chosen[i] % most, x, rotation)
+            gap, _ = point_gap(scene, point_ids[i] // features, point_ids[i] % features, x, rotation)
             targets[i] = np.sum(rows[i, 0] * d) - gap
         last = d
-        d = joint(body, rows[:count], targets[:count], friction[:count], impulses[:count], free)
-        if energy_norm(body, d) <= STOPPED * way:
+        d = solve_contacts(body, rows[:count], targets[:count], friction[:count], impulses[:count], free)
+        if energy_norm(body, d) <= STOPPED_FRACTION * free_size:
             d = np.zeros(6)
-        x, rotation = displaced(start, turned, d)
-        if energy_norm(body, d - last) <= UNCHANGED * size:
+        x, rotation = apply_displacement(start, start_rotation, d)
+        if energy_norm(body, d - last) <= DISPLACEMENT_TOLERANCE * size:
             break
     if count > 0 and not d.any():
-        x, rotation = start, turned
+        x, rotation = start, start_rotation
     for i in range(count):
-        if settled[chosen[i] // most] == 0.0:
+        if settled[point_ids[i] // features] == 0.0:
             impulses[i] = 0.0
-    return x, rotation, together(rows[:count], impulses[:count])
+    return x, rotation, generalised_impulse(rows[:count], impulses[:count])
 
 
 @jitable
-def stilled(
+def stop_contact_velocities(
     scene: Scene, settled: np.ndarray, x: Vector, gamma: Vector, rotation: Matrix, spin: Vector
 ) -> tuple[Vector, Vector]:
-    """Momenta after the joint inelastic impulses of all points that are on or below a plane the body rests on."""
+    """Return the momenta after inelastic impulses at all points on or below planes on which the body rests."""
     body, planes = scene.body, scene.planes
-    most, count = count_of(scene.shape, scene.support), 0
-    rows, friction = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
+    features, count = count_of(scene.shape, scene.support), 0
+    rows, friction = np.zeros((planes.shape[0] * features, 3, 6)), np.zeros(planes.shape[0] * features)
     for k in range(planes.shape[0]):
         if settled[k] == 0.0:
             continue
         lowest = gap_of(planes[k], scene.shape, scene.support, x, rotation)
-        for index in range(most):
+        for index in range(features):
             gap, rho = point_gap(scene, k, index, x, rotation)
             if gap <= CLOSED + min(lowest, 0.0):
-                put_rows(rows[count], planes[k], rotation, rho)
+                write_jacobian(rows[count], planes[k], rotation, rho)
                 friction[count] = planes[k, 5]
                 count += 1
     if count == 0:
         return gamma, spin
     free = velocity_of(body, np.array((gamma[0], gamma[1], gamma[2], spin[0], spin[1], spin[2])))
     impulses = np.zeros((count, 3))
-    w = joint(body, rows[:count], np.zeros(count), friction[:count], impulses, free)
-    if energy_norm(body, w) <= STOPPED * energy_norm(body, free):
+    w = solve_contacts(body, rows[:count], np.zeros(count), friction[:count], impulses, free)
+    if energy_norm(body, w) <= STOPPED_FRACTION * energy_norm(body, free):
         return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
-    torque = together(rows[:count], impulses)
+    torque = generalised_impulse(rows[:count], impulses)
     return (
         (gamma[0] + torque[0], gamma[1] + torque[1], gamma[2] + torque[2]),
         (spin[0] + torque[3], spin[1] + torque[4], spin[2] + torque[5]),
@@ -182,25 +194,25 @@ def stilled(
 
 
 @jitable
-def rested(
+def project_to_rest(
     scene: Scene, settled: np.ndarray, ends: np.ndarray, state: State, anchor: tuple[Vector, Matrix, float]
 ) -> State:
-    """Put a state back onto the planes it rests on: the configuration, the velocities, and the energy.
+    """Project configuration, velocity and energy of a state onto the planes on which it rests (first order in h).
 
-    Of first order. Position, rotation and energy at the start are `anchor`. Where the end has gained energy, all
-    momenta are scaled down, which keeps normal velocities zero; where the gain is more than all kinetic energy, the
-    body stays where it was.
+    `anchor` holds position, rotation and energy at the start of the step. If the energy has increased, all momenta are
+    scaled down, which keeps normal velocities zero; if the gain exceeds the kinetic energy, the body stays in place.
     """
     rule, body, shape, support, planes = scene
-    found, x, gamma, flown, spin = state
-    x, rotation, impulse = supported(scene, settled, anchor, x, flown)
-    x, rotation = lifted(scene, x, rotation)
-    # over a step h the displacement of a constant force is h / 2 times its impulse, that of an early one is larger
-    share = 1.0 / rule.h
-    gamma = plus(gamma, share, (impulse[0], impulse[1], impulse[2]))
-    world = plus(times(flown, spin), share, times(anchor[1], (impulse[3], impulse[4], impulse[5])))
+    valid, x, gamma, flight_rotation, spin = state
+    x, rotation, impulse = constrained_displacement(scene, settled, anchor, x, flight_rotation)
+    x, rotation = push_out(scene, x, rotation)
+    # A constant force displaces by h / 2 times its impulse over the step, an early one by more; 1 / h is a lower bound,
+    # and the second contact problem adds the rest.
+    rate = 1.0 / rule.h
+    gamma = plus(gamma, rate, (impulse[0], impulse[1], impulse[2]))
+    world = plus(times(flight_rotation, spin), rate, times(anchor[1], (impulse[3], impulse[4], impulse[5])))
     spin = transposed_times(rotation, world)
-    gamma, spin = stilled(scene, settled, x, gamma, rotation, spin)
+    gamma, spin = stop_contact_velocities(scene, settled, x, gamma, rotation, spin)
     kinetic = 0.5 * (dot(gamma, gamma) / body[0] + dot(spin, times(body[3], spin)))
     excess = kinetic - body[0] * dot(body[1], x) - anchor[2]
     if excess > 0.0:
@@ -213,4 +225,4 @@ def rested(
         ends[k] = gap_of(planes[k], shape, support, x, rotation)
         if ends[k] > 2.0 * rule.closed:
             settled[k] = 0.0
-    return found, x, gamma, rotation, spin
+    return valid, x, gamma, rotation, spin

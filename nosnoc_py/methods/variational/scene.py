@@ -1,4 +1,4 @@
-"""What a simulation consists of: its options, the body and the planes, and what is known of every plane."""
+"""Data of a simulation for the compiled loop: options, body, planes, and contact data of every plane."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from nosnoc_py.methods.variational.collision import Shape, Support
 from nosnoc_py.methods.variational.flight import Body
 from nosnoc_py.methods.variational.vectors import Vector, dot
 
-FINISHED, FULL, ZENO, RESTS, CROWDED, ROTATION, NOT_FINITE = range(7)
-# Normal velocities (relative to 1 m/s and to that of the body) below which nothing approaches.
-QUIET = 1e-12
-# Rounding errors of a gap, relative to the sizes it is the difference of.
+# Codes of the loop; FULL means that the output buffers have to be emptied.
+FINISHED, FULL, ZENO, AT_REST, TOO_MANY_IMPACTS, ROTATION, NOT_FINITE = range(7)
+# Normal velocities below this, relative to 1 m/s plus the speed of the body, count as zero.
+QUIET_SPEED = 1e-12
+# Rounding error of a gap, relative to the lengths of which it is the difference.
 ROUNDING = 4e-16
-# Lengths (relative to a step) within which nothing moves.
+# Durations below this fraction of a step count as zero.
 INSTANT = 1e-15
 
 
 class Rule(NamedTuple):
-    """The options of a simulation.
+    """Numeric options of a simulation.
 
     Attributes
     ----------
     h : float
         Length of a step [s].
     closed : float
-        Height [m] up to which a body that rests on a plane is put back onto it.
+        Height [m] up to which a resting body is projected onto its plane.
     variational : bool
-        Algorithm 5.1.
-    samples, most : int
-        Equal parts in which gaps are tested; impacts in a step at most.
+        True for algorithm 5.1.
+    samples, max_impacts : int
+        Number of equal parts of a flight in which gaps are tested; maximal number of impacts per step.
     settle : bool
+        True if a body may come to rest.
     """
 
     h: float
     closed: float
     variational: bool
     samples: int
-    most: int
+    max_impacts: int
     settle: bool
 
 
 class Scene(NamedTuple):
-    """What does not change in a simulation; a plane (6,) is its normal, offset, restitution and friction."""
+    """Constant data of a simulation; a plane (6,) is normal, offset, restitution, friction."""
 
     rule: Rule
     body: Body
@@ -56,16 +58,16 @@ class Scene(NamedTuple):
 
 
 class Contacts(NamedTuple):
-    """What is known of every plane, changed in place.
+    """Contact data of every plane, changed in place.
 
     Attributes
     ----------
     slack : (planes,)
-        Gap [m] that counts as zero: the rounding error at the last impact, or what was allowed at the start.
+        Gap [m] that counts as zero: rounding at the last impact, or the penetration tolerated at the start.
     settled : (planes,)
-        Not zero where the body rests.
+        Nonzero for planes on which the body rests.
     left, ends : (planes,)
-        Gaps less slack at the ends of a segment.
+        Gaps minus slack at the left and right end of a segment.
     """
 
     slack: np.ndarray
@@ -76,5 +78,5 @@ class Contacts(NamedTuple):
 
 @jitable
 def quiet_of(body: Body, gamma: Vector) -> float:
-    """Normal velocity [m/s] that is none."""
-    return QUIET * (1.0 + math.sqrt(dot(gamma, gamma)) / body[0])
+    """Return the normal velocity [m/s] below which nothing approaches."""
+    return QUIET_SPEED * (1.0 + math.sqrt(dot(gamma, gamma)) / body[0])

@@ -1,8 +1,8 @@
-"""Segments of a step, from one impact to the next: their ends are the first roots of the gaps.
+"""Segments of a step from one impact to the next; they end at the first root of a gap.
 
-In algorithm 5.1 the impulse lambda at the start of a segment is such that the discrete energies before and behind it
-are equal. It depends on the length of the segment, which is not known before the next impact is: lambda is `pending`,
-and is solved for in every trial of a length.
+In algorithm 5.1 (LGVCI) the impulse lambda at the start of a segment makes the discrete energies before and after the
+impact equal. It depends on the length of the segment, which is unknown until the next impact is located. So lambda is
+`pending` and is solved for in every trial length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.methods.variational.collision import Shape, Support, gap_of
-from nosnoc_py.methods.variational.flight import Body, Segment, State, discrete_energy, flown
+from nosnoc_py.methods.variational.flight import Body, Segment, State, discrete_energy, free_flight
 from nosnoc_py.methods.variational.scene import (
     FINISHED,
     INSTANT,
@@ -26,29 +26,29 @@ from nosnoc_py.methods.variational.scene import (
 )
 from nosnoc_py.methods.variational.vectors import Matrix, Vector, dot, plus, times
 
-# A pending impulse: is there one, normal, chi, lambda of algorithm 5.2, discrete energy to keep.
+# Pending impulse: True if there is one, normal, chi, lambda of algorithm 5.2, discrete energy to conserve.
 Pending = tuple[bool, Vector, Vector, float, float]
-# lambda's equation solved, lambda, the segment with it, the state at its end.
+# Flight of a trial length: True if lambda is solved, lambda, the segment with it, the state at its end.
 Trial = tuple[bool, float, Segment, State]
 
 
 @jitable
 def trial(body: Body, segment: Segment, pending: Pending, s: float) -> Trial:
-    """Fly s seconds of a segment."""
+    """Fly s seconds of a segment, with its pending impulse."""
     if not pending[0]:
-        return True, 0.0, segment, flown(body, segment, s)
+        return True, 0.0, segment, free_flight(body, segment, s)
     solved, value = impulse_for(body, segment, pending, s)
     base, momentum, since, rotation, spin = segment
-    struck_segment = (base, plus(momentum, value, pending[1]), since, rotation, plus(spin, value, pending[2]))
-    return solved, value, struck_segment, flown(body, struck_segment, s)
+    hit_segment = (base, plus(momentum, value, pending[1]), since, rotation, plus(spin, value, pending[2]))
+    return solved, value, hit_segment, free_flight(body, hit_segment, s)
 
 
 @jitable
 def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tuple[bool, float]:
-    """lambda with E_d(gamma + lambda n, Pi + lambda chi; s) = E_d before, by secants from that of algorithm 5.2.
+    """Solve E_d(gamma + lambda n, Pi + lambda chi; s) = E_d before for lambda by secants, from that of algorithm 5.2.
 
-    Where there is none (the impact is so slow that the difference between the discrete energies of two lengths exceeds
-    its energy), that of algorithm 5.2.
+    If there is no solution (the impact is so slow that the difference of discrete energies of two lengths exceeds its
+    energy), return False and the impulse of algorithm 5.2.
     """
     base, momentum, _, _, spin = segment
     _, normal, chi, start, energy = pending
@@ -56,8 +56,8 @@ def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tup
     error_last = 0.0
     for k in range(30):
         gamma, turned = plus(momentum, value, normal), plus(spin, value, chi)
-        found, level = discrete_energy(body, base, gamma, turned, s)
-        if not found:
+        exists, level = discrete_energy(body, base, gamma, turned, s)
+        if not exists:
             return False, start
         error = level - energy
         velocity = dot(normal, gamma) / body[0] + dot(chi, times(body[3], turned))
@@ -74,7 +74,7 @@ def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tup
 
 
 @jitable
-def measured(
+def gap_after(
     plane: np.ndarray,
     body: Body,
     shape: Shape,
@@ -84,9 +84,9 @@ def measured(
     rotation: Matrix,
     s: float,
 ) -> float:
-    """The gap of a plane after s seconds of a segment, less its slack.
+    """Return the gap of a plane after s seconds of a segment, minus its slack.
 
-    The way since the base is added last: right after an impact everything else cancels.
+    The displacement since the base is added last, because right after an impact all other terms cancel.
     """
     normal, tau = (plane[0], plane[1], plane[2]), segment[2] + s
     start = gap_of(plane, shape, support, segment[0], rotation) - slack
@@ -94,7 +94,7 @@ def measured(
 
 
 @jitable
-def opens(
+def gaps_open(
     body: Body,
     shape: Shape,
     support: Support,
@@ -105,36 +105,36 @@ def opens(
     state: State,
     s: float,
 ) -> bool:
-    """Fill `ends` with the gaps at the end of a segment; whether all of them are open."""
+    """Fill `ends` with the gaps at the end of a segment; return True if all are open."""
     opened = True
     for k in range(planes.shape[0]):
-        ends[k] = measured(planes[k], body, shape, support, slack[k], segment, state[3], s)
+        ends[k] = gap_after(planes[k], body, shape, support, slack[k], segment, state[3], s)
         opened = opened and ends[k] > 0.0
     return opened
 
 
 @jitable
-def measure(scene: Scene, contacts: Contacts, found: Trial, s: float) -> bool:
-    """Fill `ends` with the gaps at the end of a trial; whether all of them are open."""
+def update_gaps(scene: Scene, contacts: Contacts, flight: Trial, s: float) -> bool:
+    """Fill `ends` with the gaps at the end of a flight; return True if all are open."""
     _, body, shape, support, planes = scene
-    return opens(body, shape, support, planes, contacts.slack, contacts.ends, found[2], found[3], s)
+    return gaps_open(body, shape, support, planes, contacts.slack, contacts.ends, flight[2], flight[3], s)
 
 
 @jitable
 def gap_at(scene: Scene, k: int, slack: float, segment: Segment, pending: Pending, s: float) -> float:
-    """The gap of plane k after s seconds of a segment."""
-    _, _, struck_segment, state = trial(scene.body, segment, pending, s)
+    """Return the gap of plane k after s seconds of a segment with its pending impulse."""
+    _, _, hit_segment, state = trial(scene.body, segment, pending, s)
     plane = scene.planes[k]
-    return measured(plane, scene.body, scene.shape, scene.support, slack, struck_segment, state[3], s)
+    return gap_after(plane, scene.body, scene.shape, scene.support, slack, hit_segment, state[3], s)
 
 
 @jitable
-def opening(
+def open_interval(
     scene: Scene, k: int, slack: float, segment: Segment, pending: Pending, low: float, high: float, gap_high: float
 ) -> tuple[float, float, float, float]:
-    """A part of [low, high] with an open gap at its left end, found by halving towards `low`, and both gaps.
+    """Return a part of [low, high] with an open gap at its left end, by halving towards `low`, and both gaps.
 
-    For a gap that is zero there, right after an impact; -1 for the gap at the left end if it never opens.
+    For a gap that is zero at `low`, right after an impact; the left gap is -1 if it never opens.
     """
     origin = low
     while True:
@@ -148,18 +148,18 @@ def opening(
 
 
 @jitable
-def located(
+def locate_impact(
     scene: Scene, contacts: Contacts, k: int, segment: Segment, pending: Pending, low: float, high: float
 ) -> float:
-    """A root of the gap in [low, high], where it is closed at the right end, to rounding of the step length.
+    """Return a root of the gap in [low, high], closed at the right end, to rounding.
 
-    If it never opens, the left end: something touches already. Regula falsi (Illinois), bisecting where that does not
-    halve the interval in three steps. A copy of `motion.crossing.root`, because numba cannot call that;
-    `tests/motion/test_compiled_roots.py` holds them together.
+    If the gap never opens, return the left end. Regula falsi (Illinois variant), with a bisection if three steps do not
+    halve the interval. A copy of `motion.crossing.root`, since numba cannot call that;
+    `tests/motion/test_compiled_roots.py` compares them.
     """
     slack, gap_low, gap_high = contacts.slack[k], contacts.left[k], contacts.ends[k]
     if gap_low <= 0.0:
-        low, gap_low, high, gap_high = opening(scene, k, slack, segment, pending, low, high, gap_high)
+        low, gap_low, high, gap_high = open_interval(scene, k, slack, segment, pending, low, high, gap_high)
         if gap_low < 0.0:
             return low
     weight_low, weight_high, width, side = gap_low, gap_high, high - low, 0
@@ -186,68 +186,68 @@ def located(
 
 
 @jitable
-def closes(scene: Scene, contacts: Contacts, k: int, found: Trial, length: float) -> bool:
-    """Whether the gap of plane k is closed at the end of a trial.
+def is_hit(scene: Scene, contacts: Contacts, k: int, flight: Trial, length: float) -> bool:
+    """True if the gap of plane k is closed at the end of a flight.
 
-    A body that touches, and moves along the plane but for rounding, slides: that closes nothing.
+    A body that touches the plane and moves along it up to rounding slides, which is not a hit.
     """
     end = contacts.ends[k]
     if contacts.settled[k] != 0.0 or end > 0.0:
         return False
-    x, gamma = found[3][1], found[3][2]
+    x, gamma = flight[3][1], flight[3][2]
     size = 1.0 + abs(scene.planes[k, 3]) + math.sqrt(dot(x, x))
     slides = quiet_of(scene.body, gamma) * length + ROUNDING * size
     return contacts.left[k] > slides or end < -slides
 
 
 @jitable
-def first_of(
-    scene: Scene, contacts: Contacts, segment: Segment, pending: Pending, low: float, high: float, found: Trial
+def first_plane_hit(
+    scene: Scene, contacts: Contacts, segment: Segment, pending: Pending, low: float, high: float, flight: Trial
 ) -> tuple[int, float, Trial]:
-    """The plane that is hit first in [low, high] (-1 without a hit), when, and the trial that ends there."""
-    hit, count = -1, scene.planes.shape[0]
-    for _ in range(count):  # once more for every plane that another one was ahead of
-        right, earlier = high, -1
+    """Return the plane hit first in [low, high] (-1 without a hit), the time, and the flight that ends there."""
+    plane, count = -1, scene.planes.shape[0]
+    for _ in range(count):  # shortening the flight may reveal an earlier hit, at most once per plane
+        right, first_plane = high, -1
         for k in range(count):
-            if k == hit or not closes(scene, contacts, k, found, right - low):
+            if k == plane or not is_hit(scene, contacts, k, flight, right - low):
                 continue
-            root = located(scene, contacts, k, segment, pending, low, right)
-            if hit >= 0 and root <= low:
-                continue  # a plane that was just left, closed by rounding
-            if earlier < 0 or root < high:
-                high, earlier = root, k
-        if earlier < 0:
+            root = locate_impact(scene, contacts, k, segment, pending, low, right)
+            if plane >= 0 and root <= low:
+                continue  # a plane that was just left and is closed by rounding
+            if first_plane < 0 or root < high:
+                high, first_plane = root, k
+        if first_plane < 0:
             break
-        hit = earlier
-        found = trial(scene.body, segment, pending, high)
-        measure(scene, contacts, found, high)
+        plane = first_plane
+        flight = trial(scene.body, segment, pending, high)
+        update_gaps(scene, contacts, flight, high)
         if high <= low:
             break
-    return hit, high, found
+    return plane, high, flight
 
 
 @jitable
 def first_hit(
     scene: Scene, contacts: Contacts, segment: Segment, pending: Pending, length: float
 ) -> tuple[int, int, float, Trial]:
-    """Code, plane (-1 without a hit), length of the segment and its end; `left` are the gaps at its start."""
-    samples, before, where, hit = scene.rule.samples, 0.0, length, -1
-    found = trial(scene.body, segment, pending, length)
-    if length <= INSTANT * scene.rule.h:  # an impact at the end of a step: what else happens is up to the next one
+    """Return code, plane (-1 without a hit), length of the segment and its flight; `left` are the gaps at its start."""
+    samples, before, end, plane = scene.rule.samples, 0.0, length, -1
+    flight = trial(scene.body, segment, pending, length)
+    if length <= INSTANT * scene.rule.h:  # impact at the end of a step: the next step handles the rest
         contacts.ends[:] = contacts.left
-        return FINISHED, hit, where, found
+        return FINISHED, plane, end, flight
     for i in range(samples):
         if samples > 1:
-            where = length if i == samples - 1 else length * (i + 1) / samples
-            found = trial(scene.body, segment, pending, where)
-        if not found[3][0]:
-            return ROTATION, hit, where, found
-        if not measure(scene, contacts, found, where):
+            end = length if i == samples - 1 else length * (i + 1) / samples
+            flight = trial(scene.body, segment, pending, end)
+        if not flight[3][0]:
+            return ROTATION, plane, end, flight
+        if not update_gaps(scene, contacts, flight, end):
             if np.isnan(contacts.ends).any():
-                return NOT_FINITE, hit, where, found
-            hit, where, found = first_of(scene, contacts, segment, pending, before, where, found)
-        if hit >= 0:
+                return NOT_FINITE, plane, end, flight
+            plane, end, flight = first_plane_hit(scene, contacts, segment, pending, before, end, flight)
+        if plane >= 0:
             break
         contacts.left[:] = contacts.ends
-        before = where
-    return FINISHED, hit, where, found
+        before = end
+    return FINISHED, plane, end, flight

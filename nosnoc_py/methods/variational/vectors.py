@@ -1,4 +1,4 @@
-"""Vectors and matrices of three dimensions as tuples of numbers (a matrix row by row): no kernel allocates for them."""
+"""Three-dimensional vectors and matrices as tuples of floats (matrices by rows), so that kernels do not allocate."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ Matrix = tuple[float, float, float, float, float, float, float, float, float]
 
 @jitable
 def dot(a: Vector, b: Vector) -> float:
-    """a . b"""
+    """Return a . b."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 @jitable
 def cross(a: Vector, b: Vector) -> Vector:
-    """a x b"""
+    """Return a x b."""
     return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
 
 
 @jitable
 def plus(a: Vector, factor: float, b: Vector) -> Vector:
-    """a + factor b"""
+    """Return a + factor b."""
     return (a[0] + factor * b[0], a[1] + factor * b[1], a[2] + factor * b[2])
 
 
 @jitable
 def times(A: Matrix, v: Vector) -> Vector:
-    """A v"""
+    """Return A v."""
     return (
         A[0] * v[0] + A[1] * v[1] + A[2] * v[2],
         A[3] * v[0] + A[4] * v[1] + A[5] * v[2],
@@ -38,7 +38,7 @@ def times(A: Matrix, v: Vector) -> Vector:
 
 @jitable
 def transposed_times(A: Matrix, v: Vector) -> Vector:
-    """A^T v"""
+    """Return A^T v."""
     return (
         A[0] * v[0] + A[3] * v[1] + A[6] * v[2],
         A[1] * v[0] + A[4] * v[1] + A[7] * v[2],
@@ -48,7 +48,7 @@ def transposed_times(A: Matrix, v: Vector) -> Vector:
 
 @jitable
 def product(A: Matrix, B: Matrix) -> Matrix:
-    """A B"""
+    """Return A B."""
     return (
         A[0] * B[0] + A[1] * B[3] + A[2] * B[6],
         A[0] * B[1] + A[1] * B[4] + A[2] * B[7],
@@ -64,13 +64,13 @@ def product(A: Matrix, B: Matrix) -> Matrix:
 
 @jitable
 def determinant(A: Matrix) -> float:
-    """det A"""
+    """Return det A."""
     return A[0] * (A[4] * A[8] - A[5] * A[7]) - A[1] * (A[3] * A[8] - A[5] * A[6]) + A[2] * (A[3] * A[7] - A[4] * A[6])
 
 
 @jitable
-def solved(A: Matrix, det: float, b: Vector) -> Vector:
-    """A^-1 b by cofactors, given det A."""
+def solve3(A: Matrix, det: float, b: Vector) -> Vector:
+    """Return A^-1 b by cofactors, given det A."""
     return (
         ((A[4] * A[8] - A[5] * A[7]) * b[0] + (A[2] * A[7] - A[1] * A[8]) * b[1] + (A[1] * A[5] - A[2] * A[4]) * b[2])
         / det,
@@ -83,7 +83,7 @@ def solved(A: Matrix, det: float, b: Vector) -> Vector:
 
 @jitable
 def orthonormal(R: Matrix) -> Matrix:
-    """The nearest rotation, to second order: R (3 I - R^T R) / 2, for matrices that are one but for rounding."""
+    """Return the nearest rotation of a matrix that is one up to rounding: R (3 I - R^T R) / 2 (one Newton step)."""
     a = 1.5 - 0.5 * (R[0] * R[0] + R[3] * R[3] + R[6] * R[6])
     b = 1.5 - 0.5 * (R[1] * R[1] + R[4] * R[4] + R[7] * R[7])
     c = 1.5 - 0.5 * (R[2] * R[2] + R[5] * R[5] + R[8] * R[8])

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import nnls
 
 import nosnoc_py as ns
-from nosnoc_py.methods.variational.contacts import joint, put_rows
+from nosnoc_py.methods.variational.contacts import solve_contacts, write_jacobian
 from nosnoc_py.methods.variational.friction import coulomb, roots_between, slip_direction, tangents
 from nosnoc_py.rotations import exp
 from tests.methods.variational.rigid_bodies import G, ball, simulate
@@ -243,7 +243,7 @@ class TestWedge:
 
 @pytest.mark.quick
 class TestManyPoints:
-    """`joint` for random points of a box under two planes."""
+    """`solve_contacts` for random points of a box under two planes."""
 
     def problem(self, seed: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         random = np.random.default_rng(seed)
@@ -256,7 +256,7 @@ class TestManyPoints:
         for row in rows:
             normal = normals[random.integers(2)]
             place = lengths / 2 * random.choice([-1.0, 1.0], 3)
-            put_rows(row, np.append(normal / np.linalg.norm(normal), (0, 0, 0)), EYE, tuple(place))
+            write_jacobian(row, np.append(normal / np.linalg.norm(normal), (0, 0, 0)), EYE, tuple(place))
         return body, rows, np.diag([mass] * 3 + list(moments)), random.standard_normal(6) - np.eye(6)[2]
 
     @pytest.mark.parametrize("seed", range(25))
@@ -265,7 +265,7 @@ class TestManyPoints:
         body, rows, inertia, free = self.problem(seed)
         count = len(rows)
         impulses = np.zeros((count, 3))
-        w = joint(body, rows, np.zeros(count), np.zeros(count), impulses, free)
+        w = solve_contacts(body, rows, np.zeros(count), np.zeros(count), impulses, free)
         root = np.linalg.cholesky(inertia)
         normal = rows[:, 0] @ np.linalg.inv(root).T
         found, _ = nnls(normal.T, -root.T @ free)
@@ -278,7 +278,7 @@ class TestManyPoints:
         body, rows, inertia, free = self.problem(seed)
         count = len(rows)
         impulses = np.zeros((count, 3))
-        w = joint(body, rows, np.zeros(count), np.full(count, 0.3), impulses, free)
+        w = solve_contacts(body, rows, np.zeros(count), np.full(count, 0.3), impulses, free)
         np.testing.assert_allclose(inertia @ (w - free), np.einsum("irj,ir->j", rows, impulses), rtol=0, atol=1e-11)
         for (normal, *tangential), (velocity, *slip) in zip(impulses, rows @ w, strict=True):
             assert velocity > -1e-9
@@ -294,7 +294,7 @@ class TestManyPoints:
         body, rows, _, _ = self.problem(0)
         impulses = np.ones((len(rows), 3))
         away = rows[:, 0].sum(axis=0) * (1, 1, 1, 0, 0, 0)
-        w = joint(body, rows, np.zeros(len(rows)), np.full(len(rows), 0.3), impulses, away)
+        w = solve_contacts(body, rows, np.zeros(len(rows)), np.full(len(rows), 0.3), impulses, away)
         assert (impulses == 0.0).all()
         np.testing.assert_allclose(w, away, rtol=0, atol=1e-12)
 
