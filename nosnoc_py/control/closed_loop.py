@@ -174,6 +174,7 @@ class _Loop:
     def run(self, callback: Callable[[Any], Any] | None) -> ClosedLoop:
         """Run all samples and return the log."""
         if isinstance(self.controller, MPC):
+            # A controller may have been used before; old plans must not leak into this loop.
             self.controller.reset()
             if self.deadline is not None and self.controller.deadline is None:
                 self.controller.deadline = self.deadline
@@ -203,6 +204,7 @@ class _Loop:
             row = self._control_row(measured, t)
         except Exception as error:  # any error of a controller ends the loop, but keeps the log
             return state, Status.CONTROLLER_FAILED, f"sample {k}: {type(error).__name__}: {error}"
+        # The plant moves under the undisturbed control; noise acts on measurements only.
         state, motion = self.plant.advance(state, row["u"])
         if not state.status.success:
             reason = getattr(state, "message", "") or state.status

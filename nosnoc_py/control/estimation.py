@@ -92,6 +92,18 @@ class Estimate:
         True if starts led to different optima.
     motion : Trajectory
         Motion simulated with the estimate.
+
+    Examples
+    --------
+    Position and velocity of a free motion from measured positions:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, v = ca.SX.sym("x"), ca.SX.sym("v")
+    >>> system = ns.ODE(x=ca.vertcat(x, v), flow=ca.vertcat(v, 0), names={"x": ["x", "v"]})
+    >>> data = ns.Measurements([0.0, 0.5, 1.0], {"x": [1.0, 2.0, 3.0]}, sigma=0.1)
+    >>> estimate = ns.fit(system, data, free={"x": (-5, 5), "v": (-5, 5)})
+    >>> round(estimate.values["v"], 6), estimate.identifiable["v"], round(estimate.std["v"], 3)
+    (2.0, True, 0.141)
     """
 
     status: Status
@@ -225,6 +237,7 @@ def _estimate(predictions: Predictions, optima: list[Optimum]) -> Estimate:
     widths, freedom = upper - lower, max(1, best.residuals.size - len(predictions.names))
     chi2 = float(best.residuals @ best.residuals) / freedom
     known_noise = all(run.sigma is not None for run in predictions.runs)
+    # Values at a bound have no two-sided uncertainty; they are excluded from the covariance.
     at_bound = np.minimum(best.values - lower, upper - best.values) <= 1e-9 * widths
     combinations, covariance = _identifiability(
         predictions, best.jacobian, ~at_bound, 1.0 if known_noise else np.sqrt(chi2)
@@ -279,6 +292,7 @@ def _identifiability(
         combinations.append(Combination(weights=weights, std=float(std), seen=bool(std <= UNIDENTIFIABLE)))
     scaled = directions.T * np.where(determined, stds, 0.0)
     block = (scaled @ scaled.T) * np.outer(widths, widths)
+    # A value is undetermined if it has a component in a direction that the data do not determine.
     undetermined = (np.abs(directions[~determined]) > 0.1).any(axis=0)
     block[undetermined], block[:, undetermined] = np.nan, np.nan
     covariance = np.zeros((len(names),) * 2)
@@ -301,5 +315,6 @@ def _starts(
     first = np.clip(first, lower, upper)
     if count == 1:
         return [first]
+    # Low discrepancy: few starts cover all ranges.
     spread = qmc.LatinHypercube(len(names), seed=seed).random(count - 1)
     return [first, *(lower + (upper - lower) * spread)]

@@ -105,6 +105,7 @@ def _start_from_pieces(predictions: Predictions, start: Array, segments: int) ->
     """Return the free values fitted by multiple shooting, with gaps between pieces closed by continuation."""
     pieces = ShootingPieces.of(predictions, start, segments)
     z = pieces.first
+    # Loose gaps first: pieces follow the data, then the gaps are closed.
     for share in GAP_SCALES:
         with_jacobian = partial(pieces.residuals, share=share)
         minimum = _bounded_least_squares(
@@ -153,6 +154,7 @@ def _bounded_least_squares(
         return np.full(first.size, LOST_RESIDUAL) if value is None or value.size != first.size else value
 
     def jacobian(z: Array) -> Array:
+        # Zero Jacobian where the simulation fails: the residual there is LOST_RESIDUAL, so the step is rejected.
         value = with_jacobian(base + widths * z)
         return np.zeros((first.size, z.size)) if value is None else value[1] * widths
 

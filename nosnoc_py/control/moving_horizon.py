@@ -186,6 +186,7 @@ class MHE:
         fitted = self._fit_without_outlier()
         self.x, self.p = self._state_near_impact(fitted.motion, y), self._unpack(self._z)[1]
         transition = self._transition(fitted.motion, self._z)
+        # Covariance at the start of the window (Gauss-Newton), propagated to its end.
         spread = np.sqrt(np.diag(transition @ np.linalg.pinv(fitted.jacobian.T @ fitted.jacobian) @ transition.T))
         self.std = dict(zip((*self.system.state_names, *self.free), map(float, spread), strict=True))
         return self.x.copy()
@@ -240,6 +241,7 @@ class MHE:
             raise ModelError("MHE: the motion of the window cannot be simulated; see x0, or use a shorter window.")
         for _ in range(ITERATIONS):
             step = -np.linalg.lstsq(current.jacobian, current.r, rcond=None)[0]
+            # Halve the step until the cost decreases; the motion may also fail for too long steps.
             for fraction in 0.5 ** np.arange(HALVINGS):
                 trial = self._evaluate(self._z + fraction * step, sensitivities=False)
                 if trial is not None and trial.cost < current.cost:

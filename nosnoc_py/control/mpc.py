@@ -351,11 +351,14 @@ class MPC:
             )  # fmt: skip
             if not ready.success:
                 return
+            # The present branch may have become poor; other starts are too expensive at every sample.
             if self._has_risen(ready.objective):
                 ready = self._cheaper(ready, p, end_time)
+            # Reference for `_has_risen`.
             self._lowest = min(self._lowest, float(ready.objective))
             self._ready, self._ready_for = ready, begin
             if "track" in self.on_failure:
+                # First-order correction for the fallback "track", computed before it is needed.
                 self._gain = self.problem.differentiate(ready, x0=True)
         except Exception:  # the next sample then starts from the last plan
             return
@@ -391,6 +394,7 @@ class MPC:
     def _solve_from(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
         """Solve a plan from x0: on the branch of the prepared or the last plan, else from several starts."""
         arguments: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
+        # Prepared plan for exactly this sample: only the initial state has changed.
         if (ready := self._ready) is not None and self._is_ready(t):
             return self.problem.resolve(ready, **arguments, time_limit=limit)
         shift = self._stages_since(t + self.delay)

@@ -237,6 +237,7 @@ def weighted(motion: Trajectory, data: Measurements, output: Output, p: Array) -
     r, by_start, by_p = [], [], []
     for k, node in enumerate(nodes_at(motion.t - motion.t0, data.times)):
         y, by_state, by_own = output(motion.x[node], p)
+        # Missing values (NaN) drop out of the residuals.
         finite = [j for j, name in enumerate(data.names) if np.isfinite(data.values[name][k])]
         noise = np.array([data.noise[data.names[j]][k] for j in finite])
         r.append((np.array([data.values[data.names[j]][k] for j in finite]) - y[finite]) / noise)
@@ -354,6 +355,7 @@ def _measured_state(system: Described, data: Measurements, indices: Array, motio
         for i in range(min(system.n_q, system.n_v)):
             measured = [name in data.values for name in (names[i], names[system.at_v.start + i])]
             if measured == [True, False]:
+                # Only positions are measured: difference them for a start of the velocity.
                 step = np.diff(data.values[names[i]][indices[:2]])[0]
                 x[system.at_v.start + i] = step / np.diff(t[indices[:2]])[0] if np.isfinite(step) else 0.0
     return x

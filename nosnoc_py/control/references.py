@@ -71,6 +71,7 @@ def references_of(plan: PlanWindows, windows: tuple[PlanWindow, ...]) -> tuple[R
     period = windows[0].end - windows[0].start
     references = []
     for i, (node, flow, regime, later_flow, later) in enumerate(impacts):
+        # At most half way to the next impact, so that at most one extension is valid at a time.
         others = np.abs(np.delete(times, i) - node.t)
         reach = min(EXTENSION_PERIODS * period, 0.5 * float(others.min(initial=np.inf)))
         start, end = max(node.t - reach, 0.0), min(node.t + reach, windows[-1].end)
@@ -93,6 +94,7 @@ def _extended(plan: PlanWindows, flow: Any, regime: Any, t: float, x: Array, end
     contact_flow = ContactFlow(flow.mechanics, flow.options, plan.control, flow.p, flow.scales)
     if end == t:
         return lambda s: x
+    # solve_ivp integrates backwards if end < t.
     motion = solve_ivp(
         lambda s, y: contact_flow.rhs(regime, s, y), (t, end), x, dense_output=True, rtol=1e-8, atol=1e-10
     )

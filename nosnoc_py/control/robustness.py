@@ -109,6 +109,7 @@ def robustness(
     nominal = system.parameters(law.p if plant is None else None)
     half_widths, sigma = spread(x0, law.system, "x0"), spread(noise, law.system, "noise", coordinates=False)
     ranges = _parameter_ranges(parameters, system)
+    # Without randomness all draws are equal.
     n = n if half_widths.any() or sigma.any() or ranges.any() else 1
     planned, end = law.states[0], state_at(law.plan, law.plan.duration, "-")
     starts, values, ends = [], [], {True: list[Array](), False: list[Array]()}

@@ -278,6 +278,7 @@ def track(
         if motion is None:
             break
         candidate = _law(system, solution, motion, p, times, weights, limits, saltation=saltation, spreading=spreading)
+        # Stop when a new linearisation does not reduce the deviations; keep the better law.
         if law is not None and candidate.cost > (1.0 - MIN_DECREASE) * lowest:
             law = candidate if candidate.cost < lowest else law
             break
@@ -301,6 +302,7 @@ def _law(
     """Compute the law linearised about `motion`, minimising the deviations from `plan`."""
     motion_windows, plan_windows = PlanWindows(system, motion, p), PlanWindows(system, plan, p)
     windows = motion_windows.between(times)
+    # For comparisons only: gains that ignore the event derivatives.
     windows = windows if saltation else _without_saltation(windows)
     states = np.array([*(window.x for window in windows), state_at(motion, times[-1], "-")])
     state_offset = np.array([deviation(system, x, plan_windows.state(t)) for t, x in zip(times, states, strict=True)])
@@ -403,6 +405,7 @@ def _sample_count(solution: Trajectory, period: float | None) -> int:
         return max(1, round(duration / period))
     stages = np.diff(solution.u_grid)
     equal = np.allclose(stages, stages[0], rtol=1e-6, atol=0.0)
+    # Samples at the ends of control stages, so that the planned control is constant within a window.
     return len(stages) * -(-SAMPLES // len(stages)) if equal else SAMPLES
 
 
@@ -424,6 +427,8 @@ def _weights(plan: Trajectory, system: Described, Q: Any, R: Any, Qf: Any) -> We
         ranges, shares = _ranges(plan.x, system.x_nominal), np.full(n_x, OTHER)
         if isinstance(system, CLS):
             shares[system.at_q] = POSITION
+            # Coordinates (velocities) share one range, so that a coordinate that hardly moves is not weighted
+            # excessively.
             for part in (system.at_q, system.at_v):
                 ranges[part] = ranges[part].max()
         Q = np.diag(1.0 / (shares * ranges) ** 2)

@@ -78,6 +78,7 @@ class PlanWindows:
     def _window(self, start: float, end: float) -> PlanWindow:
         x = state_at(self.plan, start, "+")
         u = self.mean(start, end)
+        # Start in the contact modes of the plan; detecting them from a state with discretisation errors may fail.
         modes = modes_from(self.referee, self.plan, self.p, start, end)
         history, control = self._run(x, u, start, end, modes)
         # An impact close to the end may come before it in the plan and after it in the simulation. Take the side with
@@ -123,6 +124,7 @@ class PlanWindows:
             for sign in (1.0, -1.0):
                 step = np.zeros(sizes.size)
                 step[i] = sign * size
+                # A perturbed position may penetrate; project it first.
                 begin = admissible(system, x + step[: x.size], self.p)
                 history, _ = self._run(begin, u + step[x.size :], start, end, None)
                 if history.status.success:

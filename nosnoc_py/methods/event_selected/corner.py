@@ -101,6 +101,7 @@ class Corner:
             rate = self._field(mode)
             times = self._times_to_guards(w, mode, rate, ahead)
             next_index = int(np.argmin(times))
+            # The first crossing may lie in the past (negative tau); later ones cannot precede it.
             tau = max(float(times[next_index]), earliest)
             blocked = self._undone_crossing(w, rate, ahead, min(tau, -total) if self.ends else tau, reach)
             if blocked < 0 and self.ends and end is None and total + tau > 0.0:
@@ -168,6 +169,7 @@ class Corner:
             return None  # it chatters
         n_w = self.gradients.shape[1]
         columns = [self(axis) for axis in np.eye(n_w)]
+        # Candidate matrix from the axes; a piecewise linear map differs on other directions.
         jump, delays = np.array([column.w for column in columns]).T, np.array([column.delays for column in columns]).T
         tolerance = LINEAR * max(1.0, np.abs(jump).max())
         for v in self._probes():

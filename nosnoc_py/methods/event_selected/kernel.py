@@ -143,10 +143,12 @@ def advance(
         if state.crossed > rules.max_events:
             return state, segments, crossings, TOO_MANY
         guard, ahead, is_euler = -1, np.inf, False
+        # Gradients are expensive, so exact rates are computed only if a guard may be near.
         if not state.exact and may_cross(rules, state, loops):
             state = with_rates(system, state)
         if state.exact:
             guard, ahead = next_guard(rules, state)
+        # A guard on its surface is crossed at this node without a step.
         if not (guard >= 0 and ahead == 0.0):
             stages = buffers.slopes[segments]  # written in place, to save a copy per segment
             stages[0] = state.slope
@@ -165,6 +167,7 @@ def advance(
             buffers.t[segments], buffers.h[segments], buffers.euler[segments] = state.t, point.length, is_euler
             buffers.x[segments] = state.x
             segments += 1
+            # A permanent bit whose guard falls below zero again violates the assumptions of an event-selected system.
             fallen_guard = fallen_back(system, old, state) if has_permanent_bits else -1
             if fallen_guard >= 0:
                 write_report(
@@ -201,6 +204,7 @@ def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, 
 @jitable
 def node_after(state: State, point: EndPoint, t_end: float) -> State:
     """Return the node at the end of a segment."""
+    # Mean rates over the segment: free of cost, and good enough to decide if a guard may be near.
     rates = (point.live - state.live) / point.length
     t = t_end if point.length >= t_end - state.t else state.t + point.length
     return State(t, point.x, state.mode, point.slope, point.values, point.live, rates, False, state.crossed)
@@ -367,12 +371,14 @@ def cross(
     speeds = rates_of(gradients, mode, state.slope, system.loops)
     is_crossed = (speeds > LIVENESS) & (state.live >= -simultaneity_limit(rules, state.t) * speeds)
     is_crossed[guard] = True
+    # All guards that are reached within rounding change their bits together; the order does not matter here.
     crossed = np.flatnonzero(is_crossed)
     for k in crossed:
         mode[k] = 1.0 - mode[k]
     slope = system.flow(x, mode, system.p).copy()
     live = live_of(state.values, mode, system.loops)
     if len(state.values) == 2:
+        # Guards that slept before the crossing sleep on while they are above zero.
         live[(state.live <= NEVER) & (live > 0.0)] = NEVER
     for i, k in enumerate(crossed):
         speed_after, may_turn = rate_of(gradients, state.mode, slope, int(k)), False

@@ -224,6 +224,7 @@ def locate_crossing(
     count, last_size, speed, last_length, last_excess = -1, np.inf, 0.0, 0.0, below
     for _ in range(MAX_EVALUATIONS):
         point = point_at(system, x, mode, stages, length)
+        # Bracket for the bisection that safeguards Newton's method.
         excess = point.live[guard] - level
         if not np.isfinite(excess):
             return False, point
@@ -257,6 +258,7 @@ def locate_crossing(
         last_length, last_excess = length, excess
         if low < next_length < high:
             length = next_length
+        # Newton left the bracket: bisect if the root is known to be inside, else give up.
         elif above:
             length = 0.5 * (low + high)
         else:
@@ -279,6 +281,7 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
     Newton's method on last + speed d + b d^2 + a d^3, started at the root of the tangent at the end; far from the end
     the root of the tangent itself.
     """
+    # Start and fallback: the tangent at the end.
     tangent = -last / speed
     if abs(tangent) > 0.25 * length:
         return tangent

@@ -163,6 +163,7 @@ def _batch(variations: SystemDerivatives, record: Record, tableau: Tableau, p: A
     modes = np.repeat(record.mode[:-1][part], n_s, axis=0)
     slopes = variations.flow_w(stages.reshape(-1, variations.n_x), modes, p)
     slopes = slopes.reshape(-1, n_s, *slopes.shape[1:])
+    # The derivative of a Runge-Kutta step is the step of the variational equation with the same stages.
     return step_transport(slopes, lengths, tableau.a, np.where(euler[:, None], np.eye(n_s)[0], tableau.b))
 
 

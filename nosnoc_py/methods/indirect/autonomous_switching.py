@@ -198,6 +198,7 @@ class AutonomousSwitching(Iteration):
         started = time.monotonic()
         assert state.phases is not None
         assert state.value is not None
+        # Inner problem solved well enough for the present infeasibility: first-order multiplier update.
         if state.slope <= max(self.tolerance, state.infeasibility):
             multipliers = state.multipliers + self.weight * state.value.guards
             value = state.phases.value(state.at, multipliers, self.weight, state.value.arcs)
@@ -212,6 +213,7 @@ class AutonomousSwitching(Iteration):
         gradient = value.gradient
         inverse = state.inverse if self.descent == "bfgs" else None
         direction, first_length = (-gradient, state.length) if inverse is None else (-inverse @ gradient, 1.0)
+        # Times must stay ordered with phases longer than `shortest`.
         length = min(first_length, longest_step(state.times, direction, state.problem.horizon, shortest))
         for _ in range(HALVINGS):
             trial = state.at + length * direction

@@ -81,6 +81,7 @@ class ArcSolution:
         its last two Legendre coefficients to the integral, as if they fell geometrically.
         """
         tableau = self.tableau
+        # Derivative at the stages, from the collocation equations stages - node = h a rates.
         rates = np.linalg.solve(tableau.a, self.stages - self.nodes[:-1, None])  # of y by the fraction of the element
         basis = legendre.legvander(2.0 * tableau.c - 1.0, tableau.stages - 1)[:, -2:] * tableau.b[:, None]
         previous, last = np.abs(np.einsum("jk,ejy->key", basis, rates)).max(axis=1)
@@ -117,6 +118,7 @@ def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, min_leng
     controls = np.vstack([phase.u, phase.u[-1:]])
     digits = problem.minimiser.regimes(phase.x, phase.costate, controls)
     changes = np.flatnonzero((digits[1:] != digits[:-1]).any(axis=1)) + 1
+    # The true switch lies somewhere between two nodes with different digits; take the middle.
     edges = [phase.t[0], *(0.5 * (phase.t[changes - 1] + phase.t[changes])), phase.t[-1]]
     starts = [0, *changes]
     arcs = [
@@ -124,6 +126,7 @@ def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, min_leng
         for first, (a, b) in zip(starts, pairwise(edges), strict=True)
     ]
     while len(arcs) > 1:
+        # Remove the shortest piece first: its neighbours are often the same regime and merge.
         shortest = min(range(len(arcs)), key=lambda k: arcs[k].end - arcs[k].start)
         if arcs[shortest].end - arcs[shortest].start > min_length:
             break

@@ -114,6 +114,7 @@ class BoundaryFunctions:
         before, x, costate, hamiltonian, rows = self._side("before", first)
         after, later_x, later_costate, later_hamiltonian, later_rows = self._side("after", second)
         reset, guard = ca.substitute([p.resets[jump], p.guards[jump]], [p.x], [x])
+        # The costate runs backwards: lambda- follows from lambda+.
         jumped = p.costate_jumps[jump](x, later_costate, eta)
         conditions = [later_x - reset, costate - jumped, guard, hamiltonian - later_hamiltonian, rows, later_rows]
         return equations("collision", ca.vertcat(before, after, eta), ca.vertcat(*conditions))
@@ -121,6 +122,7 @@ class BoundaryFunctions:
     def eta(self, jump: int, x: Array, before: Array, after: Array) -> float:
         """Return the multiplier eta that fits costates before and after a jump from x in the least-squares sense."""
         _, reset, _, (normal,) = self.problem.crossings[jump](x)
+        # Least squares over all states, since costates of an approximate motion do not fit exactly.
         return float(normal @ (before - reset.T @ after) / (normal @ normal))
 
     def _side(
@@ -143,6 +145,7 @@ def law_of(problem: HybridProblem, regime: Digits) -> ControlLaw:
 
     Solving also keeps derivatives of |u| at u = 0 out of the equations: where the control is zero, it is a constant.
     """
+    # Affine in u: rows = jacobian u + offset, solved here once and symbolically.
     rows, u = problem.minimiser.law(regime), problem.u
     jacobian = ca.jacobian(rows, u)
     if ca.depends_on(jacobian, u):

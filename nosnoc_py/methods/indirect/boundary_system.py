@@ -60,6 +60,7 @@ class BoundarySystem:
         self.elements, self.tableau, self.functions = elements, gauss_legendre(stages), functions
         self.size, self._quadrature = 0, cache(self._quadrature_matrices)
         n_w = [self.functions.law(arc.regime).w.numel() for arc in arcs]
+        # Order of unknowns; each array holds the indices of its entries in z.
         self.nodes = [self._allocate(elements + 1, 2 * problem.n_x) for _ in arcs]
         self.stages = [self._allocate(elements, stages, 2 * problem.n_x + n) for n in n_w]
         self.ends = [self._allocate(2, n) for n in n_w]
@@ -102,6 +103,7 @@ class BoundarySystem:
         # Row order: for each element its stages, then its right node, as in `weights`.
         starts, ends = np.broadcast_to(nodes[:-1, None], ends.shape).ravel(), ends.ravel()
         h, increments = z[self.lengths[index]] / self.elements, weights @ rates
+        # Derivatives by the right value, the left value, and the length of the arc.
         unknowns = np.stack([ends, starts, np.full_like(ends, self.lengths[index])])
         factors = np.stack([np.ones(ends.size), -np.ones(ends.size), -increments / self.elements])
         jacobian = self._sparse(ends.size, factors, np.arange(ends.size), unknowns) - h * (weights @ rate_jacobian)
@@ -193,6 +195,7 @@ class BoundarySystem:
             scale[nodes] = sizes
             scale[stages[:, :, : 2 * n_x]] = sizes
         scale[self.lengths] = self.problem.horizon
+        # eta has the unit of a costate per guard gradient; a multiplier near zero gets the scale of the costates.
         scale[self.etas] = np.maximum(np.abs(z[self.etas]), 1e-2 * sizes[n_x:].max())
         return scale
 

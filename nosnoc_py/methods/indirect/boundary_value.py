@@ -218,6 +218,7 @@ def polish(
             arcs=tuple(arc.arc for arc in solutions),
         )
 
+    # A phase of zero length has no regime to start from.
     if not all(len(phase.u) for phase in start.phases):
         return result_with("a phase has no length")
     arcs = arcs_of(problem, start, SHORTEST_ARC_OF_START * problem.horizon)
@@ -226,6 +227,7 @@ def polish(
         system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
         root = newton(system, system.guess(guess), tolerance, steps)
         iterations, solutions = iterations + root.iterations, system.solutions(root.z)
+        # An arc that shrinks to zero length is removed, and Newton's method starts again from the present iterate.
         remaining = None if root.collapsed is None else without_arc([arc.arc for arc in solutions], root.collapsed)
         reason = root.reason or times_out_of_order(problem, solutions)
         if remaining is None and reason:
@@ -257,6 +259,7 @@ def _objection(
     )
     if reason:
         return reason
+    # A root with a higher cost than an admissible control cannot be the optimum.
     bound = simulated_objective(problem, start, SIMULATED_STEPS)
     if bound is not None and motion.objective > bound + OBJECTIVE_TOLERANCE * (1.0 + abs(bound)):
         return f"its objective {motion.objective:.9g} is above that of the start's control, {bound:.9g}"
@@ -283,6 +286,7 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _N
         correction_of, largest = factored
         residual, step = float(np.abs(value / largest).max()), correction_of(value)
         norm = float(np.abs(step).max())
+        # Below ROUNDING, stop at the tolerance or when rounding prevents further decrease; take the last correction.
         if norm <= ROUNDING and (norm <= tolerance or norm >= 0.5 * previous):
             return _NewtonEnd(z=z - scale * step, residual=residual, iterations=iteration + 1)
         if iteration == steps:
@@ -291,6 +295,7 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _N
         if damping is None:
             return failed("Newton's method finds no descent", Status.NO_DESCENT)
         z = z - damping * scale * step
+        # Lengths stay positive by the damping, but may tend to zero if an arc does not exist.
         shortest = int(np.argmin(z[system.lengths]))
         if z[system.lengths[shortest]] < COLLAPSED * system.problem.horizon:
             iteration += 1
@@ -301,6 +306,7 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _N
 def _corrections(jacobian: csc_matrix, scale: Array) -> tuple[Callable[[Array], Array], Array] | None:
     """Factorise the Jacobian, scaled by unknowns and rows; return the solver and row scales, or None if singular."""
     scaled = jacobian @ diags(scale)
+    # Row scaling makes residuals of different units (states, costates, guards) comparable.
     largest = abs(scaled).max(axis=1).toarray().ravel()
     if not largest.all():
         return None
@@ -317,6 +323,7 @@ def _damping(
     """Return the largest damping with a shorter simplified correction and positive arc lengths, or None."""
     norm = np.linalg.norm(step)
     lengths, decrease = z[system.lengths], (scale * step)[system.lengths]
+    # Keep all arcs positive: a negative length would integrate backwards.
     limit = np.min(np.where(decrease > 0.0, MAX_SHRINKAGE * lengths / np.maximum(decrease, 1e-300), np.inf))
     damping = min(1.0, float(limit))
     if np.abs(step).max() <= ROUNDING:  # the test would compare rounding errors

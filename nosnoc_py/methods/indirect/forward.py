@@ -149,8 +149,10 @@ class Forward:
         guards = self._guard_rates(x[0], u[0])[0][:, 0]
         self._check_not_persistent(x[0], u[0], self.dt, 0.0, 0)
         while n < self.steps:
+            # Integrate a whole chunk, keep it up to the first suspect step, and repeat that step with event location.
             size = next(chunk_sizes(self.steps - n))
             ends, after, start_rate, end_rate = self._steps_function(size)(x[n], u[n : n + size], self.dt)
+            # Guards at the left ends: those after a collision, then the right ends of the steps before.
             before = np.column_stack([guards, after[:, :-1]])
             suspects = self._suspects(before, after, start_rate, end_rate)
             count = int(suspects[0]) if suspects.size else size
@@ -178,6 +180,7 @@ class Forward:
     @staticmethod
     def _suspects(before: Array, after: Array, start_rate: Array, end_rate: Array) -> Array:
         """Return the steps of a chunk in which a guard may reach zero: it ends at or below zero, or it may dip."""
+        # A guard that starts at zero and rises is no event, hence the condition on the rates.
         entering = (after <= 0.0) & ((before > 0.0) | (end_rate < 0.0) | (start_rate < 0.0))
         dips = (after > 0.0) & (start_rate < 0.0) & (end_rate > 0.0)
         return np.flatnonzero((entering | dips).any(axis=0))
@@ -211,6 +214,7 @@ class Forward:
             return lambda s: float(self.step(x, u, s)[1][i, 0])
 
         guard_data = zip(before, after, start_rate, end_rate, strict=True)
+        # Ties go to the lower index; simultaneous contacts are refused by `_check_transversal` anyway.
         roots = [_root(guard(i), h, *ends) for i, ends in enumerate(guard_data)]
         return min(((s, i) for i, s in enumerate(roots) if s is not None), default=None)
 
@@ -263,7 +267,9 @@ def motion_of(forward: Forward, rollout: StepMotion, objective: float) -> Hybrid
         t = np.array([begin, *(steps[1:] * forward.dt), end])
         z, u = np.vstack([left, rollout.x[steps[1:]], right]), rollout.u[steps]
         if phases:
+            # The rest of the collision step has its own control, see `after`.
             u[0] = forward.control_after(rollout.u, first)
+        # A collision at a node of the grid gives two nodes at the same time.
         keep = np.append(True, np.diff(t) > shortest)
         if not keep[-1] and end - begin > shortest:  # of two nodes at the same time the one at the collision stays
             keep[-2:], u[-1] = (False, True), u[-2]

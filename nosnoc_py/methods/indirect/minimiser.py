@@ -60,6 +60,8 @@ class NumericMinimiser:
             gradient_step = self.controls.project(u - slope) - u
             if np.abs(gradient_step).max(initial=0.0) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(initial=0.0)):
                 break
+            # Try Newton first; per row, projected gradient steps of decreasing length replace it where H does not
+            # decrease.
             trials = [self._newton_step(u, slope, curvature), *(gradient_step * 0.5**k for k in range(HALVINGS))]
             u = self._descend(u, lambda u: np.array(value(x.T, costate.T, u.T))[0], values[0], slope, trials)
         return np.asarray(u)
@@ -67,10 +69,12 @@ class NumericMinimiser:
     def _newton_step(self, u: Array, slope: Array, curvature: Array) -> Array:
         """Return Newton's step in the free components; a gradient step where the Hessian is indefinite."""
         low, high = self.controls.lower, self.controls.upper
+        # Active set: components at a bound that the gradient pushes outwards are fixed (Bertsekas 1982).
         at_bound = ((u <= low) & (slope > 0)) | ((u >= high) & (slope < 0))
         free = ~at_bound
         reduced = curvature * (free[:, :, None] & free[:, None, :]) + np.eye(u.shape[1]) * at_bound[:, :, None]
         convex = np.linalg.eigvalsh(reduced)[:, 0] > 0
+        # An indefinite Hessian would lead to a saddle or a maximum; use the gradient direction instead.
         reduced[~convex] = np.eye(u.shape[1])
         if self.controls.is_ball:
             return np.asarray(self._on_ball(u, slope, reduced) - u)

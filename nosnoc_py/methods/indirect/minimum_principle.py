@@ -144,11 +144,14 @@ class MinimumPrinciple(Iteration):
             sweep = state.grid.sweep(state.control)
         except SweepFailure as failure:
             return self._retry(state, None, failure.status, failure.message)
+        # Without a collision the costate cannot pull the control back to one; u = 0 is then a stationary point.
         if not sweep.jumps:
             when = "the initial control leads" if state.sweep is None else "the last update leads"
             return self._retry(state, sweep, Status.COLLISION_LOST, f"{when} to no collision")
+        # Relaxed step (HMP, Eq. 16), accelerated if `acceleration` > 0.
         control, memory = advance(state.memory, sweep.control, sweep.target, self.relaxation, key=sweep.jumps)
         if self.grid == "uniform":
+            # Extrapolation by Anderson may leave the control set; on the moving grid the sweep projects.
             control = state.problem.controls.project(control)
         advanced = replace(
             state, sweep=sweep, control=control, memory=memory, iterations=state.iterations + 1, retries=0
@@ -165,6 +168,7 @@ class MinimumPrinciple(Iteration):
         last, plain = state.sweep, self.acceleration == 0
         if last is None or (plain and self.grid == "uniform") or state.retries == MAX_RETRIES:
             return replace(state, sweep=last or sweep, status=status, message=message)
+        # Restart from the last good pass without the history, which may have caused the failure.
         fraction = self.relaxation * 0.5 ** (state.retries + plain)
         memory = AndersonMemory(depth=self.acceleration, delay=ACCELERATION_DELAY)
         control = last.control + fraction * (last.target - last.control)
@@ -199,6 +203,7 @@ class MinimumPrinciple(Iteration):
         """True if |H_u| on equal steps has stalled although the relaxation allows convergence."""
         slopes = [record.slope for record in state.records if record.label == LABEL and record.slope is not None]
         third = len(slopes) // 3
+        # With relaxation alpha the error decays like (1 - alpha)^k, so wait for about 1.5 / alpha iterations.
         if self.grid != "uniform" or third * self.relaxation < 1.5:
             return False
         return bool(np.median(slopes[-third:]) > STALL_RATIO * np.median(slopes[-2 * third : -third]))

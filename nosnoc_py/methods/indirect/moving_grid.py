@@ -72,6 +72,7 @@ class MovingGrid:
         self.problem, self.nodes, self.steps = problem, nodes, steps
         points, weights = legendre.leggauss(nodes)
         self.places, self.weights = 0.5 * (1.0 + points), 0.5 * weights
+        # Control at the ends and middles of steps: the stages of the classical Runge-Kutta scheme.
         self._basis = lagrange_basis(self.places, np.linspace(0.0, 1.0, 2 * steps + 1))
         self._target = problem.minimiser.mapped(nodes)
         self._residuals = problem.along([problem.minimiser.residual], nodes)
@@ -173,6 +174,7 @@ class MovingGrid:
         for index in reversed(range(len(phases))):
             phase = phases[index]
             if phase.jump >= 0:
+                # Transposed saltation with the one-sided limits of the control at the collision.
                 costate = self._jumps[phase.jump](costate, phase.x[-1], phase.u[-1], phases[index + 1].u[0])
             triples, h = _step_controls(phase.u)[::-1], phase.length / self.steps
             back = self._adjoint_steps(costate, phase.x[-2::-1], triples, h)[0].T
@@ -201,6 +203,7 @@ class MovingGrid:
             end = self._forward_steps(start, triples, length / self.steps)[0][:, -1]
             _, _, guard, gradient = self.problem.crossings[jump](end[:n_x])
             rate = gradient[0] @ end[n_x:]
+            # A guard that does not fall at the expected end means that this collision no longer exists.
             if not np.isfinite(rate) or rate >= 0.0:
                 raise SequenceChange("a collision is missed: its guard does not fall where it is expected")
             correction = guard[0, 0] / rate
@@ -217,6 +220,7 @@ class MovingGrid:
         guards, rates, *_ = self._all_guards(states, u[::2])
         least = np.minimum(guards[:, 1:], interval_minima(guards, h * rates))
         if jump >= 0:
+            # The guard of the collision itself is zero at the end of the phase.
             least[jump, -1] = 1.0
         if least.min() <= 0.0:
             name = self.problem.names[int(np.argmin(least.min(axis=1)))]
@@ -253,6 +257,7 @@ class MovingGrid:
             end = self.problem.horizon if run.jump < 0 else start + run.length
             stages = self._hermite(run, costate, inner)[:, :n_x].reshape(self.steps, THIRDS.size, n_x)
             stages[:, -1] = run.x[1:]
+            # Simpson's rule: mean of the control over each step.
             mean = (run.u[:-1:2] + 4.0 * run.u[1::2] + run.u[2::2]) / 6.0
             t = np.linspace(start, end, self.steps + 1)
             dense = {"u_c": np.array([0.5, 1.0]), "u_left": run.u[:-1:2]}

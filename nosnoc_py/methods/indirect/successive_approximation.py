@@ -72,6 +72,7 @@ class UniformGrid:
         costate, limits_at_jumps = self.backward(rollout)
         x, after = rollout.x[:-1], costate[1:]
         target = self._target(x, after, control)
+        # The discrete Hamiltonian pairs x_n with lambda_{n+1} (HMP, Eq. 25).
         slopes, costs = self._residual_and_cost(x, after, control)
         objective = float(self.problem.terminal(rollout.x[-1])[0][0, 0] + self.dt * costs.sum())
         if not np.isfinite(objective) or not np.isfinite(target).all():
@@ -97,6 +98,7 @@ class UniformGrid:
         for n, collisions in groupby(reversed(rollout.collisions), key=lambda collision: collision.step):
             self._backward_steps(costate, rollout, n + 1, last)
             value, end, (before, after) = costate[n + 1], self.dt, self.limits(rollout.u, n)
+            # Collisions of a step in reverse order, with the control after a collision in each part of the step.
             for c in collisions:
                 after_jump = self._euler(value, c.x_after, after, end - c.s)[0][:, 0]
                 value = self._jumps[c.jump](after_jump, c.x_before, before, after)

@@ -196,6 +196,7 @@ class SwitchedPhases:
         """Solve for the first costate of phase i by Newton's method with step halving."""
         residual, arc = self._end_residual(i, x, duration, end, costate)
         for _ in range(NEWTON_STEPS):
+            # The norm of the residual has to decrease; otherwise halve the step.
             size = float(np.abs(residual).max(initial=0.0))
             if size <= NEWTON_TOLERANCE * (1.0 + np.abs(arc.last).max()):
                 return arc
@@ -237,6 +238,7 @@ class SwitchedPhases:
         nodes, derivatives = self._integrate(start, seeds, duration / self.steps)
         last, derivative = nodes[:, -1], derivatives[:, -n:]
         if end is None:
+            # Last phase: transversality lambda(T) = phi_x instead of a prescribed end.
             _, gradient, curvature = self.problem.terminal(last[:n])
             residual, matrix = last[n:-1] - gradient[:, 0], derivative[n:] - curvature @ derivative[:n]
         else:
@@ -250,6 +252,7 @@ class SwitchedPhases:
         """Add the costate of the unreached subspace to an arc; it changes neither state nor control."""
         n, basis = self.problem.n_x, self.bases[i]
         try:
+            # Linear in the costate, since neither state nor control of the phase depends on this part.
             correction = np.linalg.solve(arc.matrix, np.concatenate([np.zeros(basis.shape[1]), rest]))
         except np.linalg.LinAlgError:
             raise self._no_arc_error(i, arc) from None

@@ -109,6 +109,7 @@ def roll_out_sequence(
         gramian, dt = np.zeros((problem.n_x, problem.n_x)), (time - begin) / steps
         for k in range(steps):
             end_state, by_x, by_u = step(state, control(begin + (k + 0.5) * dt), dt)
+            # Gramian of controls with unit power: dW/dt = A W + W A' + B B', in discrete form.
             input_gramian = by_u @ by_u.T / dt if dt > 0 else np.zeros_like(gramian)
             gramian, state = by_x @ gramian @ by_x.T + input_gramian, end_state[:, 0]
         values, vectors = np.linalg.eigh(gramian)

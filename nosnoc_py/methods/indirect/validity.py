@@ -129,6 +129,7 @@ def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | No
     best = problem.minimiser.mapped(len(u))(x, costate, u)
     outside = np.abs(u - problem.controls.project(u)).max(axis=1) / (1.0 + np.abs(u).max())
     excess = np.maximum(_hamiltonian_gain(problem, x, costate, u, best[:, None]), outside)
+    # A minimiser that fails counts as a violation.
     excess[~np.isfinite(best).all(axis=1)] = np.inf
     probed = _evenly_spread(np.arange(len(u)))
     others = _trial_controls(problem, u[probed])
@@ -176,6 +177,7 @@ def _trial_controls(problem: HybridProblem, u: Array) -> Array:
     random, controls = np.random.default_rng(7), problem.controls
     size = max(1.0, float(np.abs(u).max()))
     normal = random.normal(size=(len(SCALES), PROBES, problem.n_u))
+    # Several distances, as another branch of H may be near or far.
     clouds = (size * np.array(SCALES)[:, None, None] * normal).reshape(-1, problem.n_u)
     low, high = np.maximum(controls.lower, -10.0 * size), np.minimum(controls.upper, 10.0 * size)
     spread = random.uniform(low, high, size=(PROBES * problem.n_u, problem.n_u))

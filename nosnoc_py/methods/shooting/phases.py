@@ -75,6 +75,7 @@ class PhaseShooting(Iteration):
         system = hybrid_system(ocp, NAME)
         if ocp.complementarities:
             raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
+        # A free initial state starts at that of the guess.
         takes_guess = ocp.x0 is None and isinstance(guess, Trajectory)
         x0, horizon = np.array(guess.x[0]) if takes_guess else _start(ocp), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
@@ -87,6 +88,7 @@ class PhaseShooting(Iteration):
         except SweepFailure as failure:
             times, jumps, status, message = np.empty(0), (), failure.status, failure.message
         edges = np.array([0.0, *times, horizon])
+        # Jumps at the predicted times regardless of the guards: the NLP makes the guards zero.
         start = roll_out_sequence(ocp, system, jumps, self.intervals, x0, edges, law)
         program = phase_program(ocp, system, self.intervals, jumps, self.shortest, start)
         hint = "; give sequence=(...), or another guess" if status is Status.COLLISION_LOST else ""

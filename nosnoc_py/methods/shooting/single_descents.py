@@ -76,6 +76,7 @@ class Descent:
         SweepFailure
             If the integration fails.
         """
+        # One evaluation yields value and gradient; solvers request them in separate calls.
         if self.latest is None or not np.array_equal(self.latest.rollout.u, u):
             self.latest = self.gradient(u.copy())  # solvers change their arrays in place
         return self.latest
@@ -122,6 +123,7 @@ class Descent:
         try:
             evaluation = self.evaluate(u)
         except SweepFailure:
+            # Before the first accepted iterate there is no scale for a penalty, so the failure is final.
             if self.last is None:
                 raise
             return FAILED_COST * (1.0 + abs(self.last.objective)), np.zeros_like(u)
@@ -171,6 +173,7 @@ def no_descent(descent: Descent, exhausted: bool) -> tuple[Status, str]:
     if exhausted:
         return Status.ITERATION_LIMIT, slope
     steps = [c.step + c.s / descent.dt for c in descent.best.rollout.collisions]
+    # A collision on a node makes the discrete objective nonsmooth, the usual reason for a failed line search.
     kinks = [place * descent.dt for place in steps if abs(place - round(place)) < AT_NODE]
     kink = "the discrete objective has a kink here, because a collision lies between two control intervals"
     reason = f": {kink} (t = {kinks[0]:.6g} s); form='phases' has none" if kinks else ""

@@ -136,6 +136,7 @@ class SmoothedProblem:
     def of(cls, ocp: OCP, options: SmoothedShooting) -> SmoothedProblem:
         """Smooth the system and transcribe the problem."""
         smoothed = smooth(ocp.system)
+        # Equal steps without switch detection: the smoothed system has no switches.
         method = FESD(
             control_stages=options.control_stages,
             finite_elements=options.steps,
@@ -188,6 +189,7 @@ class SmoothedProblem:
         mpcc, sigma, scale = state.solvers.mpcc, state.sigma, state.solvers.mpcc.w_scale
         p = np.array(state.p)
         p[self.transcription.mpcc.parameters["p"].stop - 1] = sigma
+        # After a failure the duals belong to a larger sigma, so start cold.
         dual = state.dual if state.failures == 0 else None
         multipliers = {} if dual is None else dual.duals
         ipopt = self._ipopt(warm=dual is not None)

@@ -130,13 +130,16 @@ def project_onto_cones(
             z[r] = impulses[i, r] - moved / softness[i]
         slopes[i] = 0.0
         result[i] = 0.0
+        # Outside of the cone on the side of separation: no impulse.
         if z[0] <= 0.0:
             continue
         result[i, 0], slopes[i, 0, 0] = z[0], 1.0
         length, radius = math.hypot(z[1], z[2]), friction[i] * (impulses[i, 0] if lagged else z[0])
+        # Inside of the disc: sticking.
         if length <= radius:
             result[i, 1], result[i, 2], slopes[i, 1, 1], slopes[i, 2, 2] = z[1], z[2], 1.0, 1.0
             continue
+        # On the edge of the disc: sliding; the derivative is the projection onto the tangent of the disc.
         a, b, ratio = z[1] / length, z[2] / length, radius / length
         result[i, 1], result[i, 2] = radius * a, radius * b
         if not lagged:
@@ -257,6 +260,7 @@ def update_impulses(
     """Update the impulses until they converge; return True if they do, else reset them to zero."""
     rows, softness = points.rows, points.softness
     for i in range(rows.shape[0]):
+        # Start soft and sharpen by factors of ten, a continuation that keeps Newton's method in its basin.
         softness[i] = FIRST_SOFTNESS * weight_of(body, rows[i, 0])
     w, scale_of_softness = free + velocity_of(body, generalised_impulse(rows, impulses)), FIRST_SOFTNESS
     for _ in range(MAX_UPDATES):

@@ -99,6 +99,7 @@ def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> 
     frictionless = (0.0, 0.0, -(1.0 + restitution) * u[2] / weights[8])
     if friction == 0.0:
         return frictionless
+    # Impulse that stops tangential motion; admissible inside of the cone.
     stick = solve3(weights, determinant(weights), (-u[0], -u[1], -(1.0 + restitution) * u[2]))
     if math.hypot(stick[0], stick[1]) <= friction * stick[2]:
         return stick
@@ -131,6 +132,7 @@ def slip_direction(weights: Matrix, u: Vector, restitution: float, friction: flo
             p = _sliding_impulse(weights, u, restitution, friction, angle)
             slip = plus(u, 1.0, times(weights, p))
             distance = -math.cos(angle - start)
+            # Accept a root if the impulse pushes and the slip after the impact has the direction of the angle.
             if p[2] > 0.0 and math.cos(angle) * slip[0] + math.sin(angle) * slip[1] >= 0.0 and distance < nearest:
                 nearest, chosen = distance, angle
     return nearest < math.inf, chosen if nearest < math.inf else start
@@ -202,6 +204,7 @@ def limit_energy_gain(weights: Matrix, u: Vector, restitution: float, p: Vector)
     `motion.crossing.root` that ends on the side without gain; `tests/motion/test_compiled_roots.py` compares them.
     """
     gain = dot(p, u) + 0.5 * dot(p, times(weights, p))
+    # No gain up to rounding: keep the impulse of Coulomb's law.
     if gain <= 1e-13 * 0.5 * u[2] * u[2] / weights[8] and p[2] > 0.0:
         return p, 0.0
     low, high = 0.0, 1.0

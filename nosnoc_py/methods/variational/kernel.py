@@ -128,6 +128,7 @@ def apply_impact(
     anchor = (anchor[0], anchor[1], anchor[2], anchor[3] + gain)
     if scene.rule.variational:
         normal = (plane[0], plane[1], plane[2])
+        # The impulse of algorithm 5.1 depends on the length of the next segment, see `segments`.
         chi = cross(rho, transposed_times(rotation, normal))
         return FINISHED, (x, gamma, 0.0, rotation, spin), (True, normal, chi, value, energy), anchor
     gamma, spin = plus(gamma, 1.0, impulse), plus(spin, 1.0, torque)
@@ -144,12 +145,14 @@ def resolve_contact(
     _, x, gamma, rotation, spin = state
     plane = scene.planes[k]
     contacts.left[:] = contacts.ends
+    # Store the rounding error of the gap at the impact, so that the gap starts at exactly zero.
     contacts.slack[k] = gap_of(plane, scene.shape, scene.support, x, rotation)
     contacts.left[k] = 0.0
     if t != output.last[0]:
         write_node(output, t, state, contacts)
     size = 1.0 + abs(plane[3]) + math.sqrt(dot(x, x))
     speed, rho = approach(plane, scene.body, (scene.shape, scene.support), TIE_HEIGHT * size, rotation, gamma, spin)
+    # No approach, and none for a whole instant: the contact persists, which impacts cannot resolve.
     touches = speed >= -quiet_of(scene.body, gamma)
     rests = touches and s <= INSTANT * scene.rule.h
     if rests or impacts > scene.rule.max_impacts:
@@ -241,6 +244,7 @@ def run_steps(
     counts[:] = 0
     segment, rest, whole = progress
     step, last_plane, code, used = start, -1, FINISHED, 0.0
+    # Room for one step with the maximum number of impacts has to remain in the buffers.
     reserve = 2 * (rule.max_impacts + 2) * (planes.shape[0] + 1)
     rows, events = output.nodes.shape[0] - reserve, output.events.shape[0] - reserve
     while step < stop:

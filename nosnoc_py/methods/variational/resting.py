@@ -93,6 +93,7 @@ def point_gap(scene: Scene, k: int, index: int, x: Vector, rotation: Matrix) -> 
 @jitable
 def relative_turn(rotation: Matrix, other: Matrix) -> Vector:
     """Return 2 f with other = rotation F(f) in Cayley's chart, approximately the rotation vector."""
+    # rotation^T other
     F = product((
         rotation[0], rotation[3], rotation[6], rotation[1], rotation[4], rotation[7], rotation[2], rotation[5],
         rotation[8],
@@ -148,6 +149,7 @@ def constrained_displacement(
             targets[i] = np.sum(rows[i, 0] * d) - gap
         last = d
         d = solve_contacts(body, rows[:count], targets[:count], friction[:count], impulses[:count], free)
+        # Exactly zero instead of rounding, so that a standing body does not creep over many steps.
         if energy_norm(body, d) <= STOPPED_FRACTION * free_size:
             d = np.zeros(6)
         x, rotation = apply_displacement(start, start_rotation, d)
@@ -217,12 +219,14 @@ def project_to_rest(
     excess = kinetic - body[0] * dot(body[1], x) - anchor[2]
     if excess > 0.0:
         scale = math.sqrt(1.0 - excess / kinetic) if excess < kinetic else 0.0
+        # The projection would cost more energy than there is: keep the configuration of the start.
         if scale == 0.0:
             x, rotation = anchor[0], anchor[1]
         gamma = (scale * gamma[0], scale * gamma[1], scale * gamma[2])
         spin = (scale * spin[0], scale * spin[1], scale * spin[2])
     for k in range(planes.shape[0]):
         ends[k] = gap_of(planes[k], shape, support, x, rotation)
+        # The body has left the plane.
         if ends[k] > 2.0 * rule.closed:
             settled[k] = 0.0
     return valid, x, gamma, rotation, spin

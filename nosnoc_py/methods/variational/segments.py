@@ -61,12 +61,14 @@ def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tup
             return False, start
         error = level - energy
         velocity = dot(normal, gamma) / body[0] + dot(chi, times(body[3], turned))
+        # dE_d/dlambda is the normal velocity to leading order; secants afterwards.
         slope = velocity if k == 0 else (error - error_last) / (value - last)
         step = -error / slope if slope != 0.0 else math.inf
         scale = abs(value) + abs(start)
         stalled = k > 4 and abs(error) >= abs(error_last) and abs(step) <= 1e-13 * scale
         if error == 0.0 or abs(step) <= 4e-16 * scale or stalled:
             return velocity > 0.0, value if velocity > 0.0 else start
+        # A step to another branch: the equation has no root near the impulse of algorithm 5.2.
         if not abs(step) <= 2.0 * abs(start):
             return False, start
         last, error_last, value = value, error, value + step
@@ -167,6 +169,7 @@ def locate_impact(
         nearest = 2.3e-16 * high
         if gap_high == 0.0 or high - low <= nearest:
             break
+        # Illinois: the weight of an end that does not move is halved, which restores superlinear convergence.
         middle = high - weight_high * (high - low) / (weight_high - weight_low)
         if iteration % 3 == 2:
             if high - low > 0.5 * width:
@@ -196,6 +199,7 @@ def is_hit(scene: Scene, contacts: Contacts, k: int, flight: Trial, length: floa
         return False
     x, gamma = flight[3][1], flight[3][2]
     size = 1.0 + abs(scene.planes[k, 3]) + math.sqrt(dot(x, x))
+    # Tolerance for sliding: quiet normal velocity over the flight, plus rounding of the gap.
     slides = quiet_of(scene.body, gamma) * length + ROUNDING * size
     return contacts.left[k] > slides or end < -slides
 
