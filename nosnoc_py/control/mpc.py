@@ -309,7 +309,11 @@ class MPC:
         u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
             # Too late to act, but still the best start for the next sample.
-            reason, self._plan, self._began = f"the answer came {seconds:.3g} s after the state", answer, t + self.delay
+            reason, self._plan, self._began = (
+                f"the plan came {seconds:.3g} s after the measurement",
+                answer,
+                t + self.delay,
+            )
         status = Status.CONTROLLER_FAILED if answer is None else answer.status
         step = MPCStep(
             **fields, u=u, source=source, status=status, late=late, message=reason or str(status), plan=self._plan

@@ -220,7 +220,7 @@ def polish(
 
     # A phase of zero length has no regime to start from.
     if not all(len(phase.u) for phase in start.phases):
-        return result_with("a phase has no length")
+        return result_with("a phase has zero length")
     arcs = arcs_of(problem, start, SHORTEST_ARC_OF_START * problem.horizon)
     guess = start
     for _ in range(STRUCTURE_ROUNDS):
@@ -240,7 +240,7 @@ def polish(
             objection = _objection(problem, solutions, start, guess)
             return result_with(objection, motion=motion_of(functions, solutions, jumps, intervals))
         arcs, elements = (tuple(arc.arc for arc in solutions), 2 * elements) if is_settled else (next_arcs, elements)
-    return result_with("the regimes of the minimiser do not settle", Status.ITERATION_LIMIT)
+    return result_with("the regimes of the minimiser do not converge", Status.ITERATION_LIMIT)
 
 
 def _error_estimate(system: BoundarySystem, root: _NewtonEnd, solutions: Sequence[ArcSolution]) -> float:
@@ -299,7 +299,7 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _N
         shortest = int(np.argmin(z[system.lengths]))
         if z[system.lengths[shortest]] < COLLAPSED * system.problem.horizon:
             iteration += 1
-            return failed("an arc or a phase has no length left", Status.NO_DESCENT, shortest)
+            return failed("the length of an arc or a phase has become zero", Status.NO_DESCENT, shortest)
     return failed(f"no convergence in {steps} steps", Status.ITERATION_LIMIT)
 
 

@@ -231,7 +231,7 @@ class Forward:
     def _refuse_tangent(self, jump: int, message: str, t: float, earlier: int) -> None:
         name = self.problem.names[jump]
         if earlier >= CHATTER:
-            raise SweepFailure(Status.ZENO, f"collisions of {name!r} pile up at t = {t:.6g}")
+            raise SweepFailure(Status.ZENO, f"collisions of {name!r} accumulate at t = {t:.6g}")
         raise SweepFailure(Status.GRAZING, f"the guard {name!r} {message}")
 
     def _check_transversal(self, x: Array, u: Array, jump: int, rates_after: Array, t: float, earlier: int) -> None:

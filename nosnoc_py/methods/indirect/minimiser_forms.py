@@ -105,8 +105,8 @@ def _check_smooth(h: _Hamiltonian) -> None:
     if has_kink(h.total, h.u) or not any(at_zero):
         raise OptionError(
             f"{h.method}: the Hamiltonian has a kink in u (an absolute value, a minimum, a branch, a root at u = 0) "
-            "that is none of the known forms, e |u| with |u| bounded and the sum of e_j |u_j| + r_j u_j^2 / 2; smooth "
-            "it, for example by ca.sqrt(u**2 + delta**2) - delta with a small delta."
+            "that is not one of the known forms, e |u| with |u| bounded and the sum of e_j |u_j| + r_j u_j^2 / 2; "
+            "smooth it, for example by ca.sqrt(u**2 + delta**2) - delta with a small delta."
         )
 
 

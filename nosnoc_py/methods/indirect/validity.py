@@ -56,12 +56,12 @@ def invalidity(
     """
     for i, phase in enumerate(motion.phases):
         if motion.jumps and phase.t[-1] - phase.t[0] <= SHRUNK * shortest:
-            return f"phase {i} has shrunk to its lower bound: this sequence of collisions is not one of an optimum"
+            return f"phase {i} has shrunk to its lower bound: this sequence of collisions is not optimal"
     for phase, jump in zip(motion.phases, motion.jumps, strict=False):
         rate = float(problem.guard_rates(phase.x[-1], phase.u[-1])[1][jump])
         if not rate * problem.horizon < -tolerance:
             name, when = problem.names[jump], f"at t = {phase.t[-1]:.6g} s"
-            return f"{name!r} is reached {when} with the rate {rate:.2g}, which is no approach"
+            return f"{name!r} is reached {when} with the rate {rate:.2g}, which is not an approach"
     depths = guard_depths(problem, motion)
     k, guard = np.unravel_index(int(np.argmax(depths.amounts)), depths.amounts.shape)
     depth = float(depths.amounts[k, guard])
@@ -80,7 +80,8 @@ def _active_constraint(problem: HybridProblem, motion: HybridMotion) -> str:
         guard, node = np.unravel_index(int(np.argmin(guards)), guards.shape)
         if guards[guard, node] <= ACTIVE:
             name, when = problem.names[int(guard)], phase.t[1 + int(node)]
-            return f"{name!r} holds the motion back at t = {when:.6g} s: another sequence of collisions would be better"
+            where = f"{name!r} is an active constraint without a collision at t = {when:.6g} s"
+            return f"{where}: another sequence of collisions would be better"
     return ""
 
 

@@ -195,7 +195,7 @@ class VariationalLoop:
         if code == NOT_FINITE:
             return Status.NUMERICAL_ERROR, [
                 f"look at the support function of the shape, a {type(self.system.shape).__name__}, and at the size of "
-                f"the state: a gap is not a number in the step behind t = {current[0]:.10g} s"
+                f"the state: a gap is NaN in the step after t = {current[0]:.10g} s"
             ]
         if code in (AT_REST, ZENO, TOO_MANY_IMPACTS):
             return Status.ZENO, [self.zeno_note(code, repr(self.system.planes[plane].name), f"t = {current[0]:.10g} s")]
@@ -211,7 +211,7 @@ class VariationalLoop:
         if code == AT_REST:
             return f"zeno='settle' lets the body rest: it lies still on plane {plane} from {t} on"
         if code == ZENO:
-            return f"zeno='settle' lets the body rest: impacts on plane {plane} follow each other without end at {t}"
+            return f"zeno='settle' lets the body rest: impacts on plane {plane} accumulate at {t}"
         return (
             f"raise max_impacts or lower h: more than max_impacts = {self.method.max_impacts} impacts in the step of "
             f"{self.h:g} s at {t}, the last of them on plane {plane}"

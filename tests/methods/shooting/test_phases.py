@@ -95,7 +95,7 @@ def test_three_collisions_are_kept(start: tuple[float, float], says: str) -> Non
 def test_a_missing_collision_is_noticed() -> None:
     found = PhaseShooting(sequence=("discs",)).solve(build("wall"), guess=(3, 3))
     assert found.status is Status.NOT_AN_OPTIMUM
-    assert "holds the motion back" in found.message
+    assert "is an active constraint without a collision" in found.message
     assert found.objective > optimum("wall").objective + 0.1
 
 
