@@ -165,6 +165,20 @@ def reproduce(context: typer.Context, json: Json = False) -> None:
 
 
 @app.command()
+def examples(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")], json: Json = False
+) -> None:
+    """Copy the models, problems and notebooks that come with the package to a folder.
+
+    There every problem runs by `python -m problems.NAME`, and the commands benchmark and reproduce work.
+    """
+    from nosnoc_py.cli import examples as examples_of_package
+
+    written = examples_of_package.copy(folder)
+    write_json({"written": [str(path) for path in written]}) if json else typer.echo(examples_of_package.told(folder))
+
+
+@app.command()
 def info(json: Json = False) -> None:
     """Tell versions, the solvers that are found, and threads."""
     from nosnoc_py.cli.information import described, information

@@ -1,4 +1,4 @@
-"""The problems of the repository that measure something, by name."""
+"""The problems among the examples that measure something, by name."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ BENCHMARKS = {
 }
 REFERENCES = "tests.references"  # closed forms and oracles, which benchmarks compare with
 WHAT_TO_DO = (
-    "Benchmarks run in a copy of the repository, not from the installed package: clone the repository, run "
-    "`pip install -e .` there, and try again."
+    "Benchmarks and experiments run in a folder with the examples: `nosnoc-py examples DIR` copies them to DIR; run "
+    "this command again in DIR."
 )
 
 
@@ -54,7 +54,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
     UnknownNameError
         For another name.
     OptionError
-        Where the repository's problems are absent.
+        If the examples are not in the current folder.
     """
     if name not in BENCHMARKS:
         raise UnknownNameError(name, BENCHMARKS, "benchmark")
@@ -67,23 +67,23 @@ def reproduce(arguments: Sequence[str]) -> int:
     Raises
     ------
     OptionError
-        Where it is absent.
+        If the examples are not in the current folder.
     """
     return _called("problems.reproduce:main", list(arguments))
 
 
 def folder_of(module: str) -> Path | None:
-    """The folder of a module that can be found, from the current folder too, or None."""
+    """Return the folder of a module, looked for in the current folder too; None if there is none."""
     with references.on_path(Path.cwd()):
         try:
-            found = find_spec(module)
+            spec = find_spec(module)
         except ModuleNotFoundError:  # the package that it is in
             return None
-    return Path(found.origin).parent if found is not None and found.origin else None
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def _called(reference: str, *arguments: Any) -> int:
-    """Call a function of the repository; an error says where to get it."""
+    """Call a function of the examples; an error says how to get them."""
     for module in (reference.partition(":")[0], REFERENCES):
         if folder_of(module) is None:
             raise OptionError(f"{module} is not here. {WHAT_TO_DO}")

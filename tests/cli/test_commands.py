@@ -14,7 +14,7 @@ from nosnoc_py.cli import benchmarks, main
 from tests.cli.cases import as_json, call, refused, succeeded
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("solve", "simulate", "sweep", "show", "benchmark", "reproduce", "info", "cite")
+COMMANDS = ("solve", "simulate", "sweep", "show", "benchmark", "reproduce", "examples", "info", "cite")
 
 
 def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -25,7 +25,7 @@ def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str
 
 def test_help_names_every_command():
     text = succeeded("--help")
-    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1:9]] == list(COMMANDS)
+    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1:10]] == list(COMMANDS)
     assert "130 interrupted" in text
 
 
@@ -126,10 +126,10 @@ def test_a_mistake_in_the_options_of_a_benchmark(capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("arguments", [("reproduce", "--quick"), ("benchmark", "referee")])
-def test_without_the_repository(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+def test_without_the_examples(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(benchmarks, "find_spec", lambda name: None)
     message = refused(*arguments)
-    assert "clone the repository, run `pip install -e .` there" in message
+    assert "`nosnoc-py examples DIR` copies them" in " ".join(message.split())
 
 
 def test_without_the_references(monkeypatch: pytest.MonkeyPatch):
@@ -137,7 +137,9 @@ def test_without_the_references(monkeypatch: pytest.MonkeyPatch):
     folder_of = benchmarks.folder_of
     monkeypatch.setattr(benchmarks, "folder_of", lambda name: None if name == "tests.references" else folder_of(name))
     message = refused("benchmark", "referee")
-    assert "tests.references is not here. Benchmarks run in a copy of the repository" in " ".join(message.split())
+    assert "tests.references is not here. Benchmarks and experiments run in a folder with the examples" in " ".join(
+        message.split()
+    )
 
 
 def test_the_help_of_a_benchmark_names_its_module(capsys: pytest.CaptureFixture[str]):

@@ -40,7 +40,7 @@ def test_lines_for_people(monkeypatch: pytest.MonkeyPatch):
     assert 'viser           absent; pip install "nosnoc_py[viser]"' in lines
     assert any(line.startswith("NLP solvers") and "ipopt" in line for line in lines)
     assert lines[-1].startswith("problems        absent. ")
-    assert "clone the repository" in lines[-1]
+    assert "nosnoc-py examples DIR" in lines[-1]
 
 
 def test_info_says_the_same_in_words():
