@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 COMPILING = (
     "preparing the compiled time loop (numba): the first time on this machine this takes about half a minute, later "

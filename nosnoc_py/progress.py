@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -180,7 +179,7 @@ class Progress:
     def begin(self, duration: Any = None, time_limit: Any = None) -> None:
         """Get ready for a run; `ns.solve` and `ns.simulate` call this with their limits [s]."""
         seconds, limit = (
-            float(value) if isinstance(value, Real) and 0 < value < math.inf else None
+            float(value) if isinstance(value, int | float) and 0 < value < math.inf else None
             for value in (duration, time_limit)
         )
         if self._held:
@@ -321,7 +320,7 @@ def notebook_display() -> Callable[..., Any] | None:
         return None
     from IPython.display import display
 
-    return display  # type: ignore[no-any-return]
+    return display
 
 
 class TerminalOutput:

@@ -1,4 +1,4 @@
-"""What to cite. The entries are in citation.bib beside, because CITATION.cff is not in an installed package."""
+"""BibTeX entries to cite. They are in citation.bib beside, because CITATION.cff is not in an installed package."""
 
 from __future__ import annotations
 

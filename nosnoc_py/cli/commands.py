@@ -1,4 +1,4 @@
-"""What holds for every command: the exit codes, one clear message instead of a traceback, and what `--json` prints."""
+"""Common parts of the commands: the exit codes, one clear message instead of a traceback, the output of `--json`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _fail(ctx: Any, kind: str, message: str, code: int) -> NoReturn:
 
 
 def _show_own_traceback(error: NosnocError) -> None:
-    """Where a function of the user has raised, on standard error; our own calls are left out."""
+    """Write the traceback of a function of the user to standard error, without the calls of the library."""
     from nosnoc_py.sweep.references import RaisedError
 
     cause = error.__cause__

@@ -1,4 +1,4 @@
-"""What `nosnoc-py info` tells: versions, solvers that are found, threads."""
+"""The command `info`: versions, solvers that are found, threads."""
 
 from __future__ import annotations
 

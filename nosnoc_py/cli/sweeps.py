@@ -139,7 +139,7 @@ def _heat_map(
 def _scatter(
     results: Results, axes: Sequence[str], x: str | None, value: str | None, group: str | None
 ) -> dict[str, Draw]:
-    """What differs by chance: over an axis that varies, and by itself."""
+    """Return pictures of the scatter of runs that differ by chance: over an axis that varies, and as a histogram."""
     value = value or _first_told(results, (*results.measures, "objective"))
     if value is None:
         return {}
@@ -200,7 +200,7 @@ def _drawn_if_possible(results: Results) -> list[Path]:
 
 
 def _kept(given: Configuration) -> str:
-    """What is on disk after an interruption."""
+    """Return a sentence on the results that are on disk after an interruption."""
     try:
         results = read(given.output)
     except OptionError:  # before the first run

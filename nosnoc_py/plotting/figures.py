@@ -130,7 +130,7 @@ def _labelled(given: Any) -> Mapping[str, Trajectory]:
 
 
 def _common(every: Mapping[str, Trajectory]) -> list[str]:
-    """What is worth drawing of all of them."""
+    """Return the names that are worth drawing and common to all."""
     first, *others = every.values()
     return [name for name in worth_drawing(first) if all(name in other.names for other in others)]
 
@@ -175,7 +175,7 @@ def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: 
 
 
 def _logged(names: Sequence[str]) -> str:
-    """What the axis of a log shows."""
+    """Return the label of the axis of a log."""
     residual = ["residual"] if {"complementarity", "infeasibility"} & set(names) else []
     return ", ".join([*residual, *[name for name in names if name in ("sigma", "slope")]]) or "objective"
 

@@ -1,4 +1,4 @@
-"""What all films share: when their frames are, the clock, and how they get onto the disk, whole or not at all."""
+"""Common parts of films: times of the frames, the clock, and writing the file whole or not at all."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def frame_rate(path: Path, frames_per_second: float) -> float:
 
 
 class Clock:
-    """What is written into every frame: the time, how many impacts there were, and the events of this moment.
+    """Texts of every frame: the time, the number of impacts until then, and the events of this moment.
 
     `marked` says that the picture has a cross where they were.
     """
@@ -75,7 +75,7 @@ class Clock:
         self._counts = any(event.kind == "impact" for event in self._events)
 
     def struck(self, t: float) -> int:
-        """How many impacts there were up to t, those at t included."""
+        """Return the number of impacts up to t, those at t included."""
         return sum(event.kind == "impact" and event.time <= t for event in self._events)
 
     def said(self, t: float) -> str:
@@ -192,18 +192,18 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
 
 
 def ffmpeg() -> str | None:
-    """Where ffmpeg is: on the path, or that of the package imageio-ffmpeg; None without both."""
-    found = shutil.which("ffmpeg")
-    if found is None:
+    """Return the path of ffmpeg: on the search path, or that of the package imageio-ffmpeg; None without both."""
+    program = shutil.which("ffmpeg")
+    if program is None:
         try:
             import imageio_ffmpeg
         except ImportError:
             return None
         try:
-            found = str(imageio_ffmpeg.get_ffmpeg_exe())
+            program = str(imageio_ffmpeg.get_ffmpeg_exe())
         except RuntimeError:  # the package is there, its program is not
             return None
-    return found
+    return program
 
 
 def _ffmpeg_writer(program: str) -> type[FFMpegWriter]:

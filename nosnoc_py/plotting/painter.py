@@ -1,4 +1,4 @@
-"""Who draws planar systems: the shapes of a scene with matplotlib, one time after the other."""
+"""Drawing of planar systems: the shapes of a scene with matplotlib, one time after the other."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Painter:
         return [arrow]
 
     def handles(self) -> list[Any]:
-        """What the legend explains: shapes with a label, and marks."""
+        """Return the entries of the legend: shapes with a label, and marks."""
         found: dict[str, Any] = {}
         for k, (shape, colour) in enumerate(zip(self.motion.shapes, self.colours, strict=True)):
             label = shape.label

@@ -1,4 +1,4 @@
-"""What shares an axis: names grouped by kind and unit. Decided here, drawn in `figures`."""
+"""Panels of a figure: names grouped by kind and unit. Decided here, drawn in `figures`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Panel:
 
     @property
     def heading(self) -> str:
-        """What the vertical axis shows: the name if there is one, else the quantity."""
+        """Label of the vertical axis: the name if there is only one, else the quantity."""
         return self.names[0] if len(self.names) == 1 else self.title
 
 
@@ -142,7 +142,7 @@ def _panel(trajectory: Trajectory, names: Sequence[str]) -> Panel:
 
 
 def _stem(names: Sequence[str]) -> str:
-    """What names such as R_00, R_01 share before their indices; "state" if that is nothing."""
+    """Return the common beginning of names such as R_00, R_01; "state" if there is none."""
     stems = {name.rstrip("0123456789").rstrip("_") for name in names}
     return (stems.pop() if len(stems) == 1 else "") or "state"
 

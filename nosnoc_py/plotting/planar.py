@@ -22,7 +22,7 @@ LONGEST = 0.25  # of the greater side: arrows of their own scale
 
 @dataclass(frozen=True, kw_only=True)
 class PlanarView:
-    """What is seen [m]."""
+    """Limits of a picture [m]."""
 
     left: float
     right: float
@@ -131,7 +131,7 @@ class PlanarMotion:
 
     @cached_property
     def view(self) -> PlanarView:
-        """What has to be seen: all bodies at all times, trails, arrows, and grounds that are not far away."""
+        """Limits with all bodies at all times, trails, arrows, and grounds that are not far away."""
         every = max(1, len(self.dense[0]) // SEEN)
         shown = [
             _box(shape.outline(values[::every]))
@@ -147,7 +147,7 @@ class PlanarMotion:
         return PlanarView.around(np.vstack([points, *self._feet(points, size), *tips]))
 
     def _feet(self, points: Array, size: float) -> list[Array]:
-        """Where endless grounds are, below points that are not far away, with the band that is drawn."""
+        """Return points of endless grounds below points that are not far away, with the band that is drawn."""
         low, high = points.min(axis=0), points.max(axis=0)
         corners = np.array([low, high, [low[0], high[1]], [high[0], low[1]]])
         feet = []
@@ -186,7 +186,7 @@ class PlanarMotion:
 
 
 def no_scene(system: Described) -> str:
-    """What to say to those who want to see a system that does not say what it looks like."""
+    """Return the message for a system without a scene."""
     name = "q" if "q" in system.groups else "x"
     place = f"{name}[:2]" if getattr(system, name).shape[0] > 1 else f"[0, {name}[0]]"
     kinds = ", ".join(kind.__name__ for kind in scene.PlanarShape.__subclasses__())

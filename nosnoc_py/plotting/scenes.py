@@ -184,7 +184,7 @@ def _set_limits(axes: Any, middle: Array, half: float) -> None:
 
 
 def _flat(axes: Any, point: Array) -> tuple[float, float]:
-    """Where a point lies in the axes' plane."""
+    """Return the place of a point in the plane of the axes."""
     x, y, _ = proj_transform(*point, axes.get_proj())
     return float(x), float(y)
 

@@ -1,4 +1,4 @@
-"""What all figures share: their look, axes of any size, titles, and how they get onto the disk."""
+"""Common parts of figures: their look, axes of any size, titles, and writing to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the derivatives of the discretised problem have entries."""
+"""Sparsity patterns of the derivatives of the discretised problem."""
 
 from __future__ import annotations
 

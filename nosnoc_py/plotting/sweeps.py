@@ -330,7 +330,7 @@ def _number(value: Any) -> float:
 
 
 def _key(value: Any) -> Any:
-    """What tells settings apart: plain numbers, and text for everything else (True is not 1, NaN is NaN)."""
+    """Return a key that equal settings share: plain numbers, else text (True is not 1, NaN is NaN)."""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     if isinstance(value, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""What became of one start of a search."""
+"""Result of one start of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an independent simulation makes of a solution: numbers, a verdict, and a table of them."""
+"""Certificates: a solution compared with an independent simulation of its control."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class EventPair:
 
     @property
     def lone(self) -> bool:
-        """Whether there is no partner."""
+        """True if the event has no partner."""
         return self.claimed is None or self.found is None
 
     @property
     def delay(self) -> float:
-        """How much later it really happens [s]; NaN without a partner."""
+        """Time by which the simulated event is later than the claimed one [s]; NaN without a partner."""
         return np.nan if self.claimed is None or self.found is None else self.found.time - self.claimed.time
 
 
@@ -124,7 +124,7 @@ class Balance:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Certificate:
-    """What the event-driven referee makes of a solution.
+    """Comparison of a solution with an event-driven simulation of its control.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class Certificate:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the verdict is `confirmed`: on the whole simulated motion, between the nodes, too."""
+        """True if the whole simulated motion, between the nodes too, agrees with the solution."""
         return self.verdict is Verdict.CONFIRMED
 
     @property

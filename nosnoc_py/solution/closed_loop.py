@@ -19,7 +19,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClosedLoop:
-    """What happened in a closed loop, sample by sample; n samples, of n_x states and n_u controls.
+    """Log of a closed loop, sample by sample; n samples, of n_x states and n_u controls.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class ClosedLoop:
 
     @property
     def success(self) -> bool:
-        """Whether the loop came to its end."""
+        """True if the loop reached its end."""
         return self.status.success
 
     @property
@@ -93,7 +93,7 @@ class ClosedLoop:
 
     @property
     def percentiles(self) -> dict[str, float]:
-        """Of the latencies [s]: p50, p90, p99 and the largest, without the first sample, which builds everything."""
+        """Percentiles of the latencies [s]: p50, p90, p99 and the largest, without the first sample (it builds all)."""
         seconds = self.latency[1:] if len(self.latency) > 1 else self.latency
         if not seconds.size:
             return {}
@@ -104,7 +104,7 @@ class ClosedLoop:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many controls are from where."""
+        """Number of controls by their source."""
         return {source: self.sources.count(source) for source in dict.fromkeys(self.sources)}
 
     def __getitem__(self, name: str) -> Array:

@@ -1,4 +1,4 @@
-"""What a result says about itself, in words: the verdict, the worst residuals, the first failure, what to try."""
+"""Explanation of a result in words: the verdict, the worst residuals, the first failure, what to try."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
 
 
 def _stalls(log: Sequence[StepRecord], infeasibility: float) -> list[Finding]:
-    """What the last stalled run of the homotopy shows: residuals that do not follow sigma."""
+    """Describe the last run of the homotopy in which residuals did not decrease with sigma."""
     complete = [record for record in log if record.solver_status != "User_Requested_Stop"]
     for run in reversed(list(_runs(complete))):
         if (tail := _tail(run, lambda record: record.complementarity)) is not None:

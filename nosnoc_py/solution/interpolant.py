@@ -22,7 +22,7 @@ SNAP = 1e-12
 
 
 class Interpolant(Protocol):
-    """What a trajectory asks of its dense output: evaluate at a time and a side, and go to disk and back."""
+    """Interface of dense output: evaluation at a time and a side, conversion to arrays and back."""
 
     kind: ClassVar[str]
 
@@ -172,7 +172,7 @@ def check_side(side: str) -> None:
 
 
 def jumps_of(x_initial: npt.ArrayLike, x_left: Array, x_right: Array, jump_tolerance: float = 1e-8) -> Array:
-    """Whether the state jumps (E,) before each finite element; see `nodes_of`."""
+    """Return a mask (E,): True if the state jumps before the finite element; see `nodes_of`."""
     before = np.vstack([x_initial, x_right[:-1]])
     return np.asarray(np.any(np.abs(x_left - before) > jump_tolerance * np.maximum(1.0, np.abs(before)), axis=1))
 

@@ -100,7 +100,7 @@ class Series:
 
 @dataclass(frozen=True)
 class PairRole:
-    """What a pair is (a `nosnoc_py.roles.Role`, where it is known), and what it belongs to, such as a contact."""
+    """Role of a pair (a `nosnoc_py.roles.Role`, None if unknown) and what it belongs to, such as a contact."""
 
     role: Enum | None
     of: str = ""

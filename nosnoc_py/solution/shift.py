@@ -79,7 +79,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
 
 
 def _length(trajectory: Trajectory, duration: Any, stages: Any) -> tuple[float, int]:
-    """By how much [s], and how many equal control stages that is, or 0."""
+    """Return the length of the shift [s] and the number of equal control stages in it, 0 if they are not equal."""
     if duration is not None and stages is not None:
         raise TranscriptionError("shift: give a duration [s] or a number of control stages, not both.")
     edges, whole = trajectory.u_grid - trajectory.u_grid[0], 0

@@ -88,11 +88,11 @@ class Solution(Trajectory):
     sequence
         The modes of the motion and when they change, where the method knows them.
     certificate
-        What an independent simulation makes of it; None where it was not asked.
+        Comparison with an independent simulation; None if there was none.
     candidates
-        The starts of a search, and what became of each.
+        The starts of a search with their results.
     agreement
-        Kinds of start of a search that know nothing of each other and came to this solution.
+        Kinds of start of a search that reached this objective independently of each other.
     """
 
     objective: float
@@ -170,8 +170,8 @@ class Solution(Trajectory):
             its problem: use `ns.transcribe(ocp, method).differentiate(solution)`.
         """
         known = self._known("differentiate", "ns.transcribe(ocp, method).differentiate(solution)")
-        found: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
-        return found
+        derivatives: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
+        return derivatives
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
@@ -233,7 +233,7 @@ class Solution(Trajectory):
             return [], ()
         ends = ["" for _ in sequence.phases] if sequence.times is None else [f"{t:.6g}" for t in sequence.times]
         ends += [f"{self.t[-1]:.6g}"] * (len(sequence.phases) - len(ends))
-        rows = []
+        rows = list[tuple[str, ...]]()
         for k, (phase, impact, end) in enumerate(zip(sequence.phases, sequence.impacts, ends, strict=True)):
             modes = ", ".join(f"{name} {mode}" for name, mode in phase.items()) or "nothing closed"
             rows.append((str(k + 1), impact, modes, end))
@@ -251,21 +251,21 @@ class Solution(Trajectory):
 
     def _certified(self) -> str:
         """The verdict, why where it is not that the solution is confirmed, and the true objective where it differs."""
-        if (found := self.certificate) is None:
+        if (certificate := self.certificate) is None:
             return ""
-        because = "" if found.confirmed else f": {found.reason}"
-        error, size = abs(found.objective_error), max(1.0, abs(found.objective))
-        true = f", true objective {found.true_objective:.8g}" if error > found.tolerance * size else ""
-        return f"certificate: {found.verdict}{because}{true}"
+        because = "" if certificate.confirmed else f": {certificate.reason}"
+        error, size = abs(certificate.objective_error), max(1.0, abs(certificate.objective))
+        true = f", true objective {certificate.true_objective:.8g}" if error > certificate.tolerance * size else ""
+        return f"certificate: {certificate.verdict}{because}{true}"
 
     def _starts(self) -> str:
-        """How many there were, and which of them came here."""
+        """Return the number of starts, and the kinds of start that led to this solution."""
         if not self.candidates:
             return ""
         count = len(self.agreement)
         agree = f" ({count} kinds agree)" if count > 1 else ""
-        found = f", best found by {', '.join(self.agreement)}{agree}" if count else ""
-        return f"starts: {len(self.candidates)} tried{found}"
+        best = f", best found by {', '.join(self.agreement)}{agree}" if count else ""
+        return f"starts: {len(self.candidates)} tried{best}"
 
     def _effort(self) -> str:
         steps = f" in {len(self.log)} steps" if self.log else ""

@@ -282,7 +282,7 @@ def _role(value: str | None) -> Role | None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: numbers of NumPy, roles and statuses."""
+    """Return a JSON value for types that JSON lacks: numbers of NumPy, roles and statuses."""
     return value.item() if isinstance(value, np.generic) else value.value
 
 

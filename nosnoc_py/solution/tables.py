@@ -56,7 +56,7 @@ def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:
 
 
 def _kind_of(t: Array, trajectory: Trajectory) -> str:
-    """What the times of a series are."""
+    """Return the kind of times that a series has: of impacts, of ends of elements, or others."""
     impacts = [event.time for event in trajectory.events if event.kind == "impact"]
     if t.size and np.isin(t, impacts).all():
         return "impact"

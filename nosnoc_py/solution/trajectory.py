@@ -133,16 +133,16 @@ class Trajectory:
         """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""
         if name in self.parameters:
             return self.parameters[name]
-        if (found := self._over_time(name)) is None:
+        if (pair := self._over_time(name)) is None:
             raise UnknownNameError(name, self.names)
-        return found[1]
+        return pair[1]
 
     def times(self, name: str) -> Array:
         """Return the times [s] of `self[name]`; for a control the starts of its stages."""
-        if (found := self._over_time(name)) is None:
+        if (pair := self._over_time(name)) is None:
             legal = (*self.state_names, *self.control_names, *self.series)
             raise UnknownNameError(name, legal, "quantity over time")
-        return found[0]
+        return pair[0]
 
     def _over_time(self, name: str) -> tuple[Array, Array] | None:
         """Times and values of a state, a control or a series."""
@@ -195,8 +195,8 @@ class Trajectory:
         >>> float(motion.value(x**2)[0]), float(motion.sample(ca.exp(x), 0.0).round(4))
         (4.0, 7.3891)
         """
-        found: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, None)
-        return found
+        values: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, None)
+        return values
 
     @named_arguments
     def sample(self, expression: Any, t: npt.ArrayLike, side: Side = "+") -> Array:
@@ -212,8 +212,8 @@ class Trajectory:
         >>> motion.sample(ca.sumsqr(x), [0.0, 1.0]).round(6)
         array([1.  , 0.25])
         """
-        found: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, t, side)
-        return found
+        values: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, t, side)
+        return values
 
     @property
     def q(self) -> Array:
@@ -361,7 +361,23 @@ class Trajectory:
         return to_dataframe(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to one netCDF file; `nosnoc_py.solution.load` reads it back to the bit."""
+        """Write everything to one netCDF file (`.nc`), which `ns.load` reads back to the bit; return its path.
+
+        Raises
+        ------
+        OptionError
+            For another kind of file, or a place that cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = ns.load(motion.save(f"{folder}/motion.nc"))
+        >>> bool((again.x == motion.x).all())
+        True
+        """
         from nosnoc_py.solution.storage import save
 
         return save(self, path)

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Law(Enum):
-    """What a motion has to obey; the value says how a violation reads, of a state, a contact or a constraint."""
+    """Laws that a motion has to obey; the value is the text of a violation, of a state, a contact or a constraint."""
 
     POSITIONS = "{}' is not the velocity"
     GAPS = "{} is penetrated"

@@ -28,7 +28,7 @@ Answer = tuple[dict[str, Any] | None, dict[str, bytes], str | None]
 
 
 def remote(order: Mapping[str, Any]) -> Answer:
-    """What a worker of the cluster does: the task in a process of its own."""
+    """Run a task on a worker of the cluster, in a process of its own."""
     outcome = next(iter(LocalExecutor(1).run([Task(**order)])))
     return outcome.row, dict(outcome.files), outcome.death
 
@@ -127,7 +127,7 @@ class DaskExecutor:
         return False
 
     def _ended(self, running: Mapping[Any, Any]) -> list[Any]:
-        """What has ended; waits a little for the first."""
+        """Return the tasks that have ended; wait a little for the first."""
         ended = []
         with suppress(Empty):
             ended.append(self._done.get(timeout=POLL))

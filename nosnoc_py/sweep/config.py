@@ -44,7 +44,7 @@ REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation
 
 
 class Problem(Section):
-    """What is solved or simulated.
+    """The problem that is solved or simulated.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Simulate(Section):
 
 
 class Sweep(Section):
-    """What is varied.
+    """Variations of the configuration.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Sweep(Section):
 
 
 class Run(Section):
-    """How it is run.
+    """Settings of the execution.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Configuration(Section):
 
     @property
     def folder(self) -> Path | None:
-        """Where its modules are looked for first: the folder of the file."""
+        """Folder in which its modules are looked for first: that of the file."""
         return None if self._path is None else self._path.parent
 
     @property
@@ -234,7 +234,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _place(error: Any) -> str:
-    """What is wrong with the YAML, and in which line."""
+    """Return the mistake in the YAML, with its line."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = " ".join(str(getattr(error, "problem", None) or error).split())
     return problem if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
@@ -275,7 +275,7 @@ MOST_VALUES = 100_000
 
 
 def _expanded(value: Any, known: dict[int, int]) -> int:
-    """How many values there are if what stands for others is written out; `OptionError` where they are too many."""
+    """Count the values with all aliases written out; `OptionError` if they are too many."""
     if not isinstance(value, Mapping | list | tuple):
         return 1
     if id(value) not in known:

@@ -80,7 +80,7 @@ class Distribution(Section):
         return np.asarray(np.exp(found) if logarithmic else found)
 
     def drawn(self, path: str, samples: int, seed: int) -> list[float]:
-        """So many values of a path: every path has numbers of its own, whatever else is random."""
+        """Return values of a path; each path has its own stream of random numbers, independent of the others."""
         rng = np.random.default_rng([seed, zlib.crc32(path.encode())])
         # Twelve digits: the last ones differ between processors, and keys of runs with them.
         return [float(f"{value:.12g}") for value in self.values(rng.random(samples))]

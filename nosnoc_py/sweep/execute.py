@@ -34,7 +34,7 @@ RESERVED = ("key", "attempts", "repeat", "certificate", "problem", "method", "so
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result:
-    """What a run gave.
+    """Result of a run.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _simulated(
 
 
 def _told(run: Trajectory, **known: Any) -> dict[str, Any]:
-    """What is told of every run; None for what a simulation has not."""
+    """Return the columns of every run; None for those that a simulation lacks."""
     known |= {"status": run.status.value, "impacts": len(run.impacts)}
     return {name: known.get(name, getattr(run, name, None)) for name in TOLD}
 

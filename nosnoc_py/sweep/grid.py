@@ -71,7 +71,7 @@ def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRu
 
 
 def count(given: Configuration) -> int:
-    """How many runs `runs` would make, without making them."""
+    """Return the number of runs that `runs` would make, without making them."""
     sweep = given.sweep
     zipped = [min(map(len, sweep.zip.values()))] if sweep.zip else []
     return math.prod([*map(len, sweep.grid.values()), *zipped, sweep.samples or 1, sweep.repeat or 1])
@@ -207,7 +207,7 @@ def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dic
 
 
 def _check_nested(paths: list[str]) -> None:
-    """What is set as a whole must come before its parts, so it cannot be swept beside them."""
+    """Refuse to sweep a setting beside its own parts: the whole would replace them."""
     for outer, inner in itertools.permutations(paths, 2):
         if inner.startswith(f"{outer}."):
             raise OptionError(f"sweep: {outer!r} contains {inner!r}; sweep one of them.")
@@ -225,7 +225,7 @@ def _check_path(where: str, path: str, given: Configuration, base: Mapping[str, 
 
 
 def _legal(names: list[str], given: Configuration, base: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What can follow these names; None for anything."""
+    """Return the names that can follow these; None for any name."""
     swept = [*given.sweep.grid, *given.sweep.zip, *given.sweep.random]
     if not names:
         return SWEPT
@@ -257,7 +257,7 @@ def _options(what: str, rest: list[str], base: Mapping[str, Any]) -> tuple[str, 
 
 
 def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Where the seed of a repeat goes."""
+    """Return the path of the option that takes the seed of a repeat."""
     solver = content.get("solver") or {}
     legal = parameters_of(function(content["problem"]["build"], given.folder)).legal
     found = [

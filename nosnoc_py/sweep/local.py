@@ -118,7 +118,7 @@ class _Process:
         return self._process.poll() is not None or time.monotonic() >= self._deadline
 
     def outcome(self) -> Outcome:
-        """How it ended; ends the process."""
+        """Return the outcome, and end the process."""
         late = self._process.poll() is None
         code, content, said = self.kill()
         if (answer := _decoded(content)) is not None:

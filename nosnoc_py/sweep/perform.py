@@ -19,7 +19,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepState:
-    """Where a sweep stands: what a callback sees at the beginning and after every end of a task.
+    """Progress of a sweep: a callback receives it at the beginning and after every end of a task.
 
     Attributes
     ----------

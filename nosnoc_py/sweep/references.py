@@ -120,7 +120,7 @@ ARGUMENTS = "arguments"
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a function takes by name.
+    """Names of the arguments of a function.
 
     Parameters
     ----------
@@ -146,12 +146,12 @@ class Parameters:
         return tuple(name for name in self.names if name not in self.defaults)
 
     def among(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the arguments that it takes."""
+        """Return the arguments that the function takes."""
         return {name: value for name, value in arguments.items() if self.anything or name in self.names}
 
 
 def parameters_of(called: Callable[..., Any]) -> Parameters:
-    """What a function takes by name."""
+    """Return the names of the arguments of a function."""
     parameters = inspect.signature(called).parameters.values()
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     return Parameters(

@@ -64,7 +64,7 @@ class Results:
 
     @property
     def success(self) -> bool:
-        """Whether all runs are finished and successful."""
+        """True if all runs are finished and successful."""
         return len(self) == self.total and all(row["success"] for row in self.rows)
 
     @property
@@ -125,7 +125,7 @@ class Results:
 
     @property
     def scattered(self) -> bool:
-        """Whether runs differ by chance: by random values, or by seeds."""
+        """True if runs differ by random values or by seeds."""
         return bool(self.drawn) or REPEAT in self.axes
 
     @property

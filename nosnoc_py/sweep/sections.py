@@ -1,4 +1,4 @@
-"""What all parts of a configuration have in common."""
+"""Base class of the parts of a configuration."""
 
 from __future__ import annotations
 

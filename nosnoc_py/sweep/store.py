@@ -108,7 +108,7 @@ class Store:
         return dict(entry["row"])
 
     def entry(self, path: Path) -> dict[str, Any] | None:
-        """What a file of results says, or None without one; see `row` for what is raised."""
+        """Return the content of a file of results, None without one; raises as `row` does."""
         try:
             entry = json.loads(path.read_bytes())
             complete = {"format_version", "version", "key", "row", "files"} <= set(entry)
@@ -159,7 +159,7 @@ class Store:
         return path if path.exists() else None
 
     def deaths(self) -> Counter[str]:
-        """How many attempts at each task have died."""
+        """Return the number of attempts that died, by task."""
         counts: Counter[str] = Counter()
         text = self._deaths.read_text(encoding="utf-8") if self._deaths.exists() else ""
         for line in text.splitlines():
@@ -209,7 +209,7 @@ def _writable(value: Any) -> Any:
 
 
 def _is_shaped(entry: Mapping[str, Any]) -> bool:
-    """Whether the parts are of their kinds."""
+    """Check the types of the parts."""
     row, files = entry["row"], entry["files"]
     if not isinstance(row, dict) or not isinstance(files, dict):
         return False

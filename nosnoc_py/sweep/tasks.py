@@ -61,7 +61,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """How a task ended.
+    """Outcome of a task.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Outcome:
 
 
 class Executor(Protocol):
-    """What runs tasks: processes of this machine, or a cluster."""
+    """Interface of the executors: processes of this machine, or a cluster."""
 
     def run(self, tasks: Iterable[Task]) -> Generator[Outcome]:
         """Yield an outcome for every task, in the order in which they end.
@@ -97,5 +97,5 @@ def failed_row(status: str, message: str) -> dict[str, Any]:
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether it is the machine, not the task, that an error is about."""
+    """Return True if an error is about the machine, not the task."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)

@@ -28,7 +28,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """What solving again has found: the control at once, everything else when it is asked for.
+    """Result of solving again: the control at once, everything else on first use.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class Answer:
 
     @property
     def success(self) -> bool:
-        """Whether the residuals of the unrelaxed problem are small."""
+        """True if the residuals of the unrelaxed problem are small."""
         return self.status.success
 
     @property
     def status(self) -> Status:
-        """Of the solver; what the mechanics say of it is in `solution`."""
+        """Status of the solver; the check against the laws of mechanics is in `solution`."""
         return self.state.status or Status.STOPPED
 
     @property
@@ -81,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Where every row of the vectors of a program comes from when the control stages move to the front.
+    """Source row of every row of the vectors of a program when the control stages move to the front.
 
     The last stages stay: a variable of the last one is its own successor.
     """

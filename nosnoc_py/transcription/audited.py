@@ -85,7 +85,7 @@ def _jumps(problem: Transcription, read: Readout, series: Mapping[str, Series], 
 
 
 def _seams(problem: Transcription, read: Readout) -> Jumps:
-    """Where the polynomials end, and where the solution says that they do: nothing jumps there."""
+    """Return the states at the ends of the polynomials and those of the solution there: nothing jumps between them."""
     frames = problem.ocp.system.mechanics.frames
     nodes = np.append(0.0, problem.tableau.c)
     at_end = np.linalg.solve(np.vander(nodes, increasing=True).T, np.ones(nodes.size))

@@ -85,7 +85,7 @@ def frozen_guess(
 
 
 def _share(block: Block, c: np.ndarray) -> float:
-    """Where in its element a block lies; what has one value per element is looked at in its middle."""
+    """Return the place of a block in its element; a quantity with one value per element is placed in the middle."""
     if block.at.rk is not None:
         return float(c[block.at.rk])
     return 0.5 if block.edge is None else float(block.edge is Edge.RIGHT)
@@ -111,7 +111,7 @@ class _Piece:
 
     @property
     def jump(self) -> bool:
-        """Whether the clock stands still."""
+        """True if the clock does not run."""
         return bool(self.hits)
 
     def rate(self, share: float) -> np.ndarray:

@@ -132,7 +132,7 @@ def sources(step: Step) -> dict[str, str]:
 
 
 def _numbers(step: Step) -> dict[str, Any]:
-    """What stands in the C code in place of the words between @."""
+    """Return the text of the C code for each word between @."""
     steps, by_columns = step.steps, step.steps.factor.T
     most = {name: max(getattr(f, f"sz_{name}")() for f in step.functions) for name in ("arg", "res", "iw", "w")}
     rooms = {"arg": max(3, most["arg"]), "res": max(3, most["res"]), "iw": max(1, most["iw"]), "w": max(1, most["w"])}
@@ -181,7 +181,7 @@ def _filled(text: str, words: dict[str, Any]) -> str:
 
 
 def described(problem: Transcription, step: Step) -> dict[str, Any]:
-    """What layout.json says of the step."""
+    """Return the entries of layout.json about the step."""
     m, names = problem.mpcc, problem.mpcc.parameters
     return {
         "x0": [names.label(row)[0] for row in range(step.x0.start, step.x0.stop)],

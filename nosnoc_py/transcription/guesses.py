@@ -49,12 +49,12 @@ def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.
 
 
 def keeps_its_iterate(problem: Transcription, guess: Any) -> bool:
-    """Whether a guess is an iterate of this transcription, from which a small relaxation parameter will do."""
+    """Check if a guess is an iterate of this transcription, from which a small relaxation parameter suffices."""
     return isinstance(guess, Solution | Shifted) and guess.layout_key == problem.layout_key
 
 
 def stages_alike(problem: Transcription) -> bool:
-    """Whether every control stage has the variables of the one before, at the same distance in time."""
+    """Check if every control stage has the variables of the one before, at the same distance in time."""
     equal = len(set(problem.grid.elements)) == 1 and problem.fesd.equidistant_control_grid
     return equal and problem.ocp.free_time is None
 
@@ -150,7 +150,7 @@ def from_trajectory(
 
 
 def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, At], slice]:
-    """Where the unshifted solution has a block, one by one, if every variable moves with its control stage."""
+    """Return the rows of the unshifted solution, block by block, if every variable moves with its control stage."""
     if not isinstance(guess, Shifted):
         return {}
     whole = guess.stages > 0 and guess.w.size == problem.mpcc.w0.size

@@ -36,7 +36,7 @@ class FrozenTranscription(Transcription):
 
     @property
     def discretization(self) -> Discretization:
-        """What a solution says of its finite elements."""
+        """Finite elements of a solution, for its record."""
         return replace(super().discretization, time_freezing=True)
 
     def from_trajectory(

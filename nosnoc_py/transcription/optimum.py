@@ -97,7 +97,7 @@ def _check_same(who: str, problem: Transcription, last: Answer | Solution, w: Ar
 def _columns(
     problem: Transcription, asked: dict[str, bool | str | Sequence[str] | None]
 ) -> tuple[tuple[str, ...], Array]:
-    """What is asked for, and where it is among the parameters of the program."""
+    """Return the data to differentiate by, and their places among the parameters of the program."""
     layout, data, columns = problem.mpcc.parameters, list[str](), list[int]()
     for what in DATA:
         rows = range(layout.size)[layout[what]] if what in layout.names else range(0)
@@ -140,7 +140,7 @@ def _values(problem: Transcription, solution: Solution) -> Array:
 
 
 def _undetermined(problem: Transcription, loose: Array, end_by_w: Array) -> list[str]:
-    """What has to be determined and is not: controls, horizon, free parameters, last state. Forces may be split.
+    """Return the names of what the optimum leaves open: controls, horizon, parameters, last state. Forces may be split.
 
     Lengths of control stages whose controls are equal do not matter there, but they do as soon as data change.
     """

@@ -171,7 +171,7 @@ class _Pieces:
         return np.asarray(v.weight[rows].max(axis=1) > open_by)
 
     def slips(self, contact: int) -> np.ndarray:
-        """Whether a contact slips (running elements,)."""
+        """Return a mask (running elements,): True if the contact slips."""
         v, rows = self.values, self.rows
         speed = np.linalg.norm(v.slip[contact][rows], axis=2).max(axis=1)
         return np.asarray((v.reserve[rows, :, contact].max(axis=1) < speed) & (speed > RESTING))

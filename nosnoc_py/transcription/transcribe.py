@@ -151,7 +151,7 @@ def rest_velocity_of(method: FESDJ, *, simulation: bool) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Symbols:
-    """What the elements and the user's functions are written in: variables or parameters of the MPCC."""
+    """Symbols of the elements and of the user's functions: variables or parameters of the MPCC."""
 
     p: ca.SX
     horizon: ca.SX
@@ -202,7 +202,7 @@ def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
 
 
 def _state_bounds(ocp: OCP, n_x: int) -> StateBounds:
-    """Those of the user; a clock beside the states of the system has none and starts at zero."""
+    """Return bounds and initial values of the states, those of the user; a clock has no bounds and starts at zero."""
     lower, upper = ocp.x_bounds
     start, more = np.clip(start_of(ocp), lower, upper), np.full(n_x - len(lower), np.inf)
     lower, upper, start = np.append(lower, -more), np.append(upper, more), np.append(start, np.zeros(more.size))

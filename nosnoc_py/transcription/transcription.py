@@ -105,7 +105,7 @@ class Transcription(EvaluatesProblem):
 
     @property
     def discretization(self) -> Discretization:
-        """What a solution says of its finite elements."""
+        """Finite elements of a solution, for its record."""
         return Discretization(
             scheme=self.tableau.name,
             nodes=tuple(float(node) for node in self.tableau.c),
