@@ -7,7 +7,7 @@ bounds, costs) is in `problems`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -56,7 +56,7 @@ DRAGS: Mapping[str, Callable[[ca.SX, Constants], ca.SX]] = MappingProxyType(
 )
 
 
-def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
+def build(drag: str = "printed", constants: Constants = PAPER, scenery: Sequence[PlanarShape] = ()) -> ns.CLS:
     """The two discs as a system.
 
     Parameters
@@ -66,6 +66,8 @@ def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
         is a symmetric saddle of the manipulation task: start a solver from an asymmetric one.
     constants : Constants
         By default those of the paper.
+    scenery : sequence of PlanarShape
+        Shapes to draw behind the discs, such as obstacles; they do not touch anything.
 
     Returns
     -------
@@ -100,7 +102,7 @@ def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
             **dict.fromkeys(["v_x_1", "v_y_1", "v_x_2", "v_y_2"], "m/s"),
             **dict.fromkeys(["thrust_x", "thrust_y"], "N"),
         },
-        scene=pair(q, u, constants.radii, "thrust"),
+        scene=[*scenery, *pair(q, u, constants.radii, "thrust")],
     )
 
 

@@ -1,0 +1,97 @@
+"""Films of the problems, small enough for a page: `python -m problems.gallery`.
+
+Every problem of `FILMS` has a function `film(path)`, which solves it and writes a film. The films are reduced to one size
+and written to a folder, `docs/images/gallery` by default, each with a still from its middle. `docs/gallery.md` shows
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image, ImageSequence
+
+from nosnoc_py.progress import Progress
+from problems.benchmarks.orders import check_names
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+
+# Names of modules in `problems`, in the order of the page.
+FILMS = (
+    "disc_manipulation",
+    "kneed_hopper",
+    "biped_step",
+    "two_link_push",
+    "arm_pushes_box",
+    "quadruped_jump",
+    "walled_cart_pole",
+    "paddle_loop",
+    "tumbling_box",
+    "puck_identification",
+)
+WIDTH = 320  # pixels: two films fit side by side on a page
+FRAMES = 60  # at most: a film of a page is some hundred kB then
+
+
+def reduced(source: Path, target: Path) -> int:
+    """Write a film in a smaller size, with a still from its middle beside it; return the number of its frames.
+
+    Parameters
+    ----------
+    source, target : Path
+        GIFs. The still has the name of the target with the ending `.png`.
+    """
+    with Image.open(source) as film:
+        every = -(-film.n_frames // FRAMES)
+        duration = every * int(film.info.get("duration", 50))
+        frames = [frame.convert("RGB") for k, frame in enumerate(ImageSequence.Iterator(film)) if k % every == 0]
+    size = (WIDTH, round(WIDTH * frames[0].height / frames[0].width))
+    small = [frame.resize(size, Image.Resampling.LANCZOS) for frame in frames]
+    small[len(small) // 2].save(target.with_suffix(".png"))
+    # One palette for all frames: palettes of their own make static parts flicker.
+    palette = small[len(small) // 2].quantize(64)
+    first, *rest = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small)
+    first.save(target, save_all=True, append_images=rest, duration=duration, loop=0, optimize=True)
+    return len(small)
+
+
+def experiment(*, names: Sequence[str] = (), output: str = "docs/images/gallery") -> list[dict[str, object]]:
+    """Make the films and return a row for each.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of problems, by default all.
+    output : str
+        A folder.
+
+    Raises
+    ------
+    OptionError
+        For an unknown name.
+    """
+    check_names(names=(names, FILMS))
+    folder, rows = Path(output), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names or FILMS:
+        started = time.monotonic()
+        with TemporaryDirectory() as work:
+            full = Path(import_module(f"problems.{name}").film(Path(work) / f"{name}.gif"))
+            frames = reduced(full, folder / f"{name}.gif")
+        size = (folder / f"{name}.gif").stat().st_size
+        rows.append({"film": name, "frames": frames, "kB": size // 1000, "seconds": time.monotonic() - started})
+    return rows
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Make the films and report."""
+    started = time.monotonic()
+    rows = experiment(**settings.arguments)
+    return tabled({"films": rows, "wall_seconds": time.monotonic() - started}, True, {"films": rows})
+
+
+PROGRAM = program(__name__, run, experiment, quick={"names": ("kneed_hopper",)})
