@@ -314,7 +314,7 @@ def test_two_guards_at_once_have_two_derivatives():
     motion = simulated(system, x0, 1.0, sensitivities=True)
     found = motion.sensitivity
     assert found.flags == (
-        "guards g0, g1 are crossed at once at t = 0.5: the flow is piecewise linear there, ask "
+        "guards g0, g1 are crossed at once at t = 0.5: the flow is piecewise linear there, use "
         "sensitivity.directional(v)",
     )
     assert np.isnan(found.x0).all()
