@@ -290,8 +290,8 @@ class FiniteElementStepper:
         message = ""
         if self._newton_step is not None:
             parts, found = self._by_newton(values, state.hint, 0)
-            if found.crowded:
-                found = self._newton_step.counted(values, found)
+            if found.too_many_events:
+                found = self._newton_step.count_events(values, found)
                 if found.status is None and MOST_SPLITS:
                     parts, last = self._cut(values, state.hint, MOST_SPLITS, found.share)
                     found = last if parts else found
@@ -299,7 +299,7 @@ class FiniteElementStepper:
                 return self._advanced(state, parts, found.x, values, hint=found.hint, **found.residuals)
             message = found.message
             # What has more switches than elements is nothing for an MPCC either.
-            if found.status is not None or found.crowded or self.solver is None:
+            if found.status is not None or found.too_many_events or self.solver is None:
                 return self._failed(state, values, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
@@ -314,7 +314,7 @@ class FiniteElementStepper:
             u, p = values[self._slices["u"]], values[self._slices["p"]]
             solved = SolvedPart(elements=found.elements, u=u, p=p)
             return (StepSolution(w=found.w, values=values, solved=solved),), found
-        if found.crowded and splits:
+        if found.too_many_events and splits:
             return self._cut(values, hint, splits, found.share)
         # A part in which Newton's method fails is halved: on shorter elements what turns sharply turns less.
         if 0 < splits < MOST_SPLITS and found.status is None and splits > FAILED:

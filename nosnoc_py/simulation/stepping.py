@@ -16,7 +16,7 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
 from nosnoc_py.roles import Role
-from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
+from nosnoc_py.simulation.newton.contact_filling import ContactIterateWriter, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -139,9 +139,11 @@ class MPCCStep(Attempts):
         )
 
     @cached_property
-    def _filling(self) -> Filling:
+    def _filling(self) -> ContactIterateWriter:
         method = self._problem.fesdj
-        return Filling(self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True))
+        return ContactIterateWriter(
+            self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True)
+        )
 
 
 class FilippovStep(Attempts):

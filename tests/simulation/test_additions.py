@@ -15,7 +15,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.reformulation import contact as reformulation
-from nosnoc_py.simulation.newton.contact_filling import Filling
+from nosnoc_py.simulation.newton.contact_filling import ContactIterateWriter
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.simulation.stepping import MPCCStep
 from nosnoc_py.tableaus import tableau
@@ -47,7 +47,7 @@ def residuals(system: ns.CLS, step: ContactStep, u: Any = (), **method: Any) -> 
     values = problem.parameters(horizon=float(step.h.sum()), u=u)
     values[problem.mpcc.parameters["x0"]] = step.x_minus[0]
     evaluator = problem.solvers.evaluator
-    at = evaluator(Filling(system, problem, "auto", 0.0)(step, values), values)
+    at = evaluator(ContactIterateWriter(system, problem, "auto", 0.0)(step, values), values)
     return evaluator.infeasibility(at), evaluator.complementarity(at)
 
 

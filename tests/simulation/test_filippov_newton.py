@@ -15,7 +15,12 @@ from models import bouncing_ball, hysteresis_car, switching_cases, turbo_car
 from nosnoc_py.reformulation.filippov import projected_dcs, step_dcs, stewart_dcs
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
-from nosnoc_py.simulation.newton.filippov_modes import ComponentGroup, EdgeValues, FilippovModes, parts_of
+from nosnoc_py.simulation.newton.filippov_modes import (
+    BoundaryMultipliers,
+    ComponentGroup,
+    FilippovModes,
+    component_groups,
+)
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from tests.pairwise import every_value, slow_but, slow_row
 
@@ -59,7 +64,7 @@ def test_an_event_on_the_boundary_of_two_steps_is_no_trouble() -> None:
 
 def test_without_the_search_for_events_nothing_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = switching_cases.case("crossing")
-    monkeypatch.setattr(event_walk.EventWalk, "_first_crossing", lambda self, run, blind=(): None)
+    monkeypatch.setattr(event_walk.EventWalk, "_first_crossing", lambda self, run, ambiguous_guards=(): None)
     found = ns.simulate(switching_cases.build(case), x0=case.x0, duration=1.7, steps=5, method=METHOD, solver=ALONE)
     assert found.status is ns.Status.STEP_FAILED
     assert "not certified" in found.message
@@ -385,10 +390,16 @@ def test_components_of_one_partition_belong_together() -> None:
     x = ca.SX.sym("x", 2)
     signs = [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     four = ns.PSS(x=x, modes=ns.Modes("m", flows=[[1, 0]] * 4, functions=x, signs=signs))
-    assert [(part.members, part.free) for part in parts_of(stewart_dcs(four))] == [((0, 1, 2, 3), False)]
-    assert [(part.members, part.free) for part in parts_of(step_dcs(four))] == [((0, 2), False), ((1, 3), False)]
+    assert [(part.members, part.free) for part in component_groups(stewart_dcs(four))] == [((0, 1, 2, 3), False)]
+    assert [(part.members, part.free) for part in component_groups(step_dcs(four))] == [
+        ((0, 2), False),
+        ((1, 3), False),
+    ]
     walls = ns.PDS(x=x, flow=x, constraints=x)
-    assert [(part.members, part.free) for part in parts_of(projected_dcs(walls))] == [((0,), True), ((1,), True)]
+    assert [(part.members, part.free) for part in component_groups(projected_dcs(walls))] == [
+        ((0,), True),
+        ((1,), True),
+    ]
 
 
 def test_continuous_multipliers_follow_from_the_state_and_the_mode() -> None:
@@ -403,4 +414,4 @@ def test_continuous_multipliers_follow_from_the_state_and_the_mode() -> None:
     np.testing.assert_allclose(step.edge((1, 0), at, np.zeros(0)), [0.0, 0.3], rtol=0, atol=1e-14)
     wrong = step.edge((0, 1), at, np.zeros(0))  # as if c were negative: lambda_n = -c
     np.testing.assert_allclose(wrong, [-0.3, 0.0], rtol=0, atol=1e-14)
-    assert EdgeValues(projected_dcs(ns.PDS(x=x, flow=x, constraints=x)), x).known.numel() == 0
+    assert BoundaryMultipliers(projected_dcs(ns.PDS(x=x, flow=x, constraints=x)), x).known.numel() == 0

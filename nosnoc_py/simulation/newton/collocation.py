@@ -1,7 +1,20 @@
 """Runs of finite elements in known modes: their collocation equations by Newton's method, and their polynomials.
 
-In known modes the equations of the elements are smooth and square. The last row decides the common length of the
-elements: it is given, or a guard vanishes at the end of the run. Nothing here knows what the modes mean.
+A run is a sequence of elements of equal length h and equal modes. Unknowns are the states and algebraic unknowns at all
+stages, and h. With masks in place of modes the equations are smooth and square; the last row decides h: either h is
+given, or a guard is zero at the end of the run (event location). The Jacobian is block lower bidiagonal with a border
+for h, so that Newton's step is a forward substitution from element to element (`_correction`).
+
+`solve_event_free` is the fast path: all elements at once in compiled code, without globalisation. `solve` is the robust
+path: damped, with minimum-norm steps where the equations are singular (redundant contacts).
+
+Between the stages the state is the collocation polynomial through the left boundary; algebraic unknowns are
+interpolated through the stages only, as they have no value at the left boundary. Nothing here depends on the meaning of
+the modes.
+
+References
+----------
+Hairer and Wanner, Solving Ordinary Differential Equations II (1996), Section IV.5: Radau IIA methods, collocation.
 """
 
 from __future__ import annotations
@@ -18,16 +31,17 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.tableaus import Tableau, lagrange_basis
 
+# Iterations of Newton's method. It converges in about five; a run that needs more is too long and gets shortened.
 MOST_ITERATIONS = 30
-# Residuals and steps below this end CasADi's Newton method, whatever the size of the unknowns.
-GLIDE = 1e-14
-# A residual below this, relative to the largest unknown, is rounding.
+# CasADi's Newton method ends at residuals or steps below this (absolute, in the units of the model).
+EVENT_FREE_TOLERANCE = 1e-14
+# A residual below this (relative to the largest unknown) is rounding: iterating further changes nothing.
 ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StageEquations:
-    """The equations of one stage, of any system whose modes are chosen by masks.
+    """Symbolic equations of one stage, for any system whose modes are chosen by masks.
 
     Attributes
     ----------
@@ -38,7 +52,7 @@ class StageEquations:
     rows : SX, as many as y
         Algebraic equations.
     guards : SX
-        Nonnegative as long as the mode lasts (those of them that the mode watches).
+        Nonnegative as long as the mode lasts; each mode watches some of them (`Modes.watched`).
     """
 
     x: ca.SX
@@ -53,7 +67,19 @@ class StageEquations:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ElementRun:
-    """Elements of equal length and equal modes: h, x_left (r, n_x), x (r, n_s, n_x), y (r, n_s, n_y), x_right."""
+    """Values of r elements of equal length and equal modes, n_s stages.
+
+    Parameters
+    ----------
+    h : float
+        Length of each element [s].
+    modes : tuple of int
+    y_node : (n_y,)
+        Algebraic unknowns right after the node at the start of the run.
+    x_left, x_right : (r, n_x)
+    x, y : (r, n_s, n_x), (r, n_s, n_y)
+        States and algebraic unknowns at the stages.
+    """
 
     h: float
     modes: tuple[int, ...]
@@ -76,7 +102,7 @@ class ElementRun:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunLinearization:
-    """Residuals of a run and their derivatives.
+    """Residuals of a run and their derivatives, per element.
 
     Attributes
     ----------
@@ -100,14 +126,22 @@ class RunLinearization:
 
 
 class Collocation:
-    """Square systems of runs of elements and their polynomials, for any `StageEquations`."""
+    """Solver for runs of elements, and their polynomials.
+
+    Parameters
+    ----------
+    equations : StageEquations
+    tableau : Tableau
+    tolerance : float
+        Of residuals, relative to the largest unknown.
+    """
 
     def __init__(self, equations: StageEquations, tableau: Tableau, tolerance: float) -> None:
         self.equations, self.tableau, self.tolerance = equations, tableau, tolerance
         self.n_x, self.n_y = equations.x.shape[0], equations.y.shape[0]
         self.n_g = equations.guards.shape[0]
         self.iterations = 0
-        self._glide = cache(self._build_glide)
+        self._event_free = cache(self._build_event_free)
         self._x_end = lagrange_basis(np.append(0.0, tableau.c), np.ones(1))[0]
         self._y_end = lagrange_basis(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
@@ -122,7 +156,10 @@ class Collocation:
     def solve(
         self, guess: ElementRun, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None
     ) -> ElementRun | None:
-        """Newton's method from a guess; h is that of the guess, or where the guard vanishes at the end of the run."""
+        """Solve by Newton's method from a guess, or return None.
+
+        Without a guard the length h is that of the guess; with one, h is such that the guard is zero at the end.
+        """
         data = (u, p, masks)
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
         system = self._linearize(values, h, guess, data, guard)
@@ -135,9 +172,11 @@ class Collocation:
                 factor = 0.5**halvings
                 trial, trial_h = values + factor * change, h + factor * change_h
                 new = self._linearize(trial, trial_h, guess, data, guard)
+                # A residual may double: a full step often increases it once before Newton's method converges
+                # quadratically.
                 if new.size <= max(2.0 * system.size, self.tolerance * 1e3):
                     break
-            if converged:  # one step more than the tolerance asks for, for the last digits
+            if converged:  # one more step than the tolerance needs: quadratic convergence gives the last digits
                 better = new.size <= system.size
                 return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
             values, h, system = trial, trial_h, new
@@ -147,35 +186,38 @@ class Collocation:
             converged = system.size <= self.tolerance * largest
         return self._unpack(values, h, guess) if converged else None
 
-    def glide(
+    def solve_event_free(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, data: tuple[np.ndarray, ...]
     ) -> tuple[ElementRun, np.ndarray] | None:
-        """A run of given length with its guards (n_g, m) at the samples, all at once; None where that is too simple.
+        """Solve a run of given length in one compiled call; return it with its guards (n_g, m) at the samples.
 
-        CasADi's Newton method, without globalisation, from constant unknowns and a state that moves with its slope.
+        Uses CasADi's Newton method, without globalisation, from constant algebraic unknowns and a state that moves with
+        its initial slope. Returns None if that does not converge; `solve` is then to be tried.
         """
-        values, residual, guards, edges = self._glide(count)(x, y, *data, h)
-        if not residual[0, 0] <= self.tolerance:
+        values, residual, guards, boundaries = self._event_free(count)(x, y, *data, h)
+        if not residual[0, 0] <= self.tolerance:  # also false for NaN
             return None
-        stages, edges = values.T.reshape(count, self.tableau.stages, -1), edges.T
+        stages, boundaries = values.T.reshape(count, self.tableau.stages, -1), boundaries.T
         inside, unknowns = stages[..., : self.n_x], stages[..., self.n_x :]
-        run = ElementRun(h=h, modes=modes, y_node=y, x=inside, y=unknowns, x_left=edges[:-1], x_right=edges[1:])
+        run = ElementRun(
+            h=h, modes=modes, y_node=y, x=inside, y=unknowns, x_left=boundaries[:-1], x_right=boundaries[1:]
+        )
         return run, guards
 
     def determines(self, run: ElementRun, data: tuple[np.ndarray, ...]) -> bool:
-        """Whether the equations at a run have no other solution next to it."""
+        """Return True if the equations have no other solution close to a run (their Jacobian is regular)."""
         values = np.concatenate([run.x, run.y], axis=2).reshape(run.count, -1)
         return all(is_regular(inner) for inner in self._linearize(values, run.h, run, data, None).inner)
 
-    def _build_glide(self, count: int) -> Callable[..., list[np.ndarray]]:
-        """The equations of all elements as one square system, and what is asked of their solution."""
+    def _build_event_free(self, count: int) -> Callable[..., list[np.ndarray]]:
+        """Compile the solver of all elements as one system, with residual, guards and boundaries of the solution."""
         e, stages, tableau = self.equations, self.tableau.stages, self.tableau
         x, y, h = ca.SX.sym("x", self.n_x), ca.SX.sym("y", self.n_y), ca.SX.sym("h")
         data = (e.u, e.p, e.masks)
         size = stages * (self.n_x + self.n_y)
         z = ca.SX.sym("z", size, count)
         slope = self._stage(x, y, *data)[0]
-        guess, rows, left, samples, y_before, edges = [], [], x, [], y, [x]
+        guess, rows, left, samples, y_before, boundaries = [], [], x, [], y, [x]
         _, x_weights, y_weights = self._grid
         for k in range(count):
             guess += [ca.vertcat(x + h * (k + c) * slope, y) for c in tableau.c]
@@ -187,17 +229,22 @@ class Collocation:
             y_at = ca.horzcat(y_before, unknowns) @ ca.DM(y_weights[first:]).T
             samples += [self._guards(at[:, j], y_at[:, j], *data) for j in range(at.shape[1])]
             left = ca.horzcat(left, inside) @ ca.DM(self._x_end)
-            edges.append(left)
+            boundaries.append(left)
             y_before = unknowns @ ca.DM(self._y_end)
         known = ca.vertcat(x, y, *data, h)
-        options = {"abstol": GLIDE, "abstolStep": GLIDE, "max_iter": 10, "error_on_fail": False}
+        options = {
+            "abstol": EVENT_FREE_TOLERANCE,
+            "abstolStep": EVENT_FREE_TOLERANCE,
+            "max_iter": 10,
+            "error_on_fail": False,
+        }
         problem = {"x": ca.vec(z), "p": known, "g": ca.vertcat(*rows)}
-        solver = ca.rootfinder("glide", "fast_newton", problem, options)
+        solver = ca.rootfinder("solve_event_free", "fast_newton", problem, options)
         first_guess = ca.Function("guess", [known], [ca.vertcat(*guess)])
         largest = 1 + ca.mmax(ca.fabs(ca.vertcat(ca.vec(z), ca.SX(1, 1))))
-        # A norm, unlike a maximum, does not lose what is not a number.
+        # A norm and no maximum: a maximum may lose NaN.
         residual = ca.norm_2(ca.vertcat(*rows)) / largest
-        outputs = [ca.densify(part) for part in (residual, ca.horzcat(*samples), ca.horzcat(*edges))]
+        outputs = [ca.densify(part) for part in (residual, ca.horzcat(*samples), ca.horzcat(*boundaries))]
         read = ca.Function("read", [ca.vec(z), known], outputs)
         inputs = [
             ca.MX.sym(name, n) for name, n in zip("xyupmh", (part.numel() for part in (x, y, *data, h)), strict=True)
@@ -205,13 +252,13 @@ class Collocation:
         everything = ca.vertcat(*inputs)
         solution = solver(first_guess(everything), everything)
         outputs = [ca.reshape(solution, size, count), *read(solution, everything)]
-        return buffered(ca.Function("glide", inputs, outputs))
+        return buffered(ca.Function("solve_event_free", inputs, outputs))
 
     def at(self, run: ElementRun, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """States (m, n_x) and algebraic unknowns (m, n_y) at times after the start of the run.
+        """Return states (m, n_x) and algebraic unknowns (m, n_y) at times (m,) after the start of the run.
 
-        The latter are interpolated between the stages, and towards the left boundary linearly: a polynomial of the
-        stages may be far off there.
+        Algebraic unknowns are interpolated between the stages, and linearly between the left boundary and the first
+        stage: the polynomial of the stages, extrapolated to there, may be far off.
         """
         element = np.clip((times / run.h).astype(int), 0, run.count - 1)
         x_weights, y_weights = self._weights(times / run.h - element)
@@ -220,9 +267,9 @@ class Collocation:
         return x, (y_weights[:, None] @ y_nodes[element])[:, 0]
 
     def samples(self, run: ElementRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Times (m,) with states and algebraic unknowns as `at` gives them, at the same places of every element.
+        """Return times (m,) with states and algebraic unknowns there, at the same places of every element.
 
-        Every seven of them begin a smooth piece of eight samples, for `motion.crossing`.
+        Every seventh sample begins a smooth piece of eight Chebyshev samples, as `motion.crossing` expects them.
         """
         places, x_weights, y_weights = self._grid
         x_nodes, y_nodes = self._nodes(run)
@@ -235,9 +282,10 @@ class Collocation:
 
     @cached_property
     def _grid(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places in an element, from its left to its right boundary, and the weights of the values there.
+        """Places in [0, 1] of the samples in an element, and the weights of states and algebraic unknowns there.
 
-        Chebyshev's extrema before and behind the first stage, where the algebraic unknowns have a kink.
+        Chebyshev extrema before and after the first stage separately: the algebraic unknowns have a kink there, and a
+        polynomial through samples on both sides would be inaccurate.
         """
         first = float(self.tableau.c[0])
         pieces = [first * NODES] + ([first + (1.0 - first) * NODES[1:]] if first < 1.0 else [])
@@ -245,24 +293,24 @@ class Collocation:
         return places, *self._weights(places)
 
     def _weights(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (m, 1 + n_s) of the values at the left boundary and at the stages, for states and for unknowns y."""
+        """Return weights (m, 1 + n_s) of the values at the left boundary and the stages, for states and for y."""
         c = self.tableau.c
         ramp = np.minimum(theta / c[0], 1.0)[:, None]
         inside = ramp * lagrange_basis(c, np.maximum(theta, c[0]))
         return lagrange_basis(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
 
     def _nodes(self, run: ElementRun) -> tuple[np.ndarray, np.ndarray]:
-        """Values at the left boundary and at the stages (r, 1 + n_s, n)."""
+        """Return states and algebraic unknowns at the left boundary and the stages, (r, 1 + n_s, n) each."""
         x = np.concatenate([run.x_left[:, None], run.x], axis=1)
         y_left = np.concatenate([run.y_node[None], self._y_end @ run.y[:-1]])
         return x, np.concatenate([y_left[:, None], run.y], axis=1)
 
     def guards(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        """Guards (n_g, m) at m samples."""
+        """Return the guards (n_g, m) at m samples."""
         return self._mapped(self._guards, len(x))(x, y, u, p, masks)[0]
 
     def shortened(self, run: ElementRun, length: float, count: int) -> ElementRun:
-        """A guess for a run of `count` elements over the first part of a run (or beyond its end)."""
+        """Return a guess of `count` elements over the first part of a run (or beyond its end, by extrapolation)."""
         c, h = self.tableau.c, length / count
         times = (h * (np.arange(count)[:, None] + np.append(0.0, c))).reshape(-1)
         x, y = (values.reshape(count, 1 + c.size, -1) for values in self.at(run, times))
@@ -271,7 +319,7 @@ class Collocation:
     def first_guess(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
     ) -> ElementRun:
-        """A guess of constant algebraic unknowns and a state that moves with the slope at its left."""
+        """Return a guess with constant algebraic unknowns and a state that moves with its slope at the left."""
         c = self.tableau.c
         times = h * (np.arange(count)[:, None] + c)
         left = x + h * np.arange(count)[:, None] * slope
@@ -280,13 +328,13 @@ class Collocation:
         return ElementRun(h=h, modes=modes, y_node=y, x_left=left, x=moved, y=stages, x_right=left)
 
     def slope(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        """x' at one instant."""
+        """Return x' (n_x,) at one instant."""
         return self._flow(x, y, u, p, masks)[0][:, 0]
 
     def _linearize(
         self, values: np.ndarray, h: float, guess: ElementRun, data: tuple[np.ndarray, ...], guard: int | None
     ) -> RunLinearization:
-        """Residuals and derivatives of all elements and of the event row."""
+        """Return residuals and derivatives of all elements and of the row that decides h."""
         count = guess.count
         left, x_end, y_end = self._boundaries(values, guess.x_left[0])
         evaluate = self._mapped(self._element, count)
@@ -308,7 +356,11 @@ class Collocation:
         )
 
     def _correction(self, system: RunLinearization, h: float) -> tuple[np.ndarray, float]:
-        """Newton's step by forward substitution: every element's is affine in that of h, which the last row decides."""
+        """Return Newton's step by forward substitution.
+
+        The step of every element is affine in the step of h; two columns (constant, per change of h) carry it through
+        all elements, and the last row decides the change of h.
+        """
         parts, left = [], np.zeros((self.n_x, 2))  # columns: fixed part, and per change of h
         for rows, inner, outer in zip(system.rows, system.inner, system.outer, strict=True):
             right = outer[:, :-1] @ left
@@ -325,12 +377,12 @@ class Collocation:
         change = -(system.event + fixed) / slope if slope else np.nan
         both = np.array(parts)
         steps = both[..., 0] + change * both[..., 1]
-        # A run changes its length by no more than half at once.
+        # Limit the change of the length to one half, so that h stays positive.
         factor = 0.5 * abs(h) / abs(change) if abs(change) > 0.5 * abs(h) else 1.0
         return factor * steps, factor * change
 
     def _boundaries(self, values: np.ndarray, x_left: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Left states (r, n_x) of the elements, and state and algebraic unknowns at the end of the last."""
+        """Return left states (r, n_x) of the elements, and state and algebraic unknowns at the end of the last one."""
         stages = values.reshape(len(values), self.tableau.stages, -1)
         left = [x_left]
         for x in stages[..., : self.n_x]:
@@ -338,7 +390,7 @@ class Collocation:
         return np.array(left[:-1]), left[-1], self._y_end @ stages[-1, :, self.n_x :]
 
     def _mapped(self, function: ca.Function, count: int) -> Callable[..., list[np.ndarray]]:
-        """A function of `count` columns of states and unknowns and one of all else, made when first needed."""
+        """Return a function mapped over `count` columns of states and unknowns (other arguments shared), built once."""
         key = (function.name(), count)
         if key not in self._maps:
             shared = list(range(2, function.n_in()))
@@ -347,7 +399,7 @@ class Collocation:
         return self._maps[key]
 
     def _unpack(self, values: np.ndarray, h: float, guess: ElementRun) -> ElementRun:
-        """The run of stage values that began with a guess."""
+        """Return the run with the stage values of Newton's method."""
         stages = values.reshape(len(values), self.tableau.stages, -1)
         left, end, _ = self._boundaries(values, guess.x_left[0])
         return replace(
@@ -361,13 +413,16 @@ class Collocation:
 
 
 def stage_function(equations: StageEquations) -> ca.Function:
-    """The flow and the algebraic rows of one stage, by (x, y, u, p, masks)."""
+    """Return a function (x, y, u, p, masks) -> (flow, algebraic rows) of one stage."""
     inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
     return ca.Function("stage", inputs, [equations.flow, equations.rows])
 
 
 def element_function(equations: StageEquations, tableau: Tableau, stage: ca.Function) -> ca.Function:
-    """Rows of one element (z, x_left, h, u, p, masks), and their derivatives by its stage values z and (x_left, h)."""
+    """Return a function (z, x_left, h, u, p, masks) -> rows of an element, their derivatives by z and by (x_left, h).
+
+    z are the stage values (x_1, y_1, ..., x_s, y_s).
+    """
     n_x, n_y, stages = equations.x.shape[0], equations.y.shape[0], tableau.stages
     z, h = ca.SX.sym("z", stages * (n_x + n_y)), ca.SX.sym("h")
     x_left = ca.SX.sym("x_left", n_x)

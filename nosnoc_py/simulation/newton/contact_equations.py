@@ -1,9 +1,15 @@
-"""The equations of one stage of a contact system as functions of CasADi.
+"""Equations of one stage of a contact system, as CasADi expressions.
 
-A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the friction force (stick)
-or the direction of slip in space, slip speeds, drift multipliers of the gap rate (q' = N (v + sum n tau), so that gap
-and gap rate both vanish in a closed contact) and, where M depends on q or p, accelerations. Masks choose the rows of
-the modes, so that one function serves all of them.
+A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a):
+
+- lambda_n: normal forces,
+- y_t: per tangent the friction force (stick), or the direction of slip in space,
+- s: slip speeds of contacts with two tangents,
+- tau: drift multipliers of the gap rate, q' = N (v + sum n tau), so that gap and gap rate are both zero in a closed
+  contact (the stabilisation of Gear, Gupta and Leimkuhler 1985),
+- a: accelerations, if M depends on q or p.
+
+Masks (0 or 1) choose between the rows of the modes, so that one compiled function serves all of them.
 """
 
 from __future__ import annotations
@@ -18,12 +24,12 @@ from nosnoc_py.systems.kinematics import ContactFrames
 
 
 def has_constant_mass(system: CLS) -> bool:
-    """Whether M depends on neither q nor p."""
+    """Return True if M depends on neither q nor p: accelerations can then be eliminated."""
     return bool(system.mass_matrix.is_constant())
 
 
 def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
-    """Equations and guards (gaps, normal forces, slips, slacks of friction) of a stage in the modes of the masks."""
+    """Return equations and guards of a stage; guards are gaps, normal forces, slips and slacks of the friction cone."""
     n_c, n_t, n_s, n_v = frames.count, frames.n_t, frames.spatial, system.n_v
     mechanics = system.mechanics
     gaps, normals, tangents = mechanics.gaps, mechanics.normals, mechanics.tangents
@@ -49,6 +55,7 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
     for c, part in enumerate(frames.tangents):
         along = slip[c] * rates[part] if frames.width(c) == 1 else ca.dot(rates[part], tangential[part])
         slips.append(along if frames.width(c) else ca.SX(0))
+        # Squares and no norm: a norm has no derivative where the friction force is zero.
         slacks.append((frames.friction[c] * normal[c]) ** 2 - ca.sumsqr(tangential[part]))
     return StageEquations(
         x=system.x,
@@ -63,7 +70,7 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
 
 
 def force_function(equations: StageEquations, frames: ContactFrames, gap_rate: bool) -> ca.Function:
-    """Normal forces, friction forces in the user's directions, drift multipliers of a stage."""
+    """Return a function (y, masks, p) -> normal forces, friction forces in the user's directions, drift multipliers."""
     n_c, n_t, n_s = frames.count, frames.n_t, frames.spatial
     y = equations.y
     normal, tangential, speed = y[:n_c], y[n_c : n_c + n_t], y[n_c + n_t : n_c + n_t + n_s]

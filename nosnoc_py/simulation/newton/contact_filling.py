@@ -1,7 +1,11 @@
-"""From the numbers of contact mechanics to an iterate of the MPCC: every variable of every cone by its role.
+"""Conversion of a step of contact mechanics into an iterate of the MPCC, for every friction cone.
 
-What the active-set Newton found is written into the variables of the unrelaxed finite-element equations. Those are made
-elsewhere, from other expressions, so their residuals are a certificate.
+The solution of the active-set Newton method is written into the variables of the unrelaxed finite-element equations.
+These are assembled elsewhere, from other expressions, so that their residuals check the step independently. Variables
+are found by their role, contact and place (stage or node), not by their name.
+
+Signed quantities become positive and negative parts; velocities that are rounding are set to zero, as the product of
+both parts of a pair would otherwise exceed the tolerance.
 """
 
 from __future__ import annotations
@@ -31,15 +35,16 @@ Values = dict[Role, np.ndarray]
 
 @dataclass(frozen=True)
 class Place:
-    """Variables of one kind: their role, the contact they belong to, and whether they are at nodes or at stages."""
+    """Kind of variables: role, name of the contact (or ""), and True for variables at nodes instead of stages."""
 
     role: Enum | None
     of: str = ""
     node: bool = False
 
 
+# Slip speeds [m/s] and forces [N] below this have no direction.
 SMALL = 1e-12
-# What the functions of stages and nodes give, in this order.
+# Outputs of the functions of stages and of nodes, in this order.
 STAGE = (
     Role.STATE,
     Role.NORMAL_FORCE,
@@ -50,17 +55,21 @@ STAGE = (
     Role.GAP_RATE_MINUS,
 )
 NODE = (Role.VELOCITY_AFTER, Role.NORMAL_IMPULSE, Role.REBOUND_PLUS, Role.REBOUND_MINUS)
-# Velocities below this, relative to the largest one and to 1, are rounding: what does not move has none.
+# Velocities below this (relative to 1 plus the largest one) are rounding of zero.
 REST = 1e-15
 
 
-def _box(slip: np.ndarray, force: np.ndarray) -> Values:
+def _box_cone(slip: np.ndarray, force: np.ndarray) -> Values:
     parts = {Role.SLIP_PLUS: np.maximum(slip, 0.0), Role.SLIP_MINUS: np.maximum(-slip, 0.0)}
     return {Role.TANGENTIAL_FORCE: force, **parts}
 
 
-def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
-    """Directions along the slip, or against the force where there is none; of a force only the line counts."""
+def _polar_cone(slip: np.ndarray, force: np.ndarray) -> Values:
+    """Return direction, radius and slip speed of the polar cone.
+
+    The direction is that of the slip, or against the force without slip (then up to its sign), or that of the stage
+    before if there is neither.
+    """
     speed, size = np.linalg.norm(slip, axis=1), np.linalg.norm(force, axis=1)
     direction = np.zeros_like(slip)
     direction[:, 0] = 1.0
@@ -76,10 +85,11 @@ def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
     return {Role.FRICTION_RADIUS: radius[:, None], Role.FRICTION_DIRECTION: direction, Role.SLIP_SPEED: speed[:, None]}
 
 
-def _polyhedral(slip: np.ndarray, force: np.ndarray, directions: int = DIRECTIONS, mixed: bool = True) -> Values:
-    """In the plane two directions are exact; in space a guess: between two of them, or all against the slip.
+def _polyhedral_cone(slip: np.ndarray, force: np.ndarray, directions: int = DIRECTIONS, mixed: bool = True) -> Values:
+    """Return forces along the directions of a polyhedral cone: exact in the plane, a guess in space.
 
-    A slip turns to where two directions oppose it alike, and then goes on between them.
+    In space the force is split between the two nearest directions (`mixed`), or put on the one that opposes the slip
+    most. A slip turns until two directions oppose it equally, and then continues between them.
     """
     unit = spread(slip.shape[1], directions)
     if slip.shape[1] == 1:
@@ -95,17 +105,28 @@ def _polyhedral(slip: np.ndarray, force: np.ndarray, directions: int = DIRECTION
     return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: along.max(axis=1, keepdims=True).clip(0.0)}
 
 
-CONES: dict[str, Callable[..., Values]] = {"box": _box, "polar": _polar, "polyhedral": _polyhedral}
+CONES: dict[str, Callable[..., Values]] = {"box": _box_cone, "polar": _polar_cone, "polyhedral": _polyhedral_cone}
 
 
 def is_exact(system: CLS, cone: FrictionCone) -> bool:
-    """Whether the cone says the same as Coulomb's law, for every contact."""
+    """Return True if the cone is equivalent to Coulomb's law for every contact of the system."""
     exact = {1: ("box", "polar", "polyhedral"), 2: ("polar",)}  # by the number of tangents
     return all(cone_of(c, cone) in exact[c.tangent.shape[1]] for c in system.contacts if c.frictional)
 
 
-class Filling:
-    """Writes steps of the active-set Newton into iterates of one transcription; built once."""
+class ContactIterateWriter:
+    """Writes steps of the active-set Newton method into iterates of one transcription (built once per transcription).
+
+    Parameters
+    ----------
+    system : CLS
+    problem : Transcription
+        Of one step.
+    cone : str
+        Friction cone of the transcription.
+    rest_velocity : float
+        Slower approaches do not bounce [m/s].
+    """
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
         self._system, self._cone, self._directions = system, cone, problem.fesdj.cone_directions
@@ -123,7 +144,10 @@ class Filling:
         self._node_rows = self._rows_of([Place(role, node=True) for role in NODE], count)
 
     def _rows_of(self, kinds: Iterable[Place], count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in w the values of these kinds are, and in the columns of their function; some are not asked for."""
+        """Return the rows in w of these kinds and the columns of their function.
+
+        Kinds that the MPCC lacks are left out.
+        """
         n_v = self._system.n_v
         sizes: dict[Enum | None, int] = {
             Role.STATE: self._system.x.numel(),
@@ -140,7 +164,7 @@ class Filling:
         return np.hstack(targets), np.concatenate(sources)
 
     def _functions(self, rest_velocity: float) -> tuple[ca.Function, ca.Function]:
-        """Values of STAGE from a stage, and of NODE from a node, below each other, and slip velocities."""
+        """Return functions for the values STAGE at a stage and NODE at a node (stacked), each with slip velocities."""
         s = self._system
         normals, slips = s.mechanics.normals, s.mechanics.slips
         normal, drift = ca.SX.sym("normal", len(s.contacts)), ca.SX.sym("drift", len(s.contacts))
@@ -149,26 +173,26 @@ class Filling:
         for contact, value in zip(self._frictional, tangent, strict=True):
             force += contact.tangent @ value
         acceleration, rates = ca.solve(s.mass_matrix, force), s.mechanics.gap_rates
-        forces, size = [normal, ca.vertcat(ca.SX(0, 1), *tangent), drift], _size(s.v)
-        moving = [_moving(velocity, size) for velocity in (rates, slips)]
+        forces, size = [normal, ca.vertcat(ca.SX(0, 1), *tangent), drift], _velocity_scale(s.v)
+        moving = [_without_rounding(velocity, size) for velocity in (rates, slips)]
         values = ca.vertcat(s.x, normal, acceleration, *_signed(drift), *_signed(moving[0]))
         stage = ca.Function("stage", [s.x, *forces, s.u, s.p], [values, moving[1]])
 
         before, impulse = ca.SX.sym("x", s.x.numel()), ca.SX.sym("impulse", len(s.contacts))
         at = s.kinematics(before, s.u, s.p)
         rates_before, restitution = at.rates[: len(s.contacts)], s.mechanics.frames.restitution
-        thrown = rebound(rates_before, restitution, at.slowest(rest_velocity))
+        rebound_velocities = rebound(rates_before, restitution, at.slowest(rest_velocity))
         first = ca.SX.sym("first")
         if not rest_velocity:  # as the rows of the nodes are written, see `JumpLaw.inner`
-            thrown = ca.if_else(first, thrown, -ca.SX(restitution) * rates_before)
-        share = _moving(rates - thrown, size)
+            rebound_velocities = ca.if_else(first, rebound_velocities, -ca.SX(restitution) * rates_before)
+        share = _without_rounding(rates - rebound_velocities, size)
         values = ca.vertcat(s.v, impulse, *_signed(share))
         return stage, ca.Function("node", [before, s.x, impulse, first, s.p], [values, moving[1]])
 
     def __call__(self, step: ContactStep, values: np.ndarray, *, mixed: bool = True) -> np.ndarray:
-        """Return w of a step at the parameters `values` of the MPCC.
+        """Return w (n_w,) of a step at the parameters `values` of the MPCC.
 
-        Of a polyhedral cone in space it is a guess, whose forces are `mixed` of two directions, or of one.
+        For a polyhedral cone in space it is a guess with forces between two directions (`mixed`) or along one.
         """
         self._mixed, self._weights = mixed, self._system.mechanics.frames_at(values[self._p]).weights
         u, p, w = values[self._u], values[self._p], self._blank.copy()
@@ -178,8 +202,8 @@ class Filling:
         )
         at_stages, slips = self._stage(x, normal, tangent, drift, u, p)
         at_nodes, after = self._node(step.x_minus, step.x_left, step.Lambda_normal, self._first, p)
-        for (rows, columns), found in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
-            w[rows] = found.T[:, columns]
+        for (rows, columns), results in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
+            w[rows] = results.T[:, columns]
         rest = {
             Place(Role.STEP, node=True): step.h / step.h.sum() * len(step.h),
             Place(Role.STATE, node=True): step.x_right,
@@ -192,21 +216,22 @@ class Filling:
         return w
 
     def _friction(self, slips: np.ndarray, force: np.ndarray, *, node: bool) -> dict[Place, np.ndarray]:
-        found: dict[Place, np.ndarray] = {}
+        """Return the variables of all friction cones by their place."""
+        by_place: dict[Place, np.ndarray] = {}
         for contact, part in zip(self._frictional, self._parts, strict=True):
             which, more = cone_of(contact, self._cone), list[int]()
             if which == "polyhedral":
                 more = [self._directions, self._mixed]
             values = CONES[which](slips[:, part], force[:, part] / self._weights[part], *more)
-            found |= {Place(role, contact.name, node): value for role, value in values.items()}
-        return found
+            by_place |= {Place(role, contact.name, node): value for role, value in values.items()}
+        return by_place
 
 
-def _moving(velocity: ca.SX, size: ca.SX) -> ca.SX:
+def _without_rounding(velocity: ca.SX, size: ca.SX) -> ca.SX:
     return ca.if_else(ca.fabs(velocity) <= REST * size, 0, velocity)
 
 
-def _size(velocity: ca.SX) -> ca.SX:
+def _velocity_scale(velocity: ca.SX) -> ca.SX:
     return 1 + ca.mmax(ca.fabs(ca.vertcat(0, velocity)))
 
 
@@ -215,8 +240,8 @@ def _signed(value: ca.SX) -> tuple[ca.SX, ca.SX]:
 
 
 def places_of(problem: Transcription, key: Callable[[Block], Key]) -> dict[Key, np.ndarray]:
-    """Where in w the values of every kind of variables are, in the order of elements and stages."""
-    found: dict[Key, list[np.ndarray]] = {}
+    """Return the indices in w of each kind of variables, in the order of elements and stages."""
+    rows_by_kind: dict[Key, list[np.ndarray]] = {}
     for block in problem.mpcc.variables.blocks():
-        found.setdefault(key(block), []).append(np.arange(block.rows.start, block.rows.stop))
-    return {kind: np.concatenate(rows) for kind, rows in found.items()}
+        rows_by_kind.setdefault(key(block), []).append(np.arange(block.rows.start, block.rows.stop))
+    return {kind: np.concatenate(rows) for kind, rows in rows_by_kind.items()}

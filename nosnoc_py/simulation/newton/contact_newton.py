@@ -1,4 +1,8 @@
-"""The active-set Newton method for contact systems: its steps in the numbers of mechanics."""
+"""Active-set Newton method for contact systems, with forces and impulses as results.
+
+`ContactNewton` scales the system by its mass, so that the tolerances of modes (relative to forces of order one) also
+fit light and heavy bodies, and converts the steps of the engine back.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,25 @@ from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
 from nosnoc_py.tolerances import REST_VELOCITY
 
-# Normal forces below zero by less than this, relative to the largest one and to 1 N per kg, are rounding.
+# Negative normal forces smaller than this, relative to 1 N per kg plus the largest force, are rounding and become zero.
 ROUNDING = 1e-7
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactStep(ElementStates):
-    """One step in numbers; E elements (fewer when it failed), n_s stages, n_c contacts, n_tt tangent components.
+    """Values of one step: E elements (fewer when it failed), n_s stages, n_c contacts, n_tt tangent components.
 
     Attributes
     ----------
     lambda_normal : (E, n_s, n_c)
+        Normal forces [N].
     lambda_tangent : (E, n_s, n_tt)
-        Tangent components of the contacts with friction, below each other in the order of the system's contacts.
+        Friction forces [N]: tangent components of the contacts with friction, below each other in the order of the
+        system's contacts.
     drift : (E, n_s, n_c)
-        Multipliers tau of the gap rate, q' = v + sum n tau.
-    Lambda_normal : (E, n_c)
-    Lambda_tangent : (E, n_tt)
+        Multipliers tau of the gap rate, q' = v + sum n tau [m/s].
+    Lambda_normal, Lambda_tangent : (E, n_c), (E, n_tt)
+        Impulses at the left boundaries [N s].
     modes : (E, n_c) int
         0 open, 1 closed without friction, 2 stick, 3 slip (in the plane: v_t > 0), 4 slip with v_t < 0 (plane).
     message : str
@@ -58,12 +64,12 @@ class ContactStep(ElementStates):
 
     @property
     def success(self) -> bool:
-        """Whether the step reached its end."""
+        """True if the step reached its end."""
         return not self.message
 
 
 class ContactNewton:
-    """Steps of a contact system, exact to rounding in the equations of the finite elements.
+    """Solver for steps of a contact system; accepted steps satisfy the finite-element equations up to rounding.
 
     Parameters
     ----------
@@ -72,11 +78,11 @@ class ContactNewton:
     elements : int
         Finite elements E of a step; E - 1 events fit inside one.
     gap_rate : bool
-        Whether closed contacts satisfy n'v = 0 besides gap = 0, which keeps the order on curved contacts.
+        Impose n'v = 0 besides gap = 0 at closed contacts, which keeps the order on curved contacts.
     rest_velocity : float
         Slower approaches do not bounce [m/s]; ends the infinitely many impacts before rest.
     tolerance : float
-        Of Newton's method, relative to the largest unknown; one more iteration follows.
+        Tolerance of Newton's method, relative to the largest unknown; one more iteration follows.
     """
 
     def __init__(
@@ -90,7 +96,7 @@ class ContactNewton:
         tolerance: float = 1e-11,
     ) -> None:
         self.system = system
-        # Tolerances are relative to forces of order one: in units of the mass they are so for light bodies, too.
+        # Tolerances of modes assume forces of order one: divide by the mass, so that they also fit light bodies.
         self.mass = _mass_of(system)
         scaled = replace(system, mass_matrix=system.mass_matrix / self.mass, force=system.force / self.mass)
         self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
@@ -106,43 +112,56 @@ class ContactNewton:
         length: float,
         hint: Hint | np.ndarray | None = None,
     ) -> ContactStep:
-        """One step of a given length from x, the left limit, with constant u.
+        """Solve one step.
 
-        `hint` is that of the step before, or modes (n_c,) that are tried first. A step that does not succeed says why
-        in its message and has the elements so far.
+        Parameters
+        ----------
+        x : (n_x,)
+            Left limit of the state.
+        u, p : (n_u,), (n_p,), optional
+            Constant control (default 0) and parameters.
+        length : float
+            Length of the step [s].
+        hint : Hint or (n_c,) int, optional
+            That of the previous step, or modes to try first.
+
+        Returns
+        -------
+        ContactStep
+            With a message, and only the elements before the failure, when the step cannot be completed.
         """
         x = numbers(x, "x", self.system.x.numel())
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         p = self.system.parameters(p)
         modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
-        found = self.engine.step(x, u, p, scalar(length, "length"), modes)
-        return replace(self.read(found, p), hint=found.hint(u, p) if len(found.h) else None)
+        elements = self.engine.step(x, u, p, scalar(length, "length"), modes)
+        return replace(self.read(elements, p), hint=elements.hint(u, p) if len(elements.h) else None)
 
-    def read(self, found: Elements, p: np.ndarray) -> ContactStep:
-        """Forces and impulses of a step."""
-        (count, n_s, _), n_c = found.y_stages.shape, self.model.frames.count
-        stages = found.y_stages.reshape(count * n_s, found.y_stages.shape[2])
-        parts = self.model.forces(stages, self._masks(found.modes), p)
+    def read(self, elements: Elements, p: np.ndarray) -> ContactStep:
+        """Convert the elements of a step to forces and impulses in the user's units."""
+        (count, n_s, _), n_c = elements.y_stages.shape, self.model.frames.count
+        stages = elements.y_stages.reshape(count * n_s, elements.y_stages.shape[2])
+        parts = self.model.forces(stages, self._masks(elements.modes), p)
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
-        # What falls together touches without force: second differences of states leave rounding of either sign.
+        # Bodies that fall together touch without force: rounding then leaves small forces of either sign.
         if normal.min(initial=0.0) < 0.0:
             normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max())), 0.0, normal)
         return ContactStep(
-            **{f.name: getattr(found, f.name) for f in fields(ElementStates)},
+            **{f.name: getattr(elements, f.name) for f in fields(ElementStates)},
             lambda_normal=self.mass * normal,
             lambda_tangent=self.mass * tangential,
             drift=drift,
-            Lambda_normal=self.mass * found.jump[:, :n_c],
-            Lambda_tangent=self.mass * found.jump[:, n_c:],
-            modes=np.array(found.modes, dtype=int).reshape(count, n_c),
-            message=found.message,
-            contact=found.place,
+            Lambda_normal=self.mass * elements.jump[:, :n_c],
+            Lambda_tangent=self.mass * elements.jump[:, n_c:],
+            modes=np.array(elements.modes, dtype=int).reshape(count, n_c),
+            message=elements.message,
+            contact=elements.place,
             iterations=self.engine.collocation.iterations,
         )
 
 
 def _mass_of(system: CLS) -> float:
-    """The largest entry of the mass matrix, at q = 0 where it depends on q; 1 where that is no number."""
+    """Return the largest entry of the mass matrix (at q = 0 if it depends on q); 1 if that is not finite or zero."""
     mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
     largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_or_zeros))).max())
     return largest if np.isfinite(largest) and largest > 0 else 1.0

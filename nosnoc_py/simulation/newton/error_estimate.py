@@ -1,8 +1,11 @@
-"""The error of discretisation of finite elements, estimated by collocation with one Runge-Kutta stage more.
+"""Estimate of the discretisation error of finite elements by collocation with one more Runge-Kutta stage.
 
-In the modes of an element the motion is smooth, and the same equations with s + 1 stages have a solution of higher
-order. Newton's method for it begins on the polynomial of the element, whose distance it squares: one iteration is
-enough, and nothing is located again. Where that says much, it goes on until it stands still.
+Within an element the motion is smooth, and the same equations with s + 1 stages have a solution of higher order. Its
+distance at the end of the element estimates the error. Newton's method for it starts on the polynomial of the element.
+As the convergence is quadratic, one iteration is enough for small errors; events are not located again. Errors above a
+threshold are recomputed with more iterations, because there one step may exaggerate.
+
+The estimate is local: the error that one element adds, not the accumulated error of the simulation.
 """
 
 from __future__ import annotations
@@ -20,21 +23,21 @@ from nosnoc_py.simulation.newton.collocation import element_function, stage_func
 from nosnoc_py.simulation.newton.engine import Elements, Engine
 from nosnoc_py.tableaus import lagrange_basis, tableau
 
-# So many elements are looked at in one call.
+# Elements per compiled call; more only needs memory.
 CHUNK = 32
-# Iterations where one iteration says much, and their last change relative to the estimate.
-ITERATIONS, STILL = 6, 0.1
-# So many errors in a row that iterations do not change are enough.
-ENOUGH = 3
-# What Newton's method leaves, relative to 1 and the largest state, is no error of discretisation.
-LEFT_OVER = 1e-11
-# So large are only corrections by a matrix that is singular but for rounding.
-FAR = 1e8
+# Iterations for an error above the threshold, and the relative change of the error at which they end.
+ITERATIONS, CONVERGED = 6, 0.1
+# Stop recomputing after this many errors (largest first) that further iterations have confirmed.
+CONFIRMATIONS = 3
+# Errors below this (relative to 1 plus the largest state) are residuals of Newton's method and become zero.
+NEWTON_ERROR = 1e-11
+# A larger correction shows that the matrix is singular up to rounding.
+LARGEST_CORRECTION = 1e8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SolvedPart:
-    """Elements that Newton's method found, with the controls and parameters that they are under."""
+    """Elements of Newton's method with their control (n_u,) and parameters (n_p,)."""
 
     elements: Elements
     u: np.ndarray
@@ -42,13 +45,13 @@ class SolvedPart:
 
 
 class ErrorEstimate:
-    """Estimates the errors of elements of one engine.
+    """Estimator of the errors of elements of one engine.
 
     Parameters
     ----------
     engine : Engine
     scheme : str
-        The family of its tableau, of which the next member judges.
+        Family of its tableau; the member with one more stage gives the estimate.
     """
 
     def __init__(self, engine: Engine, scheme: str) -> None:
@@ -63,42 +66,49 @@ class ErrorEstimate:
         self._guess, self._at = self._build()
         self._maps: dict[int, Callable[..., list[np.ndarray]]] = {}
 
-    def __call__(self, parts: Sequence[SolvedPart], sharp: Any = np.inf) -> list[np.ndarray]:
-        """Errors (E, n_x) at the ends of the elements of every part, NaN where there is no estimate.
+    def __call__(self, parts: Sequence[SolvedPart], threshold: Any = np.inf) -> list[np.ndarray]:
+        """Return errors (E, n_x) at the ends of the elements of each part, NaN where there is no estimate.
 
-        Where an error exceeds `sharp` (n_x,), Newton's method is iterated, the worst in these units first, until that
-        changes nothing any more.
+        Errors above `threshold` (n_x,) are recomputed by more iterations, those that exceed it most first.
         """
         known = np.concatenate([self._known(part) for part in parts])
-        errors = np.concatenate([self._chunk(known[k : k + CHUNK]) for k in range(0, len(known), CHUNK)])
+        errors = np.concatenate([self._estimate_chunk(known[k : k + CHUNK]) for k in range(0, len(known), CHUNK)])
         confirmed = 0
-        for k in np.argsort(-np.nan_to_num(abs(errors) / sharp).max(axis=1)):
-            if confirmed == ENOUGH or not (abs(errors[k]) > sharp).any():
+        for k in np.argsort(-np.nan_to_num(abs(errors) / threshold).max(axis=1)):
+            if confirmed == CONFIRMATIONS or not (abs(errors[k]) > threshold).any():
                 break
-            first, errors[k] = errors[k].copy(), self._iterated(known[k])
-            confirmed = confirmed + 1 if abs(errors[k] - first).max() <= STILL * abs(first).max() else 0
+            first, errors[k] = errors[k].copy(), self._iterate(known[k])
+            confirmed = confirmed + 1 if abs(errors[k] - first).max() <= CONVERGED * abs(first).max() else 0
         if len(parts) == 1:
             return [errors]
         return np.split(errors, np.cumsum([len(part.elements.h) for part in parts])[:-1])
 
     def _known(self, part: SolvedPart) -> np.ndarray:
-        """What is known of elements, in the order that `_build` reads (E, n)."""
-        found, count = part.elements, len(part.elements.h)
+        """Return the data of elements as rows (E, n), in the order that `_build` expects."""
+        elements, count = part.elements, len(part.elements.h)
         rows = np.empty((count, self._size))
         at = 0
-        for values in (found.x_right, found.x_left, found.h, found.x_stages, found.y_stages, part.u, part.p):
+        for values in (
+            elements.x_right,
+            elements.x_left,
+            elements.h,
+            elements.x_stages,
+            elements.y_stages,
+            part.u,
+            part.p,
+        ):
             flat = values.reshape(count, -1) if values is not part.u and values is not part.p else values
             width = flat.shape[-1]
             rows[:, at : at + width] = flat
             at += width
-        if all(modes is found.modes[0] for modes in found.modes):
-            rows[:, at:] = self._masks(found.modes[0])
+        if all(modes is elements.modes[0] for modes in elements.modes):
+            rows[:, at:] = self._masks(elements.modes[0])
         else:
-            rows[:, at:] = [self._masks(modes) for modes in found.modes]
+            rows[:, at:] = [self._masks(modes) for modes in elements.modes]
         return rows
 
     def _build(self) -> tuple[ca.Function, ca.Function]:
-        """A guess of the finer stages from what is known of an element, and the equations there."""
+        """Return functions for the guess of the finer stages, and for the rows and their Jacobian there."""
         e, c = self._equations, self._coarse.c
         n_x, n_y, n_s = self.n_x, self.n_y, c.size
         right, left, h = ca.SX.sym("right", n_x), ca.SX.sym("left", n_x), ca.SX.sym("h")
@@ -114,7 +124,7 @@ class ErrorEstimate:
         return guess, ca.Function("at", [known, z], [ca.densify(rows), ca.densify(inner)])
 
     def _mapped(self, count: int) -> Callable[..., list[np.ndarray]]:
-        """Guesses, residuals and their Jacobians of so many elements."""
+        """Return a function for guesses, residuals and Jacobians of `count` elements, built once."""
         if count not in self._maps:
             known = ca.SX.sym("known", self._size)
             guess = self._guess(known)
@@ -122,38 +132,41 @@ class ErrorEstimate:
             self._maps[count] = buffered(function.map(count) if count > 1 else function)
         return self._maps[count]
 
-    def _chunk(self, known: np.ndarray) -> np.ndarray:
-        """Errors of some elements by one correction of their polynomials."""
+    def _estimate_chunk(self, known: np.ndarray) -> np.ndarray:
+        """Return the errors (m, n_x) of some elements after one Newton step."""
         guess, rows, inner = self._mapped(len(known))(known)
         size, errors = rows.shape[0], np.empty((len(known), self.n_x))
         for k, row in enumerate(known):
-            corrected = guess[:, k] + _corrected(inner[:, k * size : (k + 1) * size], rows[:, k])
+            corrected = guess[:, k] + _newton_step(inner[:, k * size : (k + 1) * size], rows[:, k])
             errors[k] = self._error(row, corrected)
         return errors
 
-    def _iterated(self, known: np.ndarray) -> np.ndarray:
-        """The error of one element, by Newton's method until it stands still; NaN where it does not."""
+    def _iterate(self, known: np.ndarray) -> np.ndarray:
+        """Return the error (n_x,) of one element with converged Newton iterations; NaN if they do not converge."""
         z, error = np.asarray(self._guess(known))[:, 0], np.full(self.n_x, np.nan)
         for _ in range(ITERATIONS):
             rows, inner = (np.asarray(value) for value in self._at(known, z))
-            z = z + _corrected(inner, rows[:, 0])
+            z = z + _newton_step(inner, rows[:, 0])
             last, error = error, self._error(known, z)
-            if abs(error - last).max() <= STILL * abs(error).max():
+            if abs(error - last).max() <= CONVERGED * abs(error).max():
                 return error
         return np.full(self.n_x, np.nan)
 
     def _error(self, known: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """The distance (n_x,) of the finer end of an element from its own."""
+        """Return the distance (n_x,) of the end of the finer solution from the end of the element."""
         right, left = known[: self.n_x], known[self.n_x : 2 * self.n_x]
         error = self._first * left + self._end @ z - right
-        return np.where(abs(error) <= LEFT_OVER * (1.0 + abs(right).max(initial=0.0)), 0.0, error)
+        return np.where(abs(error) <= NEWTON_ERROR * (1.0 + abs(right).max(initial=0.0)), 0.0, error)
 
 
-def _corrected(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """Newton's step, the shortest one where forces are not unique; unlike `correction` it asks only then whether."""
-    from scipy.linalg import lapack  # not paid for by an import of the library
+def _newton_step(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """Return Newton's step; the shortest one if the Jacobian is singular (forces that are not unique).
 
-    found, info = lapack.dgesv(jacobian, -residual)[2:]
-    if info == 0 and abs(found).max() < FAR:
-        return found
+    Faster than `correction`, which tests for singularity first.
+    """
+    from scipy.linalg import lapack  # imported late: it would slow down the import of the library
+
+    step, info = lapack.dgesv(jacobian, -residual)[2:]
+    if info == 0 and abs(step).max() < LARGEST_CORRECTION:
+        return step
     return correction(jacobian, residual)

@@ -1,7 +1,16 @@
-"""The walk from a node to the next event: the modes that hold, and the first of their inequalities that fails.
+"""Integration from one node to the next event within a step: choose consistent modes, locate the first violated guard.
 
-The modes are those at the node; if a guard is negative at once they are exchanged. The first violated guard on the
-collocation polynomials is the next event, whose equation then decides the length of the elements before it.
+Idea: solve the rest of the step in the modes of the node as if nothing happened. The guards (gaps, forces, slip
+speeds, slacks of the friction cone, or the sides of complementarity pairs) are then functions of the collocation
+polynomials. If one is violated right at the node, the mode was wrong: exchange it (as in a pivoting method for linear
+complementarity problems) and try again. Otherwise the first violation is the next event. Newton's method, with the
+element length as an additional unknown and guard = 0 as an additional equation, locates it.
+
+Invariants: no set of modes is tried twice at a node; a run is returned only if no guard is violated before its end.
+
+A slip in space (two tangents) needs care near a stop: the direction d of slip turns fast, and (d, s) and (-d, -s)
+satisfy the same equations. `_on_consistent_branch` picks the sign that makes guards meaningful, and
+`_finish_around_turn` follows a slip that reverses quickly without stopping.
 """
 
 from __future__ import annotations
@@ -18,28 +27,33 @@ from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
 from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble
 
-# What the engine asks of a system.
+# Models of modes that the engine accepts; both have the same methods.
 Modes = ContactModes | FilippovModes
 
+# Exchanges of modes at one node. Real nodes need a handful; more means that no consistent mode was found.
 MOST_PIVOTS = 30
-# An event this close to the end of the step, relatively, happens at its end.
+# Events closer than this to the end of the step (relative to its length) are treated as at the end: an element between
+# them would be as short as the rounding of time.
 AT_THE_END = 1e-9
-# A guard that rises from zero by less than this share of its tolerance, and falls, is negative at once.
-ROUNDED = 1e-4
-# An event may lie so far outside of its bracket, relative to the step.
-OUTSIDE = 1e-10
-# Nor so much earlier than its bracket, as a share of the time until then.
-BEGUN = 0.1
-# Length of a first short element, relative to the step.
-BEGINNING = 1e-6
-# Elements of a prediction where Newton's method needs to be led.
-PARTS = 36
-JOINED = ("x_left", "x", "y", "x_right")
+# A guard that grows by less than this fraction of its tolerance before it decreases is negative from the start.
+RISE = 1e-4
+# Newton's method on the shorter run may place an event this far outside of its bracket (relative to the step).
+BRACKET_MARGIN = 1e-10
+# Roots before this fraction of the bracket's lower end are rejected: they are the zero of the guard at the node itself.
+EARLIEST = 0.1
+# Length of the short element that determines the unknowns right after a node, relative to the step.
+FIRST_ELEMENT = 1e-6
+# Elements used to predict the motion around a sharp turn, where Newton's method needs a continuation.
+CONTINUATION_ELEMENTS = 36
+ARRAYS = ("x_left", "x", "y", "x_right")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WalkOutcome:
-    """The next run of a step, the guard whose event ended it (None: the end of the step); its node says why none."""
+    """Next run of a step and the guard whose event ends it (None: the end of the step).
+
+    Without a run, `node.trouble` is the reason.
+    """
 
     run: ElementRun | None = None
     guard: int | None = None
@@ -48,7 +62,19 @@ class WalkOutcome:
 
 @dataclass(eq=False)
 class EventWalk:
-    """From one node to the next event or to the end of the step."""
+    """Integration from one node to the next event or to the end of the step.
+
+    Parameters
+    ----------
+    u, p : (n_u,), (n_p,)
+    node : ElementNode
+    length : float
+        Rest of the step [s].
+    free : int
+        Finite elements that are left for it.
+    one_element_each : bool
+        Use one element before each event instead of a number in proportion to the time.
+    """
 
     model: Modes
     collocation: Collocation
@@ -57,27 +83,28 @@ class EventWalk:
     node: ElementNode
     length: float
     free: int
-    sparing: bool
-    _calm: ElementRun | None = field(default=None, init=False)  # a run in which it is plain that nothing happens
+    one_element_each: bool
+    _event_free_run: ElementRun | None = field(default=None, init=False)  # its guards need no search
 
     def advance(self) -> WalkOutcome:
-        """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
+        """Integrate to the next event. Modes violated at the start are exchanged (never twice for the same set)."""
         node, modes, y = self.node, self.node.modes, self.node.y
         if node.trouble is not None:
             return WalkOutcome(node=node)
         seen: set[Mode] = set()
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
-            plain = self._plain(modes, y)
-            crossing = None if plain is None else self._first_crossing(plain)
-            if plain is not None and crossing is not None and not crossing.at_once:
-                found = self._until(plain, crossing)
-                if isinstance(found, WalkOutcome):
-                    return found
-                crossing = found
-            if plain is not None and crossing is None:
-                return WalkOutcome(run=plain, node=node)
+            run = self._run_without_event(modes, y)
+            crossing = None if run is None else self._first_crossing(run)
+            if run is not None and crossing is not None and not crossing.at_once:
+                result = self._run_to_event(run, crossing)
+                if isinstance(result, WalkOutcome):
+                    return result
+                crossing = result
+            if run is not None and crossing is None:
+                return WalkOutcome(run=run, node=node)
             guard = None if crossing is None else crossing.guard
+            # Without `detail` the node was not analysed: the engine analyses it when these modes fail.
             pivots = self.model.pivots(node, modes, guard, y) if node.detail is not None else []
             following = [new for new in pivots if new not in seen]
             if not following:
@@ -89,45 +116,50 @@ class EventWalk:
         name, kind = self.model.describe(crossing.guard)
         return self._failure(f"no consistent mode of {name!r} ({kind})", name)
 
-    def _plain(self, modes: Mode, y: np.ndarray) -> ElementRun | None:
-        """The rest of the step without an event, or the longest part of it where Newton's method converges."""
+    def _run_without_event(self, modes: Mode, y: np.ndarray) -> ElementRun | None:
+        """Solve the rest of the step without events, or the longest part for which Newton's method converges."""
         masks = self.model.masks(modes)
         data = (self.u, self.p, masks)
-        if self.model.settles and self.node.detail is not None:
-            settled = self._settled(modes, y)
-            if settled is None:
+        if self.model.solves_node_unknowns and self.node.detail is not None:
+            unknowns = self._unknowns_after_node(modes, y)
+            if unknowns is None:
                 return None
-            y = settled
-        found = self.collocation.glide(self.node.x_left, modes, y, self.length / self.free, self.free, data)
-        if found is not None:
-            smooth, guards = found
-            if self._is_clear(guards[self.model.watched(modes)]) and self._upright(smooth) is smooth:
-                self._calm = smooth
-            # Of forces that are not unique the shortest ones are wanted: others may leave their cones.
-            unique = smooth is self._calm or self.model.has_unique_forces(modes)
-            if unique or self.collocation.determines(smooth, data):
-                return smooth
+            y = unknowns
+        # Fast path: one compiled call for all elements and the guards at all samples. Most steps end here.
+        solution = self.collocation.solve_event_free(
+            self.node.x_left, modes, y, self.length / self.free, self.free, data
+        )
+        if solution is not None:
+            run, guards = solution
+            if self._is_clear(guards[self.model.watched(modes)]) and self._on_consistent_branch(run) is run:
+                self._event_free_run = run
+            # Redundant contacts have many forces; the fast path may return some outside of their cones. The slower
+            # Newton method below returns the shortest ones.
+            unique = run is self._event_free_run or self.model.has_unique_forces(modes)
+            if unique or self.collocation.determines(run, data):
+                return run
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
+        # Newton's method converges for a short enough run; then lengthen it, with the polynomials as the guess.
         for _ in range(12):
             guess = self.collocation.first_guess(self.node.x_left, modes, y, length / self.free, self.free, slope)
-            run = self._solve(guess, None)
-            if run is not None:
-                return self._extended(run)
+            shorter = self._solve(guess, None)
+            if shorter is not None:
+                return self._extend(shorter)
             length *= 0.5
         return None
 
-    def _settled(self, modes: Mode, y: np.ndarray) -> np.ndarray | None:
-        """Unknowns right after the node: those of an element that is next to nothing."""
-        masks, h = self.model.masks(modes), BEGINNING * self.length
-        found = self.collocation.glide(self.node.x_left, modes, y, h, 1, (self.u, self.p, masks))
-        if found is not None and self.collocation.determines(found[0], (self.u, self.p, masks)):
-            return np.asarray(found[0].y[0, 0])
+    def _unknowns_after_node(self, modes: Mode, y: np.ndarray) -> np.ndarray | None:
+        """Return the algebraic unknowns (n_y,) right after the node: those of a very short element, or None."""
+        masks, h = self.model.masks(modes), FIRST_ELEMENT * self.length
+        solution = self.collocation.solve_event_free(self.node.x_left, modes, y, h, 1, (self.u, self.p, masks))
+        if solution is not None and self.collocation.determines(solution[0], (self.u, self.p, masks)):
+            return np.asarray(solution[0].y[0, 0])
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         run = self._solve(self.collocation.first_guess(self.node.x_left, modes, y, h, 1, slope), None)
         return None if run is None else np.asarray(run.y[0, 0])
 
-    def _extended(self, run: ElementRun) -> ElementRun | None:
+    def _extend(self, run: ElementRun) -> ElementRun | None:
         """Lengthen a run to the end of the step; where that fails, at least until it meets an event."""
         high = np.inf
         for _ in range(40):
@@ -138,105 +170,118 @@ class EventWalk:
             run, high = (run, target) if longer is None else (longer, high)
         return None
 
-    def _until(self, run: ElementRun, crossing: Crossing) -> WalkOutcome | Crossing | None:
-        """The run up to the first event; a crossing when a mode was wrong at once; None when the step ends before."""
+    def _run_to_event(self, run: ElementRun, crossing: Crossing) -> WalkOutcome | Crossing | None:
+        """Locate the first event and return the run that ends there.
+
+        Returns a `Crossing` if the located run shows that a mode was wrong from the start, None if the step ends before
+        the event.
+        """
         for _ in range(10):
             if crossing.time >= (1.0 - AT_THE_END) * self.length:
                 return None
             name, kind = self.model.describe(crossing.guard)
-            share = round(self.free * crossing.time / self.length)
-            count = min(1 if self.sparing else max(share, 1), self.free - 1)
-            found = self._locate(run, crossing, count) if count else None
-            if found is None or not np.array_equal(self._upright(found).y, found.y):
-                turned = self._turned(run)
-                if turned is not None:
-                    return WalkOutcome(run=turned, node=self.node)
+            proportional = round(self.free * crossing.time / self.length)
+            # One element at least has to remain for what follows the event.
+            count = min(1 if self.one_element_each else max(proportional, 1), self.free - 1)
+            located = self._locate(run, crossing, count) if count else None
+            if located is None or not np.array_equal(self._on_consistent_branch(located).y, located.y):
+                # No stop, or one on the branch that friction drives: the slip may turn around sharply without stopping.
+                turning = self._finish_around_turn(run)
+                if turning is not None:
+                    return WalkOutcome(run=turning, node=self.node)
             if self.free == 1:
-                said = f"{Trouble.SWITCHES.value}: no element is left after the {kind} of {name!r}"
-                return self._failure(said, name, Trouble.SWITCHES)
-            if found is None:
-                return self._before(run, crossing, count) or self._failure(
+                message = f"{Trouble.SWITCHES.value}: no element is left after the {kind} of {name!r}"
+                return self._failure(message, name, Trouble.SWITCHES)
+            if located is None:
+                return self._run_before_event(run, crossing, count) or self._failure(
                     f"the {kind} of {name!r} was not located", name
                 )
-            if found.length >= (1.0 - AT_THE_END) * self.length:
+            if located.length >= (1.0 - AT_THE_END) * self.length:
                 return None
-            earlier = self._first_crossing(found)
-            if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * found.length and not earlier.at_once):
-                return WalkOutcome(run=found, guard=crossing.guard, node=self.node)
+            # Shorter elements are more exact: on them another guard may be violated earlier.
+            earlier = self._first_crossing(located)
+            if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * located.length and not earlier.at_once):
+                return WalkOutcome(run=located, guard=crossing.guard, node=self.node)
             if earlier.at_once:
                 return earlier
-            run, crossing = found, earlier
-        return self._failure("the events of a step were not brought into order", self.model.places(run.modes))
+            run, crossing = located, earlier
+        return self._failure("the order of the events in a step was not resolved", self.model.places(run.modes))
 
-    def _before(self, run: ElementRun, crossing: Crossing, count: int) -> WalkOutcome | None:
-        """The part before an event that was not located, so that what follows starts next to it."""
+    def _run_before_event(self, run: ElementRun, crossing: Crossing, count: int) -> WalkOutcome | None:
+        """Return the run up to just before an event that was not located, so that the next run starts close to it."""
         if crossing.low <= AT_THE_END * self.length:
             return None
-        found = self._solve(self.collocation.shortened(run, crossing.low, count), None)
-        good = found is not None and self._first_crossing(found) is None
-        return WalkOutcome(run=found, node=self.node) if good else None
+        shorter = self._solve(self.collocation.shortened(run, crossing.low, count), None)
+        is_event_free = shorter is not None and self._first_crossing(shorter) is None
+        return WalkOutcome(run=shorter, node=self.node) if is_event_free else None
 
-    def _turned(self, run: ElementRun) -> ElementRun | None:
-        """The rest of the step when something turns sharply but does not stop."""
-        if self._guess_along(run) is None:
+    def _finish_around_turn(self, run: ElementRun) -> ElementRun | None:
+        """Finish the step across a slip reversal with non-zero speed (sharp turn, no stick), or return None."""
+        if self._guess_on_turning_branch(run) is None:
             return None
-        found = self._along(run)
-        if found is None and (parts := self._in_parts(run)) is not None:
-            found = self._along(self.collocation.shortened(parts, self.length, self.free))
-        if found is None:
+        turning = self._solve_on_turning_branch(run)
+        if turning is None and (predicted := self._predict_by_short_elements(run)) is not None:
+            turning = self._solve_on_turning_branch(self.collocation.shortened(predicted, self.length, self.free))
+        if turning is None:
             return None
-        blind = self.model.blind(found.modes)
-        return found if self._first_crossing(found, blind) is None else None
+        # The velocity along the direction of slip may be negative between the stages here, and means nothing.
+        ambiguous_guards = self.model.ambiguous_guards(turning.modes)
+        return turning if self._first_crossing(turning, ambiguous_guards) is None else None
 
-    def _in_parts(self, run: ElementRun) -> ElementRun | None:
-        """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
-        h = self.length / PARTS
+    def _predict_by_short_elements(self, run: ElementRun) -> ElementRun | None:
+        """Predict the rest of the step by many short elements, one after the other (a continuation around the turn)."""
+        h = self.length / CONTINUATION_ELEMENTS
         masks = self.model.masks(run.modes)
         x, y, parts = run.x_left[0], run.y_node, []
-        for _ in range(PARTS):
+        for _ in range(CONTINUATION_ELEMENTS):
             slope = self.collocation.slope(x, y, self.u, self.p, masks)
-            part = self._along(self.collocation.first_guess(x, run.modes, y, h, 1, slope))
+            part = self._solve_on_turning_branch(self.collocation.first_guess(x, run.modes, y, h, 1, slope))
             if part is None:
                 return None
             parts.append(part)
             x, y = part.x_right[-1], part.y[-1, -1]
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in JOINED}
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
         return ElementRun(h=h, modes=run.modes, y_node=run.y_node, **joined)
 
-    def _along(self, guess: ElementRun) -> ElementRun | None:
-        """A run that slips where it moves, from a guess that does."""
-        start = self._guess_along(guess)
-        found = None if start is None else self._solve(start, None)
-        on = found is not None and self.model.goes_round(_flat(found.y), found.modes)
-        return found if on else None
+    def _solve_on_turning_branch(self, guess: ElementRun) -> ElementRun | None:
+        """Solve a run from a guess whose friction opposes its motion; None if the solution does not keep to that."""
+        start = self._guess_on_turning_branch(guess)
+        solution = None if start is None else self._solve(start, None)
+        accepted = solution is not None and self.model.on_turning_branch(_flat(solution.y), solution.modes)
+        return solution if accepted else None
 
-    def _guess_along(self, run: ElementRun) -> ElementRun | None:
+    def _guess_on_turning_branch(self, run: ElementRun) -> ElementRun | None:
+        """Return the run with directions of slip along its velocities; None where no contact slips in space."""
         stages = _flat(run.x), _flat(run.y)
-        y = self.model.turned(*stages, self.p, run.modes)
+        y = self.model.turning_branch(*stages, self.p, run.modes)
         return None if y is None else replace(run, y=y.reshape(run.y.shape))
 
     def _locate(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
-        """A run of `count` elements that ends at an event: Newton's method, else a search for the root in h."""
-        guess = self.collocation.shortened(run, crossing.time, count)
-        found = self._solve(guess, crossing.guard)
-        margin = crossing.high - crossing.low + OUTSIDE * self.length
-        # A gap that has just opened is zero at the node, too: that root is no event.
-        least = max(crossing.low - margin, BEGUN * crossing.low)
-        if found is not None and least <= found.length <= crossing.high + margin and found.h > 0:
-            return found
-        return self._search(run, crossing, count)
+        """Return a run of `count` elements that ends at an event.
 
-    def _search(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
-        """Bisection for the length at whose end the guard vanishes, if it changes its sign by vanishing."""
+        By Newton's method, else by bisection of its length.
+        """
+        guess = self.collocation.shortened(run, crossing.time, count)
+        located = self._solve(guess, crossing.guard)
+        margin = crossing.high - crossing.low + BRACKET_MARGIN * self.length
+        # A gap that opens at the node is zero there: Newton's method may converge to that root, which is no event.
+        least = max(crossing.low - margin, EARLIEST * crossing.low)
+        if located is not None and least <= located.length <= crossing.high + margin and located.h > 0:
+            return located
+        return self._bisect(run, crossing, count)
+
+    def _bisect(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
+        """Bisect for the length at whose end the guard is zero; None if the guard changes its sign by a jump."""
         low, high, best = crossing.low, crossing.high, run
         largest, end, wide = 0.0, np.inf, True
         for _ in range(60):
-            # The bracket is that of a long element: on a short one the guard may still be positive at its end.
+            # The bracket comes from the polynomial of a longer run. On a shorter one the guard may still be positive at
+            # the upper end: widen the bracket until it is not.
             middle = high if wide else 0.5 * (low + high)
-            found = self._solve(self.collocation.shortened(best, middle, count), None)
-            if found is None:
+            shorter = self._solve(self.collocation.shortened(best, middle, count), None)
+            if shorter is None:
                 return None
-            best, end = found, float(self._guards_at(found, np.array([found.length]))[crossing.guard, 0])
+            best, end = shorter, float(self._guards_at(shorter, np.array([shorter.length]))[crossing.guard, 0])
             largest = max(largest, abs(end))
             if end > 0:
                 low, high = middle, min(2.0 * high, run.length) if wide else high
@@ -250,38 +295,43 @@ class EventWalk:
     def _solve(self, guess: ElementRun, guard: int | None) -> ElementRun | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
-    def _first_crossing(self, run: ElementRun, blind: Sequence[int] = ()) -> Crossing | None:
-        """The earliest violated guard on the polynomials of a run, but for some that are not looked at.
+    def _first_crossing(self, run: ElementRun, ambiguous_guards: Sequence[int] = ()) -> Crossing | None:
+        """Return the earliest violated guard on the polynomials of a run, without those that are ambiguous.
 
-        It is violated `at_once` where that means a wrong mode.
+        It is violated `at_once` if that happens so early that the mode must have been wrong from the start.
         """
-        if run is self._calm:
+        if run is self._event_free_run:
             return None
-        upright, masks, watched = self._upright(run), self.model.masks(run.modes), self.model.watched(run.modes)
-        times, x, y = self.collocation.samples(upright)
+        consistent = self._on_consistent_branch(run)
+        masks, watched = self.model.masks(run.modes), self.model.watched(run.modes)
+        times, x, y = self.collocation.samples(consistent)
         values = self.collocation.guards(x, y, self.u, self.p, masks)
         if self._is_clear(values[watched]):
             return None
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
-        asked = np.setdiff1d(np.flatnonzero(watched), blind)
-        noise = tolerance[asked]
-        pieces = sliding_window_view(values[asked].T, NODES.size, axis=0)[:: NODES.size - 1]  # (pieces, guards, 8)
+        checked = np.setdiff1d(np.flatnonzero(watched), ambiguous_guards)
+        noise = tolerance[checked]
+        # Pieces of eight Chebyshev samples; neighbours share their boundary sample.
+        pieces = sliding_window_view(values[checked].T, NODES.size, axis=0)[:: NODES.size - 1]  # (pieces, guards, 8)
         suspects = may_cross(np.moveaxis(pieces, 2, 0), -noise).any(axis=1)
-        none = np.empty((NODES.size, 0))  # rates are not known
+        no_rates = np.empty((NODES.size, 0))
         search = GuardSearch(
-            look=lambda t: (self._guards_at(upright, t)[asked].T, none[: t.size]), noise=noise, rise=ROUNDED * noise
+            look=lambda t: (self._guards_at(consistent, t)[checked].T, no_rates[: t.size]),
+            noise=noise,
+            rise=RISE * noise,
         )
         for k in np.flatnonzero(suspects):
             start = (NODES.size - 1) * k
-            armed = np.full(asked.size, True)  # what has been zero may rise
-            found = search.first(times[start : start + NODES.size], pieces[k].T, none, armed)
-            if found is not None and not found.lost:
-                guard = int(asked[found.guard])
-                return replace(found, guard=guard, at_once=found.time <= self.model.nearest()[guard] * upright.length)
+            armed = np.full(checked.size, True)  # a guard that is zero at the node may rise before it crosses
+            crossing = search.first(times[start : start + NODES.size], pieces[k].T, no_rates, armed)
+            if crossing is not None and not crossing.lost:
+                guard = int(checked[crossing.guard])
+                at_once = crossing.time <= self.model.nearest()[guard] * consistent.length
+                return replace(crossing, guard=guard, at_once=at_once)
         return None
 
     def _is_clear(self, values: np.ndarray) -> bool:
-        """Whether guards (n, samples) are all positive, and too large to dip below zero between two samples."""
+        """Return True if guards (n, samples) are positive, and too large to dip below zero between two samples."""
         if not len(values):
             return True
         lowest = values.min(axis=1)
@@ -290,14 +340,14 @@ class EventWalk:
         steepest = np.abs(values[:, 1:] - values[:, :-1]).max(axis=1)
         return bool(((lowest == 0.0) | (lowest >= steepest)).all())
 
-    def _upright(self, run: ElementRun) -> ElementRun:
-        """A run on the branch that its guards are about."""
+    def _on_consistent_branch(self, run: ElementRun) -> ElementRun:
+        """Return the run with the signs of slip directions for which its guards are meaningful."""
         stages = _flat(run.y)
-        y = self.model.coherent(run.y_node, stages, run.modes)
+        y = self.model.consistent_branch(run.y_node, stages, run.modes)
         return run if y is stages else replace(run, y=y.reshape(run.y.shape))
 
     def _guards_at(self, run: ElementRun, times: np.ndarray) -> np.ndarray:
-        """Guards (n_g, m) of a run at times (m,) after its start."""
+        """Return the guards (n_g, m) of a run at times (m,) after its start."""
         return self.collocation.guards(*self.collocation.at(run, times), self.u, self.p, self.model.masks(run.modes))
 
     def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> WalkOutcome:
@@ -305,5 +355,5 @@ class EventWalk:
 
 
 def _flat(stages: np.ndarray) -> np.ndarray:
-    """Stage values (r, n_s, n) below each other."""
+    """Return stage values (r, n_s, n) as rows (r n_s, n)."""
     return stages.reshape(stages.shape[0] * stages.shape[1], stages.shape[2])

@@ -1,4 +1,7 @@
-"""From the unknowns of stages to an iterate of the MPCC, for systems without jumps."""
+"""Conversion of a step of the active-set Newton method into an iterate of the MPCC, for systems without jumps.
+
+The residuals of the iterate, evaluated by the expressions of the MPCC, check the step independently.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
 from nosnoc_py.transcription import Transcription
 
 
-class FilippovFilling:
-    """Writes steps of the active-set Newton into iterates of one transcription; built once."""
+class FilippovIterateWriter:
+    """Writes steps of the active-set Newton method into iterates of one transcription."""
 
     def __init__(self, model: FilippovModes, problem: Transcription) -> None:
         self._model, dcs, mpcc = model, problem.dcs, problem.mpcc
@@ -30,28 +33,32 @@ class FilippovFilling:
         self._flow = buffered(flow.map(count)) if "x'" in self._places else None
 
     def __call__(self, step: Elements, values: np.ndarray) -> np.ndarray:
-        """Return w of a step at the parameters `values` of the MPCC."""
+        """Return w (n_w,) of a step at the parameters `values` of the MPCC."""
         y, places, w = step.y_stages, self._places, self._blank.copy()
-        found = {"s": step.h / step.h.sum() * len(step.h), "x": step.x_stages, "x_right": step.x_right}
-        found |= {name: y[..., part] for name, part in self._stage.items()}
-        found |= {name: y[:, 0, part] for name, part in self._element.items()}
+        named = {"s": step.h / step.h.sum() * len(step.h), "x": step.x_stages, "x_right": step.x_right}
+        named |= {name: y[..., part] for name, part in self._stage.items()}
+        # Variables per element have the same value at all stages.
+        named |= {name: y[:, 0, part] for name, part in self._element.items()}
         if self._edge and next(iter(self._edge)) + START in places:
-            found |= self._edges(step, values)
+            named |= self._multipliers(step, values)
         if self._flow is not None:
-            found["x'"] = self._derivatives(step, values)
+            named["x'"] = self._derivatives(step, values)
         for name, rows in places.items():
-            w[rows] = found[name].reshape(-1)
+            w[rows] = named[name].reshape(-1)
         return w
 
-    def _edges(self, step: Elements, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Continuous unknowns at the beginning and at the right boundaries."""
+    def _multipliers(self, step: Elements, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the continuous unknowns at the start and at the right boundaries, by name."""
         p = values[self._p]
-        start = self._model.edge(step.modes[0], step.x_minus[0], p)
-        right = np.array([self._model.edge(mode, x, p) for mode, x in zip(step.modes, step.x_right, strict=True)])
+        start = self._model.boundary_values(step.modes[0], step.x_minus[0], p)
+        right = np.array(
+            [self._model.boundary_values(mode, x, p) for mode, x in zip(step.modes, step.x_right, strict=True)]
+        )
         named = {name + START: start[part] for name, part in self._edge.items()}
         return named | {name + RIGHT: right[:, part] for name, part in self._edge.items()}
 
     def _derivatives(self, step: Elements, values: np.ndarray) -> np.ndarray:
+        """Return x' at all stages."""
         assert self._flow is not None
         x, y = (part.reshape(part.shape[0] * part.shape[1], -1) for part in (step.x_stages, step.y_stages))
         data = (np.broadcast_to(values[rows], (len(x), rows.stop - rows.start)) for rows in (self._u, self._p))

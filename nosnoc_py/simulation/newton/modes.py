@@ -1,4 +1,7 @@
-"""What modes and nodes are, whatever the system: see `contact_modes` and `filippov_modes`."""
+"""Types shared by the modes of all systems: `Mode`, `ElementNode` and the reasons why a step fails (`Trouble`).
+
+The classes with the actual laws are `ContactModes` (contact_modes.py) and `FilippovModes` (filippov_modes.py).
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-# Contact by contact, or component by component of the pairs.
+# One integer per contact, or one (0 or 1) per component of the complementarity pairs.
 Mode = tuple[int, ...]
 
 
-# So many modes are remembered.
+# Size of each cache of mode data. A long simulation meets few modes; the bound only limits memory.
 MOST_KNOWN = 1000
 
 
 def remembered(function: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
-    """A function of modes whose last values are kept."""
+    """Cache the values of a function of modes: masks are asked for at every Newton iteration."""
     return lru_cache(MOST_KNOWN)(function)
 
 
 class Trouble(Enum):
-    """Why a step fails."""
+    """Reason why a step fails; the values are parts of messages to the user."""
 
     SWITCHES = "more switches than finite elements"
     IMPACT = "no admissible impact"
@@ -34,7 +37,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ElementNode:
-    """What happens at the left boundary of an element.
+    """State, impulses and modes at the left boundary of an element.
 
     Attributes
     ----------
@@ -47,9 +50,10 @@ class ElementNode:
     y : (n_y,)
         Algebraic unknowns right after the node, in these modes.
     trouble, message, place
-        Why no motion goes on from here, and where in the system; None and "" when one does.
+        Why no motion continues from here, and the name of the contact or component; None and "" when one does.
     detail
-        What the system remembers of its analysis of the node; None where the motion just goes on.
+        Analysis of the node that `pivots` needs (contact problem or list of candidates); None where the previous modes
+        are continued without an analysis.
     """
 
     x_minus: np.ndarray
