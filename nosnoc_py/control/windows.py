@@ -11,8 +11,8 @@ import numpy as np
 from nosnoc_py.control.measured import admissible, unit_parts
 from nosnoc_py.simulation.certification.certify import REFEREE, REFEREE_RESTS
 from nosnoc_py.simulation.certification.windows import SIDES, modes_from, state_at
-from nosnoc_py.simulation.event_driven.history import History, Referee
-from nosnoc_py.simulation.event_driven.run import differentiated, referee_of
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
+from nosnoc_py.simulation.event_driven.run import event_driven_simulator, sensitivity_along
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
@@ -53,7 +53,7 @@ class PlanWindow:
     by_x: Array
     by_u: Array
     defect: Array
-    history: History
+    history: SimulationResult
     flags: tuple[str, ...] = ()
 
     @property
@@ -69,7 +69,9 @@ class PlanWindows:
         self.system, self.plan, self.p = system, plan, p
         self.control = control_of(plan, system.n_u, plan.duration)
         x0 = state_at(plan, 0.0, "+")
-        self.referee: Referee = referee_of(system, REFEREE, x0, self.control, p, REFEREE_RESTS)
+        self.simulator: EventDrivenSimulator = event_driven_simulator(
+            system, REFEREE, x0, self.control, p, REFEREE_RESTS
+        )
 
     def between(self, times: Array) -> tuple[PlanWindow, ...]:
         """Return the windows between times (M + 1,)."""
@@ -79,7 +81,7 @@ class PlanWindows:
         x = state_at(self.plan, start, "+")
         u = self.mean(start, end)
         # Start in the contact modes of the plan; detecting them from a state with discretisation errors may fail.
-        modes = modes_from(self.referee, self.plan, self.p, start, end)
+        modes = modes_from(self.simulator, self.plan, self.p, start, end)
         history, control = self._run(x, u, start, end, modes)
         # An impact close to the end may come before it in the plan and after it in the simulation. Take the side with
         # the smaller difference, else the whole velocity jump would count as a defect.
@@ -88,7 +90,7 @@ class PlanWindows:
         fields: dict[str, Any] = {
             "start": start, "end": end, "x": x, "u": u, "history": history, "defect": self._tangent(x) @ defect
         }  # fmt: skip
-        derivatives = differentiated(self.system, history, control, control.breaks) if history.status.success else None
+        derivatives = sensitivity_along(self.system, history, control, control.breaks) if history.status.success else None
         if (
             derivatives is not None
             and derivatives.smooth
@@ -110,9 +112,9 @@ class PlanWindows:
         times = start + (np.arange(MEAN_POINTS) + 0.5) / MEAN_POINTS * (end - start)
         return np.mean([self.control(float(t), np.zeros(0)) for t in times], axis=0)
 
-    def _run(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[History, Control]:
+    def _run(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[SimulationResult, Control]:
         control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
-        return self.referee.run(x, control, self.p, start=start, end=end, modes=modes, drift=np.inf), control
+        return self.simulator.run(x, control, self.p, start=start, end=end, modes=modes, drift=np.inf), control
 
     def _differences(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[Array, Array]:
         """Return central differences over finite steps, which average over both sides of a kink."""

@@ -15,7 +15,7 @@ from numpy.polynomial.chebyshev import chebder, chebvander
 
 Array = np.ndarray
 # Guards (m, n) at times (m,), and the rates (m, k) of the first k of them: those are distances.
-Look = Callable[[Array], tuple[Array, Array]]
+GuardFunction = Callable[[Array], tuple[Array, Array]]
 
 # Chebyshev's extrema on [0, 1]: with the left end they carry the polynomials of degree 7 of DOP853 exactly.
 NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(8) / 7)
@@ -53,7 +53,7 @@ def first_crossing(
     low: float,
     high: float,
     *,
-    armed: Array | None = None,
+    enabled: Array | None = None,
     noise: float | Array = 0.0,
     rates: Callable[[float], Array] | None = None,
     touching: float = 0.0,
@@ -84,15 +84,15 @@ def first_crossing(
     (0, 1.0)
     """
 
-    def look(t: Array) -> tuple[Array, Array]:
+    def evaluate(t: Array) -> tuple[Array, Array]:
         values = np.array([guards(float(s)) for s in t])
         return values, np.empty((t.size, 0)) if rates is None else np.array([rates(float(s)) for s in t])
 
     times = low + (high - low) * NODES
-    values, slopes = look(times)
+    values, slopes = evaluate(times)
     size = np.broadcast_to(np.asarray(noise, dtype=float), values.shape[1:])
-    search = GuardSearch(look=look, noise=size, touching=touching)
-    return search.first(times, values, slopes, values[0] > size if armed is None else armed)
+    search = GuardSearch(evaluate=evaluate, noise=size, touching=touching)
+    return search.first(times, values, slopes, values[0] > size if enabled is None else enabled)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,13 +113,13 @@ class GuardSearch:
         zero, has crossed, even where the noise hides how far it rose.
     """
 
-    look: Look
+    evaluate: GuardFunction
     noise: Array
     touching: float = 0.0
     rise: float | Array = 0.0
     slow: float = np.inf
 
-    def first(self, t: Array, guards: Array, rates: Array, armed: Array, halvings: int = HALVINGS) -> Crossing | None:
+    def first(self, t: Array, guards: Array, rates: Array, enabled: Array, halvings: int = HALVINGS) -> Crossing | None:
         """The earliest crossing.
 
         Parameters
@@ -141,7 +141,7 @@ class GuardSearch:
         broken = np.flatnonzero(~finite.all(axis=0) & ~np.isposinf(guards).all(axis=0))
         if broken.size:
             if halvings:
-                return self._halves(t, armed, halvings - 1)
+                return self._halves(t, enabled, halvings - 1)
             low, high = float(t[0]), float(t[-1])
             return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
         samples = guards[:, watched]
@@ -154,12 +154,12 @@ class GuardSearch:
         near = floor.min(axis=0) - missed < margin
         coarse = missed > np.maximum(self.noise[watched], UNRESOLVED * np.abs(samples).max(axis=0))
         if halvings and (near & coarse).any():
-            return self._halves(t, armed, halvings - 1)
+            return self._halves(t, enabled, halvings - 1)
         found = []
         for k in np.flatnonzero(near):
             guard = int(watched[k])
             speeds = rates[:, guard] if guard < count else np.zeros(NODES.size)
-            found += [self._change(guard, t, guards[:, guard], speeds, armed=bool(armed[guard]))]
+            found += [self._change(guard, t, guards[:, guard], speeds, enabled=bool(enabled[guard]))]
             low = floor[:, k] - missed[k]
             found += [self._dip(guard, t, guards[:, guard], speeds, fine[:, k], low, float(margin[k]))]
         crossings = [crossing for crossing in found if crossing is not None]
@@ -184,20 +184,20 @@ class GuardSearch:
         clear = (least > max(self.touching, 0.0)) & (guards[0, here] > 0.0)
         return bool(clear.all())
 
-    def _halves(self, t: Array, armed: Array, halvings: int) -> Crossing | None:
+    def _halves(self, t: Array, enabled: Array, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])
         for low, high in ((t[0], middle), (middle, t[-1])):
             times = low + (high - low) * NODES
-            guards, rates = self.look(times)
-            found = self.first(times, guards, rates, armed, halvings)
+            guards, rates = self.evaluate(times)
+            found = self.first(times, guards, rates, enabled, halvings)
             if found is not None:
                 return found
-            armed = armed | (guards[-1] > self.noise)
+            enabled = enabled | (guards[-1] > self.noise)
         return None
 
-    def _change(self, guard: int, t: Array, values: Array, speeds: Array, *, armed: bool) -> Crossing | None:
+    def _change(self, guard: int, t: Array, values: Array, speeds: Array, *, enabled: bool) -> Crossing | None:
         """A guard that is negative at a sample; `speeds` are its rates where they are known, else zero."""
-        noise, opens = self.noise[guard], armed and bool(speeds[0] > 0.0)
+        noise, opens = self.noise[guard], enabled and bool(speeds[0] > 0.0)
         # A fast impact leaves its gap below zero by the rounding of large numbers, which may be more than the noise:
         # what opens at the beginning has to rise before it can cross.
         first = max(1, int(np.argmax(values > noise))) if opens else 0
@@ -211,18 +211,18 @@ class GuardSearch:
             return self._between(guard, float(t[above[-1]]), float(t[j]))
         # It rises and falls between two samples: look for the rise close to the beginning.
         rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
-        for shares in CLOSE if armed and j > 0 else ():
+        for shares in CLOSE if enabled and j > 0 else ():
             times = t[0] + (t[j] - t[0]) * shares
-            above = np.flatnonzero(self.look(times)[0][:, guard] > rise)
+            above = np.flatnonzero(self.evaluate(times)[0][:, guard] > rise)
             if above.size:
                 return self._between(guard, float(times[above[0]]), float(t[j]))
         return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)
 
     def _value(self, guard: int, t: float) -> float:
-        return float(self.look(np.array([t]))[0][0, guard])
+        return float(self.evaluate(np.array([t]))[0][0, guard])
 
     def _rate(self, guard: int, t: float) -> float:
-        return float(self.look(np.array([t]))[1][0, guard])
+        return float(self.evaluate(np.array([t]))[1][0, guard])
 
     def _between(self, guard: int, low: float, high: float) -> Crossing:
         """The crossing of a guard that is positive at one time and negative at a later one."""
@@ -256,7 +256,7 @@ class GuardSearch:
         """Time of the smallest value of a guard; of a distance, where its rate is zero."""
         from scipy.optimize import minimize_scalar  # not paid for by an import of the library
 
-        ends = self.look(np.array([low, high]))[1]
+        ends = self.evaluate(np.array([low, high]))[1]
         if guard < ends.shape[1] and ends[0, guard] < 0.0 < ends[1, guard]:
             return root(lambda s: self._rate(guard, s), low, high)
         fine = {"xatol": 1e-8 * (high - low)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.search.starts import SMOOTH, Start, StartTask
 from nosnoc_py.simulation.certification.measures import objective, violations
-from nosnoc_py.simulation.event_driven.run import referee_of
+from nosnoc_py.simulation.event_driven.run import event_driven_simulator
 from nosnoc_py.systems.controls import control_of
 
 # Weight of violations, in units of the largest objective so far, at least of this.
@@ -27,8 +27,8 @@ class Merit:
         """The objective of a start, and its violations of bounds and constraints, in the user's units."""
         ocp = self.task.ocp.settled(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
-        referee = referee_of(ocp.system, SMOOTH, start.x0, control, start.p)
-        history = referee.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)
+        simulator = event_driven_simulator(ocp.system, SMOOTH, start.x0, control, start.p)
+        history = simulator.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)
         if not history.status.success:
             return np.inf, np.inf
         cost = objective(ocp, [history], history.x)

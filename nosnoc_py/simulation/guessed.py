@@ -13,7 +13,7 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.certify import REFEREE, REFEREE_RESTS
 from nosnoc_py.simulation.certification.measures import objective, violations
-from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
+from nosnoc_py.simulation.event_driven.run import event_driven_simulator, trajectory_of
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.solution.violation import Violation
 from nosnoc_py.status import Status
@@ -79,7 +79,9 @@ def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> Simulated
     try:
         ocp = ocp.settled(horizon, p)
         law, x0, p = control_of(control, ocp.system.n_u, horizon), np.asarray(x0, float), np.asarray(ocp.p, float)
-        history = referee_of(ocp.system, REFEREE, x0, law, p, REFEREE_RESTS).run(x0, law, p, deadline=deadline)
+        history = event_driven_simulator(ocp.system, REFEREE, x0, law, p, REFEREE_RESTS).run(
+            x0, law, p, deadline=deadline
+        )
         if not history.status.success or not history.steps:
             return None
         worst = max(violations(ocp, [history]), key=lambda one: one.share, default=None)

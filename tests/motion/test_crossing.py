@@ -44,8 +44,8 @@ def test_events_of_dop853(tolerance: float) -> None:
     found = []
     for low, high, piece in zip(made.t[:-1], made.t[1:], made.sol.interpolants, strict=True):
         start = low
-        armed = None
-        while (crossing := first_crossing(both(piece), start, high, armed=armed)) is not None:
+        enabled = None
+        while (crossing := first_crossing(both(piece), start, high, enabled=enabled)) is not None:
             if crossing.at_once:  # negative since an earlier step
                 break
             found.append((crossing.time, crossing.guard))
@@ -117,16 +117,19 @@ def test_the_earlier_guard_is_first() -> None:
         assert found.time == pytest.approx(0.5, rel=0, abs=1e-15)
 
 
-def test_armed_guards_rise_first() -> None:
-    """A guard that is zero at the beginning: 1e-3 t - t^2 comes back at 1e-3 if it is armed, and else fails at once."""
+def test_enabled_guards_rise_first() -> None:
+    """A guard that is zero at the beginning.
+
+    1e-3 t - t^2 comes back at 1e-3 if it is enabled, and else fails at once.
+    """
     hop = scalar(lambda t: 1e-3 * t - t * t)
-    found = first_crossing(hop, 0.0, 1.0, armed=np.array([True]))
+    found = first_crossing(hop, 0.0, 1.0, enabled=np.array([True]))
     assert found is not None
     assert found.time == pytest.approx(1e-3, rel=1e-12)
-    found = first_crossing(hop, 0.0, 1.0, armed=np.array([False]))
+    found = first_crossing(hop, 0.0, 1.0, enabled=np.array([False]))
     assert found is not None
     assert found.at_once
-    found = first_crossing(scalar(lambda t: -t), 0.0, 1.0, armed=np.array([True]))
+    found = first_crossing(scalar(lambda t: -t), 0.0, 1.0, enabled=np.array([True]))
     assert found is not None
     assert found.at_once
 
@@ -152,16 +155,19 @@ def test_roots() -> None:
 def test_a_flight_below_the_noise_ends() -> None:
     """A distance rises by 5e-18 and falls by less than the noise 1e-15 until the end of the step: its rates tell."""
 
-    def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (1e-8 * t - 5.0 * t**2)[:, None], (1e-8 - 10.0 * t)[:, None]
 
     t = 3e-9 * NODES
-    found = GuardSearch(look=look, noise=np.array([1e-15]), slow=1e-9).first(t, *look(t), np.array([True]))
+    found = GuardSearch(evaluate=evaluate, noise=np.array([1e-15]), slow=1e-9).first(t, *evaluate(t), np.array([True]))
     assert found is not None
     assert not found.at_once
     assert found.time == pytest.approx(2e-9, rel=1e-6)
     # Rates that are none tell nothing.
-    assert GuardSearch(look=look, noise=np.array([1e-15]), slow=1e-7).first(t, *look(t), np.array([True])) is None
+    assert (
+        GuardSearch(evaluate=evaluate, noise=np.array([1e-15]), slow=1e-7).first(t, *evaluate(t), np.array([True]))
+        is None
+    )
 
 
 @pytest.mark.parametrize("bottom", [0.008, 0.02, 0.5, 0.992])

@@ -12,7 +12,7 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball, point_mass
 from nosnoc_py.motion.loop import driven
-from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of
 
@@ -99,7 +99,7 @@ def test_ctrl_c_goes_on_to_who_asked_the_referee() -> None:
 
     system = point_mass.build(2)
     control = control_of(law, 1, 1.0)
-    referee, start = Referee(system, ns.EventDriven()), np.array([0.0, 1.0, 1.0, 0.0])
+    referee, start = EventDrivenSimulator(system, ns.EventDriven()), np.array([0.0, 1.0, 1.0, 0.0])
     with pytest.raises(KeyboardInterrupt):
         referee.run(start, control, np.zeros(0))
     kept = referee.run(start, control, np.zeros(0), interruptible=True)

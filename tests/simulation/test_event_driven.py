@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from models import bouncing_ball, bowl, point_mass, three_boxes, two_balls_spring
 from nosnoc_py.motion.crossing import NODES, Crossing
-from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator
 from nosnoc_py.simulation.event_driven.redundancy import most_interior
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.systems.controls import control_of
@@ -210,7 +210,7 @@ def test_a_long_curved_contact_does_not_drift() -> None:
     """100 s in the bowl at a loose tolerance: after every step gap and gap rate are zero, whatever the steps miss."""
     method = ns.EventDriven(rtol=1e-6, atol=1e-6)
     start = np.array(bowl.state(1.2, 0.0, bowl.STANDARD))
-    history = Referee(bowl.build(), method).run(start, control_of(None, 0, 100.0), np.zeros(0))
+    history = EventDrivenSimulator(bowl.build(), method).run(start, control_of(None, 0, 100.0), np.zeros(0))
     steps = history.phases[0].steps
     assert (history.t, len(history.phases)) == (100.0, 1)
     q, v = np.split(np.array([step.x[0] for step in steps] + [history.x]), 2, axis=1)
@@ -228,7 +228,7 @@ def test_an_event_lies_on_its_guard_at_a_loose_tolerance(integrator: Any) -> Non
     """The dense output misses the gap by far more: a second and a third step to the corrected time are needed."""
     method = ns.EventDriven(rtol=1e-4, atol=1e-4, integrator=integrator)
     start = exact_balls(1.0)(0.0)[0]
-    history = Referee(two_balls_spring.build(), method).run(start, control_of(None, 0, 1.0), np.zeros(0))
+    history = EventDrivenSimulator(two_balls_spring.build(), method).run(start, control_of(None, 0, 1.0), np.zeros(0))
     hits = [node for node in history.nodes if node.impact is not None]
     assert len(hits) >= 2
     for node in hits:
@@ -535,11 +535,13 @@ def test_a_stiff_damper_changes_the_integrator() -> None:
     ball = bouncing_ball.build(restitution=0.9)
     exact = simulate(ball, [1.0, 0.0], 1.5).final_state
     x0 = np.array([0.0, 1.0, 1.0, 0.0])
-    history = Referee(system, METHOD).run(x0, control_of(None, 0, 1.5), np.zeros(0))
+    history = EventDrivenSimulator(system, METHOD).run(x0, control_of(None, 0, 1.5), np.zeros(0))
     assert history.phases[-1].stiff
     assert sum(len(phase.steps) for phase in history.phases) < 500
     np.testing.assert_allclose(history.x, [1 / drag, exact[0], 0.0, exact[1]], rtol=0, atol=1e-10)
-    short = Referee(system, ns.EventDriven(integrator="DOP853")).run(x0, control_of(None, 0, 0.05), np.zeros(0))
+    short = EventDrivenSimulator(system, ns.EventDriven(integrator="DOP853")).run(
+        x0, control_of(None, 0, 0.05), np.zeros(0)
+    )
     assert sum(len(phase.steps) for phase in short.phases) > 500  # for a thirtieth of the time
 
 

@@ -24,7 +24,7 @@ from models import (
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
 from nosnoc_py.simulation.event_driven.filippov.laws import BELOW, ON
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
-from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator
 from nosnoc_py.systems.controls import control_of
 
 SIDES = [[-1], [1]]
@@ -526,7 +526,11 @@ def test_callback_and_time_limit() -> None:
 def test_the_referee_starts_in_given_modes() -> None:
     """A window of a solution that slides 1e-6 beside the surface: without its modes there is an event more."""
     system = two_sides([0, 1], [1.0, 0.0], [-1.0, 0.0])
-    referee, control, x = Referee(system, ns.EventDriven()), control_of(None, 0, 1.0), np.array([1e-6, 0.0])
+    referee, control, x = (
+        EventDrivenSimulator(system, ns.EventDriven()),
+        control_of(None, 0, 1.0),
+        np.array([1e-6, 0.0]),
+    )
     model = referee.model
     assert isinstance(model, Filippov)
     assert model.modes(np.array([x, x]), np.zeros(0), 1e-5) == (ON,)
@@ -560,7 +564,7 @@ def test_mistakes_raise_at_once(error: Any, message: str, given: Any) -> None:
 
 def test_other_systems_are_refused() -> None:
     with pytest.raises(OptionError, match="expected a CLS, PSS, Heaviside or PDS, given a str"):
-        Referee("x", ns.EventDriven())  # type: ignore[arg-type]
+        EventDrivenSimulator("x", ns.EventDriven())  # type: ignore[arg-type]
 
 
 # --- where two surfaces of one partition meet ---

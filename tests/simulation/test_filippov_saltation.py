@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from models import oscillator, pushed_point, relay_feedback, sliding_mode, stick_slip
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.event_driven.filippov.saltation import motion_of
-from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator
 from nosnoc_py.systems.controls import control_of
 from tests.pairwise import slow_but
 
@@ -220,7 +220,7 @@ def test_the_sliding_motion_stays_on_its_surface() -> None:
 def test_derivatives_of_a_sliding_motion_are_those_of_differences() -> None:
     case = CASES["algebraic"]
     control = control_of(None, 0, 1.0)
-    history = Referee(case.system, METHOD).run(np.array(case.x0), control, np.array(case.p))
+    history = EventDrivenSimulator(case.system, METHOD).run(np.array(case.x0), control, np.array(case.p))
     flow, regime = history.flows[-1], history.phases[-1].regime
     w = np.concatenate([history.x, history.p])
     motion = motion_of(flow, regime, 1.0, w)

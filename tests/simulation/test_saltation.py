@@ -17,10 +17,10 @@ from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STIC
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.variations import transport
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
-from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
 from nosnoc_py.simulation.event_driven.variations import ContactVariations
-from nosnoc_py.simulation.event_driven.walk import Passage
+from nosnoc_py.simulation.event_driven.walk import NodeCrossing
 from nosnoc_py.systems.scales import UNIT
 from tests.pairwise import slow_but
 from tests.references.bouncing_ball import ball_by_hand
@@ -181,20 +181,20 @@ def state_of(system: ns.CLS, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("modes", MODES)
 def test_the_second_statement_of_the_motion_agrees_with_the_first(modes: tuple[int, ...]) -> None:
     system = stacked(0.5)
-    w, referee = state_of(system, 1), Referee(system, ns.EventDriven())
+    w, referee = state_of(system, 1), EventDrivenSimulator(system, ns.EventDriven())
     x, p = w[:6], w[6:]
     flow = ContactFlow(referee.mechanics, referee.options, lambda t, x: np.zeros(0), p, UNIT)
     direction = np.array([-1.0 if modes[0] == SLIP_BACK else 1.0])
-    regime = regime_of(referee.mechanics.frames, modes, direction, flow.look(0.0, x))
+    regime = regime_of(referee.mechanics.frames, modes, direction, flow.kinematics(0.0, x))
     motion = ContactVariations(system).motion(modes, w, np.zeros(0))
     np.testing.assert_allclose(motion.rate[:6], flow.rhs(regime, 0.0, x), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(motion.forces, regime.forces(flow.look(0.0, x)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(motion.forces, regime.forces(flow.kinematics(0.0, x)), rtol=0, atol=1e-12)
 
 
 def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     system = slider(0.4, dimension=3)
     w, u = state_of(system, 2), np.array([0.4, -0.7, 0.2])
-    mechanics = Referee(system, ns.EventDriven()).mechanics
+    mechanics = EventDrivenSimulator(system, ns.EventDriven()).mechanics
     flow = ContactFlow(mechanics, ns.EventDriven(), lambda t, x: u, w[6:], UNIT)
     slip = w[3:5] / np.linalg.norm(w[3:5])
     regime = ContactRegime(frames=mechanics.frames, modes=(SLIP,), direction=slip)
@@ -526,7 +526,7 @@ def test_neighbours_of_what_is_flagged_are_not() -> None:
 
 def test_a_redundant_force_at_an_event_is_flagged_where_nothing_else_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two contacts under one block slip at once; without what the guards tell, the open share of the force is left."""
-    monkeypatch.setattr(Passage, "flags", lambda self: iter(()))
+    monkeypatch.setattr(NodeCrossing, "flags", lambda self: iter(()))
     pulled = pushed(lambda t: [12.0 * t], system=block_on_two(0.5)).run(sensitivities=True).sensitivity
     assert any(re.search("the force of (left|right) is redundant", flag) for flag in pulled.flags), pulled.flags
     alone = pushed(lambda t: [12.0 * t, 0.0], duration=0.8).run(sensitivities=True).sensitivity

@@ -12,19 +12,19 @@ from scipy.integrate import DOP853
 
 import nosnoc_py as ns
 from models import bouncing_ball, bowl, falling_rod, relay_feedback, stick_slip
-from nosnoc_py.simulation.event_driven import written as contact_written
-from nosnoc_py.simulation.event_driven.filippov import written as filippov_written
-from nosnoc_py.simulation.event_driven.whole_step import StepPolynomial, WholeStepDOP853, WholeSteps
+from nosnoc_py.simulation.event_driven import compiled_motion as contact_written
+from nosnoc_py.simulation.event_driven.filippov import compiled_motion as filippov_written
+from nosnoc_py.simulation.event_driven.whole_step import CompiledDOP853, CompiledSteps, StepPolynomial
 from tests.references.restarts import CASES
 
 Array = np.ndarray
 START = np.array([1.2, 0.3])
 
 
-def pendulum() -> WholeSteps:
+def pendulum() -> CompiledSteps:
     """x'' = -d sin(x) - 0.1 x', with a guard, a force and a rate to sample."""
     x, d = ca.SX.sym("x", 2), ca.SX.sym("d")
-    return WholeSteps(
+    return CompiledSteps(
         x, d, ca.vertcat(x[1], -d * ca.sin(x[0]) - 0.1 * x[1]), x[0] + 1, ca.vertcat(x[1] ** 2, x[0]), x[1]
     )
 
@@ -49,7 +49,7 @@ def test_steps_are_those_of_scipy(tolerance: float) -> None:
         shares = known.t_old + (known.t - known.t_old) * np.linspace(0.0, 1.0, 5)
         np.testing.assert_allclose(dense(shares), known.dense_output()(shares), rtol=0, atol=1e-12)
         np.testing.assert_allclose(dense(shares[2]), known.dense_output()(shares[2]), rtol=0, atol=1e-12)
-    whole = WholeStepDOP853(steps, lambda: np.array([9.81]), pendulum_rate, 0.0, START, 3.0, **options)
+    whole = CompiledDOP853(steps, lambda: np.array([9.81]), pendulum_rate, 0.0, START, 3.0, **options)
     while whole.status == "running":
         whole.step()
         count -= 1
@@ -76,8 +76,8 @@ def test_samples_in_one_call_are_those_one_by_one() -> None:
 
 def test_a_step_that_is_not_finite_fails() -> None:
     x = ca.SX.sym("x")
-    steps = WholeSteps(x, ca.SX(0, 1), ca.sqrt(1 - x), x, x, x)
-    solver = WholeStepDOP853(
+    steps = CompiledSteps(x, ca.SX(0, 1), ca.sqrt(1 - x), x, x, x)
+    solver = CompiledDOP853(
         steps, lambda: np.zeros(0), lambda t, x: steps.rate(x, np.zeros(0)), 0.0, np.zeros(1), 9.0, first_step=5.0
     )
     while solver.status == "running":

@@ -17,7 +17,7 @@ from nosnoc_py.simulation.certification.statements import Free, chosen, statemen
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import Pieces
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
+from nosnoc_py.simulation.event_driven.run import event_driven_simulator, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.violation import Law, Violation
@@ -105,12 +105,14 @@ def certify(
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
     control = control_of(solution, ocp.system.n_u, ocp.horizon)
-    referee = referee_of(ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS)
+    simulator = event_driven_simulator(
+        ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS
+    )
     # What is unstable may end in ever more impacts: windows, which decide over such motions, keep their share of time.
     whole = np.inf if time_limit is None else started + WHOLE * time_limit
-    history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
+    history = simulator.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
     seconds = time.monotonic() - started
-    again = Pieces(referee, solution, control, deadline)
+    again = Pieces(simulator, solution, control, deadline)
     pieces = again.between(edges)
     refuting, explained, equations, jumps = _audited(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
@@ -141,7 +143,7 @@ def certify(
         equations=equations,
         jumps=jumps,
         findings=tuple(sorted((*refuting, *explained), key=lambda violation: violation.time)),
-        balance=balance(referee.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
+        balance=balance(simulator.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
         amplification=case.amplification,

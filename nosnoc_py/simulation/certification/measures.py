@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.audit import constraints
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.event_driven.history import History
+from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.node import ImpactRecord
 from nosnoc_py.solution.certificate import Balance
 from nosnoc_py.solution.violation import Law, Violation
@@ -63,7 +63,7 @@ def integrated(integrals: Callable[[np.ndarray, int], np.ndarray], count: int) -
 
 
 def points_of(
-    histories: Sequence[History], inside: np.ndarray, shares: np.ndarray, only: np.ndarray | None = None
+    histories: Sequence[SimulationResult], inside: np.ndarray, shares: np.ndarray, only: np.ndarray | None = None
 ) -> HistorySamples:
     """The same points in every step of histories, between whose samples are the integrator's own polynomials.
 
@@ -82,7 +82,7 @@ def points_of(
     return HistorySamples(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
 
 
-def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
+def objective(ocp: OCP, histories: Sequence[SimulationResult], end: np.ndarray) -> float:
     """The objective of the OCP along histories that follow each other, with the terminal cost of a state (n_x,)."""
     s, p, start = ocp.system, histories[0].p, histories[0].nodes[0].before
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
@@ -103,7 +103,7 @@ def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
     return total
 
 
-def states_at(histories: Sequence[History], times: np.ndarray) -> np.ndarray:
+def states_at(histories: Sequence[SimulationResult], times: np.ndarray) -> np.ndarray:
     """States (m, n_x) at times, those before jumps; the last one behind the end."""
     steps = [step for history in histories for phase in history.phases for step in phase.steps]
     begins = np.array([step.t[0] for step in steps])
@@ -115,7 +115,7 @@ def states_at(histories: Sequence[History], times: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> tuple[Violation, ...]:
+def violations(ocp: OCP, histories: Sequence[SimulationResult], *, ends: bool = True) -> tuple[Violation, ...]:
     """The largest violation of every bound and constraint along histories that follow each other.
 
     Parameters
@@ -142,7 +142,7 @@ def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> 
     return tuple(one for one in worst if one is not None and one.amount > VIOLATION)
 
 
-def balance(mechanics: ContactMechanics, history: History) -> Balance:
+def balance(mechanics: ContactMechanics, history: SimulationResult) -> Balance:
     """Energy and impulse along a history."""
     n_c, p = mechanics.frames.count, history.p
     drift = _mass_drift(mechanics)
@@ -173,7 +173,7 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     )
 
 
-def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[ImpactRecord, Kinematics]]:
+def _impacts(mechanics: ContactMechanics, history: SimulationResult) -> Iterator[tuple[ImpactRecord, Kinematics]]:
     for node in history.nodes:
         if node.impact is not None:
             yield node.impact, mechanics.at(node.before, np.zeros(mechanics.system.n_u), history.p)

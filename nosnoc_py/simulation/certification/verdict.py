@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.certification.windows import EDGE, SIDES, Piece, first_difference, pair_events, state_at
-from nosnoc_py.simulation.event_driven.history import History
+from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.violation import Law, Violation
@@ -51,7 +51,7 @@ class Case:
 
     ocp: OCP
     solution: Solution
-    history: History
+    history: SimulationResult
     pieces: tuple[Piece, ...]
     tolerance: float
     error: float

@@ -12,7 +12,7 @@ from nosnoc_py.contact_problems.modes import FREE, STICK
 from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
-from nosnoc_py.simulation.event_driven.history import History, Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
 from nosnoc_py.solution import Event, Solution, Trajectory
 from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.interpolant import Side
@@ -36,7 +36,7 @@ class Piece:
     without partner [N s]."""
 
     window: Window
-    history: History
+    history: SimulationResult
     odd: frozenset[str] = frozenset()
     lone: float = 0.0
 
@@ -45,7 +45,7 @@ class Piece:
 class Pieces:
     """Simulates pieces of a solution from its own states, under its control."""
 
-    referee: Referee
+    simulator: EventDrivenSimulator
     solution: Solution
     control: Control
     deadline: float
@@ -70,8 +70,8 @@ class Pieces:
 
     def _piece(self, start: float, end: float, away: np.ndarray | float = 0.0) -> Piece:
         solution, x = self.solution, state_at(self.solution, start, "+") + away
-        modes, deadline = modes_from(self.referee, solution, solution.p, start, end), self.deadline
-        history = self.referee.run(
+        modes, deadline = modes_from(self.simulator, solution, solution.p, start, end), self.deadline
+        history = self.simulator.run(
             x, self.control, solution.p, start=start, end=end, modes=modes, drift=np.inf, deadline=deadline
         )
         inside = _inside(solution, history, start, end)
@@ -87,19 +87,23 @@ def state_at(solution: Trajectory, t: float, side: Side) -> np.ndarray:
     return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
 
 
-def modes_from(referee: Referee, solution: Trajectory, p: np.ndarray, start: float, end: float) -> tuple[int, ...]:
+def modes_from(
+    simulator: EventDrivenSimulator, solution: Trajectory, p: np.ndarray, start: float, end: float
+) -> tuple[int, ...]:
     """Contacts that are closed, or surfaces that the motion is on, from the beginning of a window on."""
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
-    if isinstance(referee.model, Filippov):
-        modes = referee.model.modes(states, p, TOUCHING_SOLVED)
-        remembered = modes_at(referee.system, solution, p, np.array([start]))[0]
-        return referee.model.remembering(modes, remembered)
-    gaps = np.array([referee.mechanics.touching(x, p)[0] for x in states])
+    if isinstance(simulator.model, Filippov):
+        modes = simulator.model.modes(states, p, TOUCHING_SOLVED)
+        remembered = modes_at(simulator.system, solution, p, np.array([start]))[0]
+        return simulator.model.remembering(modes, remembered)
+    gaps = np.array([simulator.mechanics.touching(x, p)[0] for x in states])
     return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())
 
 
-def _window(solution: Solution, history: History, start: float, end: float, inside: Sequence[EventPair]) -> Window:
+def _window(
+    solution: Solution, history: SimulationResult, start: float, end: float, inside: Sequence[EventPair]
+) -> Window:
     errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
     error = min(errors, key=np.max)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
@@ -116,7 +120,7 @@ def _window(solution: Solution, history: History, start: float, end: float, insi
     )
 
 
-def _inside(solution: Solution, history: History, start: float, end: float) -> list[EventPair]:
+def _inside(solution: Solution, history: SimulationResult, start: float, end: float) -> list[EventPair]:
     """Events claimed and found in a window, but for those at its edges: they may as well be those of its neighbours."""
     claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
     pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)

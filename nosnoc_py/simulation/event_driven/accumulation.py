@@ -1,9 +1,9 @@
-"""Impacts that accumulate, and touches without speed that follow from the modes: what the nodes before an event tell.
+"""Accumulation of impacts (Zeno behaviour), and touches without speed that follow from the modes.
 
-Bodies that rock from corner to corner, or are struck between two others, meet infinitely many impacts in a finite time:
-the speeds of approach of a contact form a sequence that ends like a geometric one, and so do the times between. Once
-what is left of this series is below `SETTLED`, the limit is the state whose contacts of the cycle are closed and rest,
-with an error of the same size; whether forces hold them there is for the contact problem of the accelerations to tell.
+Bodies that rock from corner to corner, or bounce between two others, have infinitely many impacts in a finite time: the
+speeds of approach of a contact, and the times between impacts, decrease like geometric series. Once the rest of the
+series is below `SETTLED`, the limit is replaced by the state in which the contacts of the cycle are closed and at rest,
+with an error of the same size. The acceleration problem then decides whether forces keep them there.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics
 from nosnoc_py.tolerances import RESTING, TOUCHING
 
-# What is left of a sequence of impacts, as a share of the speed at work: below what is an impact to anybody.
+# Remaining speed of a sequence of impacts, as a share of the speed at work: below the speed of an impact event.
 SETTLED = 1e-7
-# Accelerations of a gap, and its gradient beside those of closed contacts, that differ by less than this share agree.
+# Relative difference below which two accelerations of a gap, or a gradient and its projection, are equal.
 SAME = 1e-6
 
 
-def accumulates(flow: ContactFlow, past: Sequence[Node], look: Kinematics, contact: int, left: float) -> bool:
-    """Whether a contact that closes ends a cycle of impacts, and those still to come change no velocity.
+def accumulates(flow: ContactFlow, past: Sequence[Node], at: Kinematics, contact: int, left: float) -> bool:
+    """Return True if a closing contact ends a cycle of impacts whose remaining impacts change no velocity noticeably.
 
     Parameters
     ----------
     past : sequence of Node
-        The nodes before this one, under the same constant control.
-    look : Kinematics
+        Earlier nodes under the same constant control.
+    at : Kinematics
         At the closing.
     left : float
-        Velocities that are none, as a share of the speed at work.
+        Velocities that count as zero, as a share of the speed at work.
     """
-    most, approach = look.slow(left)[contact], abs(look.rates[contact])
+    most, approach = at.slow(left)[contact], abs(at.rates[contact])
     if approach > most:
         return False
     hits = [node for node in past if node.impact is not None]
     own = next((k for k in reversed(range(len(hits))) if hits[k].trigger == contact), len(hits))
     if own >= len(hits) - 1:  # not hit before, or nothing else since
         return False
-    before = -flow.look(hits[own].t, hits[own].before).rates[contact]
+    before = -flow.kinematics(hits[own].t, hits[own].before).rates[contact]
     # approach / (1 - ratio) <= most, for the ratio of two approaches one after the other
     return bool(approach < before and approach * before <= most * (before - approach))
 
 
-def at_rest(frames: ContactFrames, look: Kinematics, closed: np.ndarray, left: float) -> list[int]:
-    """Modes at the end of an accumulation: what touches and hardly moves is closed, and sticks unless it slips."""
-    count, slow = closed.size, look.slow(left)
-    slips = np.array([np.linalg.norm(look.rates[count:][part]) for part in frames.tangents])
+def at_rest(frames: ContactFrames, at: Kinematics, closed: np.ndarray, left: float) -> list[int]:
+    """Return modes at the end of an accumulation: contacts that touch and hardly move are closed, and stick or slip."""
+    count, slow = closed.size, at.slow(left)
+    slips = np.array([np.linalg.norm(at.rates[count:][part]) for part in frames.tangents])
     still = np.where(slips > slow, SLIP, [STICK if frames.width(c) else CLOSED for c in range(count)])
-    return [int(mode) for mode in np.where(closed & (np.abs(look.rates[:count]) <= slow), still, FREE)]
+    return [int(mode) for mode in np.where(closed & (np.abs(at.rates[:count]) <= slow), still, FREE)]
 
 
-def recurs(
+def repeats_departure(
     flow: ContactFlow, past: Sequence[Node], regime: ContactRegime, t: float, x: np.ndarray, contact: int
 ) -> bool:
-    """Whether a touch without speed repeats how the contact was left: without speed, and with the same acceleration.
+    """Return True if a contact is touched as it was left: without speed, and with the same acceleration.
 
-    What a conservative force brings back to where it left a contact does not hit it, whatever the data are.
+    A conservative force returns a body to where it left a contact without hitting it, whatever the data are.
     """
     for node in reversed(past):
         if node.regime is None or node.regime.modes[contact] != FREE:
             continue
-        look = flow.look(node.t, node.after)
-        if abs(look.gaps[contact]) > look.short(TOUCHING)[contact]:
+        at = flow.kinematics(node.t, node.after)
+        if abs(at.gaps[contact]) > at.short(TOUCHING)[contact]:
             continue
-        if abs(look.rates[contact]) > look.slow(RESTING)[contact]:
+        if abs(at.rates[contact]) > at.slow(RESTING)[contact]:
             return False
         left = flow.distance_accelerations(node.regime, node.t, node.after)[contact]
         now = flow.distance_accelerations(regime, t, x)[contact]
@@ -78,16 +78,16 @@ def recurs(
     return False
 
 
-def is_bound(look: Kinematics, regime: ContactRegime, contact: int) -> bool:
-    """Whether closed contacts leave a gap no rate: its gradient depends on their rows.
+def has_no_free_rate(at: Kinematics, regime: ContactRegime, contact: int) -> bool:
+    """Return True if closed contacts fix the rate of a gap: its gradient depends linearly on their rows.
 
-    A point on a floor passes below a disc on the same floor: it touches it without speed, whatever the data are.
+    A point on a floor that passes below a disc on the same floor touches it without speed, whatever the data are.
     """
-    count = look.gaps.size
-    touched = (look.gaps <= look.short(TOUCHING)) & (np.abs(look.rates[:count]) <= look.slow(RESTING))
+    count = at.gaps.size
+    touched = (at.gaps <= at.short(TOUCHING)) & (np.abs(at.rates[:count]) <= at.slow(RESTING))
     others = np.setdiff1d(np.union1d(regime.rows, np.flatnonzero(touched)), contact).astype(int)
     if not others.size:
         return False
-    rows, normal = look.jacobian[others], look.jacobian[contact]
+    rows, normal = at.jacobian[others], at.jacobian[contact]
     apart = normal - rows.T @ np.linalg.lstsq(rows.T, normal, rcond=1e-12)[0]
     return bool(np.linalg.norm(apart) <= SAME * np.linalg.norm(normal))

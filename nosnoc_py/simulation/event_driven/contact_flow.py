@@ -1,4 +1,7 @@
-"""The smooth motion of a contact system between two events."""
+"""Smooth motion of a contact system between two events: right-hand side, guards, tolerances and projection.
+
+`PhaseRun` integrates it; `FilippovFlow` has the same interface for systems without jumps.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, phase_data
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
-from nosnoc_py.simulation.event_driven.written import data_of, steps_of
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
 
 class ContactFlow:
-    """The smooth motion of a contact system under one control law, in any regime: what a `PhaseRun` asks for."""
+    """Smooth motion of a contact system under one control law, in any regime.
+
+    Parameters
+    ----------
+    mechanics : ContactMechanics
+    options : EventDriven
+    control : function of (t, x)
+        Returns u (n_u,).
+    p : (n_p,)
+    scales : ProblemScales
+        Length and speed that tolerances are relative to.
+    """
 
     not_finite = "the accelerations are not finite"
 
@@ -37,83 +51,92 @@ class ContactFlow:
         system = mechanics.system
         sizes = np.repeat([scales.length, scales.speed], [system.n_q, system.n_v]) / scales.steepness
         self.sizes = np.append(sizes, np.ones(system.y.numel()))
-        # Positions count by their way in a second: of shorter ways rounding leaves nothing.
+        # The tolerance of positions is the way covered in one second at the speed `atol` times the speed at work.
         self.atol = options.atol * scales.speed
 
-    def look(self, t: float, x: np.ndarray) -> Kinematics:
-        """Numbers of the system."""
+    def kinematics(self, t: float, x: np.ndarray) -> Kinematics:
+        """Return the kinematics at time t and state x."""
         return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
-    def written(self, regime: ContactRegime) -> tuple[Any, np.ndarray] | None:
-        """The `WholeSteps` of a regime under a constant control, with their data; None where SciPy's are taken."""
+    def compiled(self, regime: ContactRegime) -> tuple[Any, np.ndarray] | None:
+        """Return the `CompiledSteps` of a regime under a constant control, with their data.
+
+        None to use SciPy's steps.
+        """
         if not isinstance(self.control, Held):
             return None
-        steps = steps_of(self.mechanics, regime)
-        return None if steps is None else (steps, data_of(regime, self.control.u, self.p))
+        steps = compiled_steps_of(self.mechanics, regime)
+        return None if steps is None else (steps, phase_data(regime, self.control.u, self.p))
 
     def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """dx/dt (n_x,); NaN where the contact forces have no value."""
-        look = self.look(t, x)
-        return np.concatenate([look.position_rate, regime.motion(look)[0], look.y_rate])
+        """Return dx/dt (n_x,); NaN where the contact forces have no value."""
+        at = self.kinematics(t, x)
+        return np.concatenate([at.position_rate, regime.motion(at)[0], at.y_rate])
 
-    def armed(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
-        look, n_c = self.look(t, x), self.distances
-        found = sample(look, regime)
-        armed = found.guards > self.rounding(
-            regime, found.forces[None], regime.inertia(look) * self.scales.acceleration
+    def enabled(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
+        """Return which guards (5 n_c,) are positive at the start of a phase, or about to become so."""
+        at, n_c = self.kinematics(t, x), self.distances
+        values = sample(at, regime)
+        enabled = values.guards > self.rounding(
+            regime, values.forces[None], regime.inertia(at) * self.scales.acceleration
         )
-        armed[GAP * n_c : (GAP + 1) * n_c] |= found.rates[:n_c] > look.slow(RESTING)
-        return armed
+        enabled[GAP * n_c : (GAP + 1) * n_c] |= values.rates[:n_c] > at.slow(RESTING)
+        return enabled
 
     def inertia(self, regime: ContactRegime, t: float, x: np.ndarray) -> float:
-        """What forces are compared with [N]."""
-        return regime.inertia(self.look(t, x)) * self.scales.acceleration
+        """Return the force [N] that rounding of contact forces is relative to."""
+        return regime.inertia(self.kinematics(t, x)) * self.scales.acceleration
 
     def rounding(self, regime: ContactRegime, forces: np.ndarray, inertia: float) -> np.ndarray:
-        """Violations of guards (5 n_c,) that are rounding."""
+        """Return violations (5 n_c,) of guards that are rounding."""
         force = PULL * (inertia + np.abs(forces).max(initial=0.0))
         gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
         return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
-    def turned(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
-        """The same modes with the directions of slip of this instant."""
-        return regime.turned(self.look(t, x).rates) if regime.spatial else regime
+    def updated(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
+        """Return the same modes with the directions of slip at this instant."""
+        return regime.updated(self.kinematics(t, x).rates) if regime.spatial else regime
 
-    def starts(self, regime: ContactRegime, t: float, x: np.ndarray) -> bool:
-        """Whether a slip in space is so slow that its direction is stiff."""
-        return bool(regime.spatial) and regime.slowest(self.look(t, x).rates) < GROWN * self.scales.speed
+    def has_stiff_start(self, regime: ContactRegime, t: float, x: np.ndarray) -> bool:
+        """Return True if a slip in space is so slow that its direction is stiff: an implicit integrator is needed."""
+        return bool(regime.spatial) and regime.slowest(self.kinematics(t, x).rates) < GROWN * self.scales.speed
 
-    def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
-        """Differences of states (n_x,) for a Jacobian."""
+    def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, has_stiff_start: bool) -> np.ndarray:
+        """Return increments (n_x,) of the states for a finite-difference Jacobian."""
         at_v = self.mechanics.system.at_v
-        made = INCREMENT * np.maximum(self.sizes, np.abs(x))
-        if starts:
-            made[at_v] = np.maximum(1e-3 * regime.slowest(self.look(t, x).rates), 4.0 * np.spacing(np.abs(x[at_v])))
-        return np.asarray(made)
+        steps = INCREMENT * np.maximum(self.sizes, np.abs(x))
+        if has_stiff_start:
+            steps[at_v] = np.maximum(
+                1e-3 * regime.slowest(self.kinematics(t, x).rates), 4.0 * np.spacing(np.abs(x[at_v]))
+            )
+        return np.asarray(steps)
 
     def sample(self, regime: ContactRegime, t: float, x: np.ndarray) -> Sample:
-        """Guards, forces and rates."""
-        return sample(self.look(t, x), regime)
+        """Return guards, forces and rates."""
+        return sample(self.kinematics(t, x), regime)
 
     def distance_accelerations(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """Accelerations of the gaps (n_c,)."""
-        look, n_c = self.look(t, x), self.frames.count
-        return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
+        """Return the accelerations of the gaps (n_c,)."""
+        at, n_c = self.kinematics(t, x), self.frames.count
+        return np.asarray(at.jacobian[:n_c] @ regime.motion(at)[0] + at.curvature[:n_c])
 
     def project(self, regime: ContactRegime, t: float, x: np.ndarray, also: np.ndarray | None = None) -> np.ndarray:
-        """Put a state back on the constraints of a regime, in the metric of the masses; others (k,) by gap only."""
+        """Project a state onto the constraints of a regime, in the metric of the mass matrix.
+
+        Others (k,) by gap only.
+        """
         if not regime.rows.size:
             return x
-        look, system, x = self.look(t, x), self.mechanics.system, np.array(x)
+        at, system, x = self.kinematics(t, x), self.mechanics.system, np.array(x)
         closed = regime.closed if also is None else np.union1d(regime.closed, also)
-        moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
+        moved = at.response[:, closed] @ _least(at.delassus[np.ix_(closed, closed)], at.gaps[closed])
         x[system.at_q] -= self.mechanics.moved(x, self.p, moved)
-        look, rows = self.look(t, x), regime.rows
-        pushed = look.response[:, rows] @ _least(look.delassus[np.ix_(rows, rows)], look.rates[rows])
+        at, rows = self.kinematics(t, x), regime.rows
+        pushed = at.response[:, rows] @ _least(at.delassus[np.ix_(rows, rows)], at.rates[rows])
         x[system.at_v] -= pushed
         return x
 
 
 def _least(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the minimum-norm solution of a linear system."""
     return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-12)[0])

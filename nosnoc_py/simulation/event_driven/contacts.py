@@ -1,4 +1,4 @@
-"""Contact mechanics as the event-driven simulation sees it."""
+"""Contact systems for the event-driven simulation: nodes, regimes, and a solver cached per system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOLVERS: WeakKeyDictionary[ContactMechanics, ContactSolver] = WeakKeyDictionary
 
 
 class ContactModel:
-    """A `Model` of a contact system."""
+    """Model of a contact system for `EventDrivenSimulator`."""
 
     def __init__(self, system: CLS, scales: ProblemScales) -> None:
         self.mechanics, self.scales = system.mechanics, scales
@@ -29,17 +29,17 @@ class ContactModel:
     def nodes(
         self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
     ) -> ContactNodes:
-        """Impacts and changes of modes under a control law."""
+        """Return the solver of nodes under a control law."""
         return ContactNodes(ContactFlow(self.mechanics, options, law, p, self.scales), self.solver)
 
     def regime(self, modes: tuple[int, ...], p: np.ndarray) -> ContactRegime:
-        """Closed contacts have no direction of slip yet."""
+        """Return a regime with these modes; closed contacts have no direction of slip yet."""
         frames = self.mechanics.frames_at(p)
         return ContactRegime(frames=frames, modes=modes, direction=np.zeros(frames.n_t), speed=self.scales.speed)
 
 
 def _solver_of(mechanics: ContactMechanics) -> ContactSolver:
-    """The solver of a system, written once."""
+    """Return the solver of a system, built once."""
     if mechanics not in _SOLVERS:
         _SOLVERS[mechanics] = ContactSolver(mechanics.frames)
     return _SOLVERS[mechanics]

@@ -1,4 +1,9 @@
-"""The loop over phases and nodes, and what it leaves behind."""
+"""Loop over phases and nodes of an event-driven simulation, and its result.
+
+A motion is a sequence node, phase, node, phase, ... At a node (start, event, or break of the control) impacts and the
+modes of the following motion are determined; a phase integrates the smooth motion in these modes up to the next event.
+The loop ends at the final time, at a failure, or when events accumulate (Zeno behaviour).
+"""
 
 from __future__ import annotations
 
@@ -27,25 +32,25 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import RESTING
 
-# So many impacts within so many seconds, the last one a bounce slower than this share of the speed at work, are the end
-# of an infinite sequence: lower bounces are lost in the rounding of the gap.
+# ACCUMULATED impacts within ACCUMULATION seconds, the last one slower than the share SLOW of the speed at work, are
+# treated as the end of an infinite sequence: lower bounces are smaller than the rounding of the gap.
 ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
-# Events one after the other at one instant.
+# Largest number of events at one instant before the simulation fails.
 MOST_AT_ONCE = 50
-# So many of so many phases that end at once: rounding decides what happens.
+# Phases that end at once, among the last MOST_AT_ONCE: more means that rounding decides the modes.
 MOST_RETRIES = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventDrivenState(StepState):
-    """Where an event-driven simulation stands: what a callback sees after every step of the integrator."""
+    """State of an event-driven simulation, passed to a callback after every step of the integrator."""
 
     message: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class History:
-    """A simulation: nodes and the phases that follow them.
+class SimulationResult:
+    """Result of a simulation: nodes and the phases that follow them.
 
     Attributes
     ----------
@@ -53,11 +58,13 @@ class History:
         One before every phase; one more where the motion ends at a node.
     phases : tuple of Phase
     flows : tuple of Flow
-        The motion under the control law of every phase.
-    t, x
-        The end.
-    status, message
+        Motion under the control law of each phase.
+    t : float
+        Final time [s].
+    x : (n_x,)
+        Final state.
     p : (n_p,)
+    status, message
     """
 
     nodes: tuple[Node, ...]
@@ -71,28 +78,36 @@ class History:
 
     @property
     def steps(self) -> list[IntegratorStep]:
-        """Steps of the integrator in the order of time."""
+        """All steps of the integrator, in the order of time."""
         return [step for phase in self.phases for step in phase.steps]
 
     @property
     def hits(self) -> bool:
-        """Whether the motion ends with an impact."""
+        """True if the motion ends with an impact."""
         return len(self.nodes) > len(self.phases) and self.nodes[-1].impact is not None
 
-    def with_nodes(self, times: np.ndarray) -> History:
-        """The same history with steps that end at given times (n,), too."""
+    def with_nodes(self, times: np.ndarray) -> SimulationResult:
+        """Return the same result with steps split at the times (n,)."""
         cut = [tuple(part for step in phase.steps for part in step.cut(times)) for phase in self.phases]
         phases = (replace(phase, steps=steps) for phase, steps in zip(self.phases, cut, strict=True))
         return replace(self, phases=tuple(phases))
 
     @property
     def events(self) -> tuple[Any, ...]:
-        """Events in the order of time."""
+        """All events, in the order of time."""
         return tuple(event for node in self.nodes for event in node.events)
 
 
-class Referee:
-    """Simulates one system; built once."""
+class EventDrivenSimulator:
+    """Event-driven simulator of one system.
+
+    Parameters
+    ----------
+    system : CLS, PSS, Heaviside or PDS
+    options : EventDriven
+    scales : ProblemScales
+        Length and speed that the tolerances of contacts are relative to.
+    """
 
     def __init__(self, system: Described, options: EventDriven, scales: ProblemScales = UNIT) -> None:
         self.system, self.options, self.scales = system, options, scales
@@ -100,7 +115,7 @@ class Referee:
 
     @property
     def mechanics(self) -> ContactMechanics:
-        """Numbers of a contact system."""
+        """Kinematics of a contact system."""
         if not isinstance(self.model, ContactModel):
             raise OptionError(f"mechanics of contacts: expected a CLS, given a {type(self.system).__name__}.")
         return self.model.mechanics
@@ -119,7 +134,7 @@ class Referee:
         deadline: float = np.inf,
         callback: Callable[[Any], Any] | None = None,
         interruptible: bool = False,
-    ) -> History:
+    ) -> SimulationResult:
         """Simulate from `start` to `end` (default: of the control).
 
         Parameters
@@ -132,7 +147,8 @@ class Referee:
         deadline : float
             On the clock of `time.monotonic`.
         interruptible : bool
-            Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
+            Turn Ctrl-C into a status of the result; otherwise KeyboardInterrupt is raised (within a certificate, for
+            example).
         """
         loop = _EventLoop(self, control, p, deadline, callback)
         regime = regime if modes is None else self.model.regime(modes, p)
@@ -143,6 +159,7 @@ class Referee:
 
 
 def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filippov:
+    """Return the model of nodes and phases for a type of system."""
     if isinstance(system, CLS):
         return ContactModel(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
@@ -152,9 +169,9 @@ def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filipp
 
 @dataclass(eq=False)
 class _EventLoop:
-    """One run of the referee."""
+    """State of one run of the simulator."""
 
-    referee: Referee
+    simulator: EventDrivenSimulator
     control: Control
     p: np.ndarray
     deadline: float
@@ -168,14 +185,14 @@ class _EventLoop:
     ended: Phase | None = None
     stopped: Status | None = None
 
-    def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
-        """Piece by piece of the control, from event to event."""
+    def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> SimulationResult:
+        """Simulate each interval of the control, from event to event."""
         self.regime, self.drift = regime, drift
         breaks = self.control.breaks
         self.pieces = list(pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]))[::-1]
         first = EventDrivenState(t=start, x=x, p=self.p)
         last = driven(first, self._step, lambda state: not (self.ended or self.pieces), self.callback, self.deadline)
-        return History(
+        return SimulationResult(
             nodes=tuple(self.nodes),
             phases=tuple(self.phases),
             flows=tuple(self.flows),
@@ -187,16 +204,16 @@ class _EventLoop:
         )
 
     def _nodes(self, low: float, high: float, x: np.ndarray) -> Any:
-        """What happens at events under the control of an interval that begins at x."""
+        """Return the model of nodes under the control of an interval that begins at x."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
             law = Held(self.control(0.5 * (low + high), np.zeros(0)))
         elif self.control.held is not None:
             law = Held(self.control.reached(low, x))
-        return self.referee.model.nodes(self.referee.options, law, self.p)
+        return self.simulator.model.nodes(self.simulator.options, law, self.p)
 
     def _step(self, state: EventDrivenState) -> EventDrivenState:
-        """A node, and the phase that follows it."""
+        """Compute one node and the phase that follows it."""
         if self.ended is None:
             low, self.end = self.pieces.pop()
             self.crossing, self.begun = self._nodes(low, self.end, state.x), len(self.nodes)
@@ -207,8 +224,8 @@ class _EventLoop:
         if status is not Status.SOLVED:
             return replace(state, status=status, message=message)
         flow, regime = self.crossing.flow, node.regime
-        armed = flow.armed(regime, node.t, node.after)
-        run = PhaseRun(flow, regime, node.t, node.after, self.end, armed, stiff=self.stiff)
+        enabled = flow.enabled(regime, node.t, node.after)
+        run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff)
         phase = run.run(self._is_over)
         self.phases.append(phase)
         self.flows.append(flow)
@@ -222,18 +239,18 @@ class _EventLoop:
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
 
     def _past(self) -> list[Node]:
-        """The nodes since the control has been what it is: how a contact was left then tells how it is left now."""
+        """Return the nodes since the last break of the control; empty for a control that varies in time."""
         return self.nodes[self.begun :] if self.control.constant else []
 
     def _is_over(self, t: float, x: np.ndarray) -> bool:
-        """Whether the work ends after a step of the integrator, which a callback sees like the end of a phase."""
+        """Return True if the simulation is to end after a step of the integrator (callback or deadline)."""
         if self.callback is not None and t > self.nodes[-1].t:
             self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
         return self.stopped is not None or time.monotonic() > self.deadline
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
-        """Whether the motion goes on after a node."""
-        options = self.referee.options
+        """Return status and message of the motion after a node."""
+        options = self.simulator.options
         if node.status is not Status.SOLVED:
             return node.status, node.message
         if node.grazing and options.grazing == "stop":
@@ -241,7 +258,7 @@ class _EventLoop:
         if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
             return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"
         if len(self.at_once) > MOST_RETRIES and self.at_once[-1] - self.at_once[-1 - MOST_RETRIES] < MOST_AT_ONCE:
-            return Status.ZENO, "the modes change again and again at once: there seem to be infinitely many switches"
+            return Status.ZENO, "the modes change at once again and again: there seem to be infinitely many switches"
         if not node.counted:
             return Status.SOLVED, ""
         self.counted.append(node.t)

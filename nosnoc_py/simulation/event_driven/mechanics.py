@@ -1,4 +1,14 @@
-"""Motion of a contact system while the modes of its contacts stay the same."""
+"""Accelerations and contact forces of a contact system with fixed modes.
+
+In a regime the closed contacts have zero normal acceleration, sticking ones also zero tangential acceleration, and
+slipping ones a friction force mu f_n against the direction of slip. This gives a linear system (A M^-1 B) f = -(A M^-1
+h + curvature) for the independent forces f (one per row of A), where B contains normal forces together with their
+friction. Redundant contacts make it singular: the minimum-norm forces are used for the motion, and forces far from the
+edges of their cones for the guards.
+
+If mu f_n increases the approach of a slipping contact more than f_n reduces it, the system has no or several solutions
+(Painleve's paradox); `stiffness` measures this.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +24,27 @@ from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
-# A slip much slower than this share of the speed at work keeps its direction: where it starts that of the acceleration,
-# where it ends the last one.
+# A slip much slower than this share of the speed at work keeps its direction (that of the acceleration where it starts,
+# the last one where it ends): the direction of so small a velocity is rounding.
 STARTING = 1e-9
-# The direction of a slip in space is stiff until it is as fast as this share of the speed at work.
+# The direction of a slip in space turns fast (a stiff motion) until its speed exceeds this share of the speed at work.
 GROWN = 1e-4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactRegime:
-    """The modes of all contacts, and what follows from them.
+    """Modes of all contacts and the quantities that depend on them.
 
     Attributes
     ----------
     modes : tuple of int
-        As in `contacts.modes`.
+        As in `contact_problems.modes`.
     direction : (n_tt,)
-        Where a slipping contact slips, at the beginning of a step: +-1 in the plane, a unit vector in space.
+        Directions of slip at the beginning of a step: +-1 in the plane, a unit vector in space.
     redundant : bool
-        Whether closed contacts share their forces in many ways.
+        True if the forces of closed contacts are not unique.
     speed : float
-        The speed at work.
+        Speed of the motion [m/s] that tolerances are relative to.
     """
 
     frames: ContactFrames
@@ -45,55 +55,56 @@ class ContactRegime:
 
     @cached_property
     def closed(self) -> Array:
-        """Contacts that are closed, as indices."""
+        """Indices of the closed contacts."""
         return np.flatnonzero(np.array(self.modes, dtype=int) != FREE)
 
     @cached_property
     def slipping(self) -> tuple[int, ...]:
-        """Contacts that slip."""
+        """Indices of the slipping contacts."""
         return tuple(c for c, mode in enumerate(self.modes) if mode in (SLIP, SLIP_BACK))
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:
-        """Contacts that slip in space."""
+        """Indices of the contacts that slip with two tangents."""
         return tuple(c for c in self.slipping if self.frames.width(c) == 2)
 
     @cached_property
     def rows(self) -> Array:
-        """Rates that stay zero, as indices into normals and tangents."""
+        """Indices of the rates that stay zero (normals of closed, tangents of sticking contacts)."""
         stuck = [c for c, mode in enumerate(self.modes) if mode == STICK]
         return np.concatenate([self.closed, self.frames.rows(stuck)[len(stuck) :]])
 
     def slip_direction(self, contact: int, rates: Array) -> Array:
-        """Unit vector of the slip of a contact; a slip that would turn back goes on as if it did not."""
+        """Return the unit vector of the slip of a contact; a slip that would reverse keeps its direction."""
         part = self.frames.tangents[contact]
-        given = self.direction[part]
+        previous = self.direction[part]
         if part.stop - part.start == 1:
-            return given
+            return previous
         slip = rates[self.frames.count :][part]
         starting = STARTING * self.speed
-        kept = starting / (1.0 + slip @ slip / starting**2)
-        # Turned back along the given direction only: what is across it has to meet its own friction, or it grows.
-        along = slip - min(0.0, 2.0 * (slip @ given)) * given + kept * given
+        weight = starting / (1.0 + slip @ slip / starting**2)
+        # Reverse only the component along the previous direction. The component across it must keep its friction force,
+        # or it would grow.
+        along = slip - min(0.0, 2.0 * (slip @ previous)) * previous + weight * previous
         return np.asarray(along / np.linalg.norm(along))
 
     def slowest(self, rates: Array) -> float:
-        """Speed of the slowest slip in space, at least that of a `STARTING` one; infinite when there is none."""
+        """Return the speed of the slowest slip in space, at least that of a `STARTING` one; infinite without one."""
         slips = [rates[self.frames.count :][self.frames.tangents[c]] for c in self.spatial]
         return max(STARTING * self.speed, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
 
-    def stiffness(self, contact: int, look: Kinematics) -> float:
-        """What a unit of normal force does against the approach of a slipping contact."""
+    def stiffness(self, contact: int, at: Kinematics) -> float:
+        """Return the acceleration of the gap per unit of normal force, with its friction (<= 0: Painleve's paradox)."""
         part = self.frames.tangents[contact]
-        sideways = look.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, look.rates)
-        return float(look.delassus[contact, contact] - self.frames.friction[contact] * sideways)
+        sideways = at.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, at.rates)
+        return float(at.delassus[contact, contact] - self.frames.friction[contact] * sideways)
 
-    def jammed(self, look: Kinematics) -> list[int]:
-        """Slipping contacts whose normal force pulls them into their surface (the paradox of Painleve)."""
-        return [c for c in self.slipping if self.stiffness(c, look) <= 0.0]
+    def jammed(self, at: Kinematics) -> list[int]:
+        """Return slipping contacts whose normal force pulls them into their surface (Painleve's paradox)."""
+        return [c for c in self.slipping if self.stiffness(c, at) <= 0.0]
 
-    def turned(self, rates: Array) -> ContactRegime:
-        """The same modes with the directions of slip of this instant."""
+    def updated(self, rates: Array) -> ContactRegime:
+        """Return the same modes with the directions of slip at these rates."""
         if not self.spatial:
             return self
         direction = self.direction.copy()
@@ -101,27 +112,27 @@ class ContactRegime:
             direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
         return replace(self, direction=direction)
 
-    def inertia(self, look: Kinematics) -> float:
-        """The smallest mass [kg] that the normal force of a closed contact moves."""
-        return effective_mass(look.delassus, self.closed)
+    def inertia(self, at: Kinematics) -> float:
+        """Return the smallest mass [kg] that the normal force of a closed contact moves."""
+        return effective_mass(at.delassus, self.closed)
 
-    def columns(self, look: Kinematics) -> Array:
-        """Acceleration (n_q, k) by a unit of every independent contact force: one per row."""
-        made = look.response[:, self.rows]
+    def columns(self, at: Kinematics) -> Array:
+        """Return accelerations (n_q, k) per unit of each independent contact force."""
+        accelerations = at.response[:, self.rows]
         n_c = self.frames.count
         for k, c in enumerate(self.closed):
             if c in self.slipping:
-                tangents = look.response[:, n_c:][:, self.frames.tangents[c]]
-                made[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, look.rates))
-        return np.asarray(made)
+                tangents = at.response[:, n_c:][:, self.frames.tangents[c]]
+                accelerations[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, at.rates))
+        return np.asarray(accelerations)
 
-    def motion(self, look: Kinematics) -> tuple[Array, Array]:
-        """Acceleration (n_q,) and independent contact forces (k,), one per row; NaN where they have no value."""
-        free = look.inverse @ look.force
+    def motion(self, at: Kinematics) -> tuple[Array, Array]:
+        """Return acceleration (n_q,) and independent contact forces (k,); NaN if they have no value."""
+        free = at.inverse @ at.force
         if not self.rows.size:
             return free, np.zeros(0)
-        columns, A = self.columns(look), look.jacobian[self.rows]
-        matrix, right = A @ columns, -(A @ free + look.curvature[self.rows])
+        columns, A = self.columns(at), at.jacobian[self.rows]
+        matrix, right = A @ columns, -(A @ free + at.curvature[self.rows])
         try:
             least = np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else None
             forces = np.linalg.solve(matrix, right) if least is None else least
@@ -129,27 +140,27 @@ class ContactRegime:
             return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
 
-    def forces(self, look: Kinematics) -> Array:
-        """All contact forces (n_c + n_tt,); of redundant ones those that are farthest from any change."""
-        independent = self.motion(look)[1]
+    def forces(self, at: Kinematics) -> Array:
+        """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes."""
+        independent = self.motion(at)[1]
         if self.redundant and np.isfinite(independent).all():
-            independent = most_interior(independent, null_space(self.columns(look)), self._shares())
-        return np.asarray(self.spread(look) @ independent)
+            independent = most_interior(independent, null_space(self.columns(at)), self._shares())
+        return np.asarray(self.spread(at) @ independent)
 
-    def spread(self, look: Kinematics) -> Array:
-        """From independent forces (k,) to all (n_c + n_tt,)."""
+    def spread(self, at: Kinematics) -> Array:
+        """Return the matrix from independent forces (k,) to all forces (n_c + n_tt,)."""
         n_c = self.frames.count
         matrix = np.zeros((n_c + self.frames.n_t, self.rows.size))
         matrix[self.rows, np.arange(self.rows.size)] = 1.0
         for k, c in enumerate(self.closed):
             if c in self.slipping:
                 part = self.frames.tangents[c]
-                direction = self.slip_direction(c, look.rates)
+                direction = self.slip_direction(c, at.rates)
                 matrix[n_c + part.start : n_c + part.stop, k] = -self.frames.friction[c] * direction
         return matrix
 
     def _shares(self) -> list[Share]:
-        """What the independent forces of every closed contact have to satisfy."""
+        """Return the conditions that the independent forces of each closed contact have to satisfy."""
         n_c, shares = self.frames.count, []
         for k, c in enumerate(self.closed):
             part = self.frames.tangents[c]
@@ -158,9 +169,9 @@ class ContactRegime:
         return shares
 
 
-def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Kinematics) -> ContactRegime:
-    """A regime; looks whether the closed contacts are redundant at this state."""
-    made = ContactRegime(frames=frames, modes=tuple(modes), direction=direction, speed=look.scales.speed)
-    if not made.rows.size:
-        return made
-    return replace(made, redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0)
+def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, at: Kinematics) -> ContactRegime:
+    """Return the regime of modes; determines whether its closed contacts are redundant at this state."""
+    regime = ContactRegime(frames=frames, modes=tuple(modes), direction=direction, speed=at.scales.speed)
+    if not regime.rows.size:
+        return regime
+    return replace(regime, redundant=null_space(at.jacobian[regime.rows].T).shape[1] > 0)

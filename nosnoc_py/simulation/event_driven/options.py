@@ -11,50 +11,75 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
 
-# Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
+# Increment of a state for the finite-difference Jacobian of a stiff phase, relative to the state (absolute below one).
 INCREMENT = 1e-8
 
 
 class EventDriven(SimulationMethod):
     """Event-driven simulation: smooth motion between events by a Runge-Kutta method of high order.
 
-    Filippov systems (`PSS`, `Heaviside`, `PDS`): a phase keeps to the interior of regions, to the surfaces the motion
-    slides on, and to active constraints; it ends where a switching function becomes zero or a multiplier leaves its
-    range. On several surfaces of one partition the weights of regions are products of step functions.
+    Contact mechanics (`CLS`). Between events the modes of the contacts are constant, and
 
-    Contact mechanics (`CLS`): in each phase the closed contacts satisfy their constraints at the level of accelerations
-    (stick: no tangential acceleration either; slip: friction of full size against it). A phase ends where a gap closes,
-    a normal force vanishes, a slip ends, or a sticking contact reaches its cone. Impacts obey FESD-J, Eq. 11.
+        M(q) v' = f(q, v, u) + J(q)' lambda,    q' = N(q) v,
+
+    with zero acceleration along the normals of closed contacts and the tangents of sticking ones, and friction lambda_t
+    = -mu lambda_n d against the direction d of a slip. A phase ends where a gap closes, a normal force becomes zero, a
+    slip stops, or a sticking contact reaches its friction cone. Impacts satisfy Newton's law of restitution with
+    Coulomb friction as in FESD-J (Nurkanovic et al.), Eq. 11.
+
+    Filippov systems (`PSS`, `Heaviside`, `PDS`). A phase stays within regions, on the surfaces the motion slides on,
+    and on active constraints (Filippov, 1988). It ends where a switching function becomes zero or a multiplier leaves
+    its range. On several surfaces of one partition the weights of regions are products of step functions.
 
     Parameters
     ----------
     rtol, atol : float
-        Relative and absolute tolerance of the integrator, per component of the state, the latter in speeds at
-        work (of positions: ways in a second) where there are contacts; a hundred times the rounding of numbers is the
-        least relative one that SciPy's integrators take.
+        Relative and absolute tolerance of the integrator, per component of the state. With contacts, `atol` is relative
+        to the speed at work (for positions: to the way covered in one second). `rtol` is at least 2.3e-14, the smallest
+        value that SciPy's integrators accept.
     integrator : {"auto", "DOP853", "Radau"}
-        "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase), and while a
-        slip in space starts from rest.
+        "auto" starts with DOP853 and changes to Radau if stability limits the steps (stiff motion), and while a slip in
+        space starts from rest.
     max_step : float, optional
-        Longest step of the integrator [s]. Gaps and forces that vary quickly in a step are resolved without it; give it
-        where a control or a gap changes only for a moment, so briefly that no sample of a step sees it.
+        Longest step of the integrator [s]. Set it if a control or a gap changes so briefly that no sample of a step
+        would see it.
     rest_velocity : float, optional
-        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 of the speed at
-        work an infinite sequence of impacts ends the simulation. By default 1e-3 of the speed at work. Sequences in
-        which several contacts take turns (a box rocks to rest) go on from their limit, closer than 1e-6 of that speed.
+        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; default 1e-3 of the speed
+        at work. Below 1e-5 of it, an infinite sequence of impacts ends the simulation with the status ZENO. Sequences
+        in which several contacts take turns (a box that rocks to rest) continue from their limit, up to 1e-6 of that
+        speed.
     speed_scale : float, optional
-        The speed at work [m/s], which the tolerances of contacts are relative to. By default the power of ten below
-        the speed with which contacts move at x0 or reach each other by the forces there. Give it where parts of one
-        motion are simulated one after the other and have to be its parts exactly.
+        Speed at work [m/s] that the tolerances of contacts are relative to. Default: the power of ten below the speed
+        with which contacts move at x0 or reach each other by the forces there. Set it if parts of one motion are
+        simulated separately and must agree exactly.
     max_impacts : int
-        More impacts, or switches, within `impact_window` [s] end the simulation.
+        The simulation ends with more impacts, or switches, than this within `impact_window`.
     impact_window : float
+        Time window of `max_impacts` [s].
     grazing : {"stop", "continue"}
-        What to do where a contact or a surface is touched without speed and left again: the motion goes on
-        continuously, but small changes of the data make an impact or a switch of it, or none. Touches that follow from
-        the modes, whatever the data are, are not counted (a spring brings a body back to where it left without speed;
-        a point slides on a floor below a disc that stands there). The same where a
-        Filippov system has several motions (a repulsive surface): the first in the order crossing, sliding, leaving.
+        What to do if a contact or a surface is touched without speed and left again. The motion is continuous there,
+        but small changes of the data may add or remove an impact or a switch, so that it is not differentiable. Touches
+        that follow from the modes, whatever the data are, do not count (a spring that returns a body to where it left
+        the contact without speed). The option also applies where a Filippov system has several motions (a repulsive
+        surface); "continue" then takes the first in the order crossing, sliding, leaving.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value that is not allowed, or a `solver` is given with this method.
+
+    Examples
+    --------
+    A ball falls from 1 m and bounces with a restitution of 0.5; g = 9.81 m/s^2:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> contact = ns.Contact("ground", gap=q, restitution=0.5)
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1.0, force=-9.81, contacts=[contact])
+    >>> trajectory = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6, method=ns.EventDriven())
+    >>> impact = trajectory.events[0]
+    >>> impact.kind, round(impact.time, 6), round((2 / 9.81) ** 0.5, 6)
+    ('impact', 0.451524, 0.451524)
     """
 
     takes = SYSTEMS
@@ -72,13 +97,13 @@ class EventDriven(SimulationMethod):
     grazing: Literal["stop", "continue"] = "stop"
 
     def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
-        """From event to event; see `nosnoc_py.simulate`."""
+        """Simulate from event to event; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.event_driven.run import run  # which knows these options
 
         return run(system, self, task)
 
     def stepper(self, system: Described, length: float) -> Any:
-        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        """Return a stepper with steps of equal length; see `nosnoc_py.Simulator`."""
         from nosnoc_py.simulation.event_driven.stepper import EventDrivenStepper  # which knows these options
 
         return EventDrivenStepper(system, self, length)

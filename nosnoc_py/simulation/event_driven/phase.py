@@ -1,4 +1,19 @@
-"""One phase: the motion in one regime, up to its first event."""
+"""One phase: smooth motion in one regime, up to its first event.
+
+A Runge-Kutta method of SciPy (DOP853, or Radau for stiff motions) integrates step by step. After each step the guards
+are sampled at eight Chebyshev nodes of its dense output, and the first crossing is searched (`motion.crossing`). The
+state at the crossing is not taken from the dense output, which is less accurate: the last step is repeated so that it
+ends at the event, with Newton corrections of its time (`_locate`). After each accepted step the state is projected onto
+the constraints of the regime, which prevents drift.
+
+Stiffness is detected by the stability limit of DOP853, as in Hairer's code.
+
+References
+----------
+Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I (1993), Section II.5: DOP853 and its dense output.
+Hairer and Wanner, Solving Ordinary Differential Equations II (1996), Sections IV.2 (detection of stiffness), IV.8
+(Radau).
+"""
 
 from __future__ import annotations
 
@@ -19,28 +34,28 @@ from nosnoc_py.tolerances import RESTING, TOUCHING
 # The smooth motion of a system under one control law, in any of its regimes.
 Flow = ContactFlow | FilippovFlow
 
-# Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
+# Hairer's test: DOP853 is limited by stability if h |lambda| exceeds STABILITY_LIMIT in STIFF_STEPS steps in a row.
 STABILITY_LIMIT = 6.1
 STIFF_STEPS = 15
-# Smaller states and rates are zero: the squares of their errors would underflow in SciPy's norm.
+# Smaller states and rates are set to zero: the squares of their errors would underflow in SciPy's norm.
 TINY = 1e-50
-# So many steps in a row, all shorter than this share of what is left, stand on a jump of the control or of a force. A
-# slip in space starts and ends with steps that are as short, but not with so many.
+# TINY_STEPS steps in a row, all shorter than this share of the remaining time, mean that the integrator stands at a
+# jump of the control or of a force. A slip in space has steps as short at its start and end, but fewer of them.
 TINY_STEPS, TINY_STEP = 500, 1e-9
 STUCK = (
     "the steps of the integrator have become tiny: the control or a force seems to jump; give a control that jumps at "
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
-# Shorter parts of a step, as a share of the time, are none.
+# Parts of a step shorter than this share of the time are not split off (rounding of times).
 SHORTEST = 1e-14
-# Newton corrections of the time of an event; shorter ones, as a share of the step, need no other step.
+# Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
 CORRECTIONS, SHORT = 4, 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IntegratorStep:
-    """One step of the integrator, at the times t (8,): states, and forces and rates as in a `Sample`."""
+    """One step of the integrator: times t (8,), with states, forces and rates as in a `Sample` (one row per time)."""
 
     t: np.ndarray
     x: np.ndarray
@@ -48,7 +63,7 @@ class IntegratorStep:
     rates: np.ndarray
 
     def cut(self, times: np.ndarray) -> Sequence[IntegratorStep]:
-        """The parts of a step between the times (n,) that lie inside, by the polynomials through its samples."""
+        """Return the parts of a step between the times (n,) inside it, by the polynomials through its samples."""
         low, high = float(self.t[0]), float(self.t[-1])
         least = SHORTEST * max(abs(low), abs(high))
         inner = times[(times > low + least) & (times < high - least)]
@@ -66,27 +81,26 @@ class IntegratorStep:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Phase:
-    """What happened in one regime.
+    """Result of the integration in one regime.
 
     Attributes
     ----------
     start, regime
-        The regime at the beginning, and as the last step left it (directions of slip, say).
+        Regime at the start, and after the last step (with its directions of slip, for example).
     steps : tuple of IntegratorStep
     t, x
         The end.
     crossing : Crossing or None
-        What ended it; None at the end of the interval.
+        Event that ended the phase; None at the end of the interval.
     ahead : (n_x,) or None
-        State a little later, which decides the modes: where a guard was violated at once, and of a contact that
-        closes softly.
+        State slightly later, which decides the modes if a guard was violated at once or a contact closes softly.
     stiff : bool
     failure : str
-        Why the integrator gave up, if it did.
+        Reason why the integrator failed, or "".
     finite : bool
-        Whether the rates of the state had values where it did.
+        False if rates of the state were not finite there.
     length : float
-        Of the step in which the crossing was found [s].
+        Length of the step with the crossing [s].
     """
 
     start: Any
@@ -103,84 +117,91 @@ class Phase:
 
 
 class PhaseRun:
-    """Integrates one regime; what it remembers (directions of slip, say) follows the motion from step to step.
+    """Integration in one regime. Directions of slip or guesses of multipliers follow the motion from step to step.
 
     Parameters
     ----------
     flow : Flow
     regime
-        One of the system's.
+        Initial regime.
     t, x
-        The beginning.
+        Initial time [s] and state (n_x,).
     end : float
-        Where to stop if nothing happens [s].
+        End of the phase without an event [s].
     armed : (n_g,) bool
-        Guards that are about to be positive.
+        Guards that are positive or about to become so, and can cross.
     stiff : bool
-        Whether to begin with Radau.
+        Start with Radau.
     """
 
     def __init__(
-        self, flow: Flow, regime: Any, t: float, x: np.ndarray, end: float, armed: np.ndarray, *, stiff: bool
+        self, flow: Flow, regime: Any, t: float, x: np.ndarray, end: float, enabled: np.ndarray, *, stiff: bool
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
-        self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
-        self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
-        self.tiny, self.whole = 0, False
+        self.t, self.x, self.enabled, self.stiff, self.slow = t, _flushed(x), enabled, stiff, 0
+        self.inertia, self.has_stiff_start, self.finite = (
+            flow.inertia(regime, t, x),
+            flow.has_stiff_start(regime, t, x),
+            True,
+        )
+        self.tiny, self.uses_compiled_steps = 0, False
         self.rate: np.ndarray | None = None
-        self.written: Any = flow.written(regime)
+        self.compiled: Any = flow.compiled(regime)
         self.steps: list[IntegratorStep] = []
 
     def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
-        """Integrate until a guard crosses zero, or to the end; `is_over` is asked between steps, at (t, x)."""
+        """Integrate to the first crossing of a guard or to the end; `is_over` is called between steps, with (t, x)."""
         if not np.isfinite(self.flow.rhs(self.regime, self.t, self.x)).all():
-            return self._ended(failure=self.flow.not_finite, finite=False)
+            return self._finish(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
             self.finite, self.rate = True, self.solver.f
             message = self._step(self.solver)
             if self.solver.status == "failed":
-                return self._ended(failure=message, finite=self.finite)
+                return self._finish(failure=message, finite=self.finite)
             dense = self.solver.dense_output()
             step, guards = self._read(self.t, self.solver.t, dense)
             crossing = self._crossing(step, guards, dense)
             if crossing is not None and crossing.lost:
                 return self._lost(crossing)
             if crossing is not None:
-                return self._at(crossing, dense)
+                return self._end_at(crossing, dense)
             self.steps.append(step)
-            self.armed = self.armed | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
-            self._go_on()
+            self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
+            self._continue()
             if self._is_stuck(step):
-                return self._ended(failure=STUCK)
-        return self._ended()
+                return self._finish(failure=STUCK)
+        return self._finish()
 
     def _crossing(self, step: IntegratorStep, guards: np.ndarray, dense: Any) -> Crossing | None:
+        """Return the first crossing of a guard in a step, or None."""
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
-        def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             guards, _, rates = self._samples(t, dense(t).T)
             return guards, rates[:, :count]
 
         scales = self.flow.scales
-        search = GuardSearch(noise=noise, look=look, touching=TOUCHING * scales.length, slow=RESTING * scales.speed)
-        return search.first(step.t, guards, step.rates[:, :count], self.armed)
+        search = GuardSearch(
+            noise=noise, evaluate=evaluate, touching=TOUCHING * scales.length, slow=RESTING * scales.speed
+        )
+        return search.first(step.t, guards, step.rates[:, :count], self.enabled)
 
-    def _at(self, crossing: Crossing, dense: Any) -> Phase:
-        """The end of the phase at a crossing."""
+    def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
+        """Return the phase that ends at a crossing."""
         length = self.solver.t - self.t
         if crossing.at_once:
-            return self._ended(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
-        path = _Path(self, dense)
-        crossing = self._softly(crossing, path)
+            return self._finish(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
+        path = _MotionAhead(self, dense)
+        crossing = self._as_soft_closing(crossing, path)
         ahead = np.asarray(path(crossing.high)) if isinstance(crossing, SoftClosing) else None
-        t, x, pieces = self._land(crossing, dense)
+        t, x, pieces = self._locate(crossing, dense)
         self.steps += pieces
         self.t, self.x = t, x
-        return self._ended(crossing=crossing, ahead=ahead, length=length)
+        return self._finish(crossing=crossing, ahead=ahead, length=length)
 
-    def _softly(self, crossing: Crossing, path: _Path) -> Crossing:
-        """The crossing, or the soft closing that its gap begins."""
+    def _as_soft_closing(self, crossing: Crossing, path: _MotionAhead) -> Crossing:
+        """Return the crossing, or the soft closing that begins with it."""
         guard, scales = crossing.guard, self.flow.scales
         if guard >= self.flow.distances:
             return crossing
@@ -195,19 +216,19 @@ class PhaseRun:
         return soft_closing(crossing, motion, self.end)
 
     def _lost(self, crossing: Crossing) -> Phase:
-        """The end of the phase where a guard ceases to be a number, with the motion up to there."""
+        """Return the phase that ends where a guard is no longer finite, with the motion up to there."""
         x, pieces = self._steps_to(crossing.low)
         if pieces and np.isfinite(x).all():
             self.steps += [self._read(*piece)[0] for piece in pieces]
             self.t, self.x = crossing.low, x
-        return self._ended(failure=LOST.format(crossing.low), finite=False)
+        return self._finish(failure=LOST.format(crossing.low), finite=False)
 
     def _is_stuck(self, step: IntegratorStep) -> bool:
-        """Whether so many steps in a row would take forever to come to the end."""
+        """Return True if the steps have become so small that the end cannot be reached."""
         self.tiny = self.tiny + 1 if step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0]) else 0
         return self.tiny >= TINY_STEPS
 
-    def _ended(self, **fields: Any) -> Phase:
+    def _finish(self, **fields: Any) -> Phase:
         return Phase(
             start=self.start,
             regime=self.regime,
@@ -218,17 +239,17 @@ class PhaseRun:
             **fields,
         )
 
-    def _go_on(self) -> None:
-        """Project the state, let the regime follow, and change the integrator in a stiff phase."""
+    def _continue(self) -> None:
+        """Continue after a step: project the state, update the regime, and change the integrator for a stiff motion."""
         solver, flow = self.solver, self.flow
-        self.t, y = float(solver.t), _flushed(self._put(solver.y))
+        self.t, y = float(solver.t), _flushed(self._project(solver.y))
         self.x, before = y, self.regime
-        self.regime = flow.turned(before, self.t, y)
+        self.regime = flow.updated(before, self.t, y)
         if self.regime is not before:
-            self.written = flow.written(self.regime)
+            self.compiled = flow.compiled(self.regime)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
-        grown = self.starts and not flow.starts(self.regime, self.t, y)
-        self.starts = self.starts and not grown
+        grown = self.has_stiff_start and not flow.has_stiff_start(self.regime, self.t, y)
+        self.has_stiff_start = self.has_stiff_start and not grown
         self.stiff = self.stiff or self.slow >= STIFF_STEPS
         if (grown or self.slow >= STIFF_STEPS) and solver.status == "running":
             self.slow, self.solver = 0, self._solver(self.t, y, self.end)
@@ -236,52 +257,58 @@ class PhaseRun:
             solver.y = y
             solver.f = solver.fun(solver.t, y)
 
-    def _put(self, x: np.ndarray) -> np.ndarray:
-        """A state on the constraints of the regime."""
-        if self.written is not None and self.written[0].puts:
-            steps, data = self.written
-            return np.asarray(steps.put(x, data))
+    def _project(self, x: np.ndarray) -> np.ndarray:
+        """Return the state projected onto the constraints of the regime."""
+        if self.compiled is not None and self.compiled[0].projects:
+            steps, data = self.compiled
+            return np.asarray(steps.project(x, data))
         return self.flow.project(self.regime, self.t, x)
 
     def _watches(self) -> bool:
-        return not self.stiff and not self.starts and self.flow.options.integrator == "auto"
+        """Return True while stiffness may still be detected."""
+        return not self.stiff and not self.has_stiff_start and self.flow.options.integrator == "auto"
 
     def _solver(self, t: float, x: np.ndarray, end: float, first_step: float | None = None) -> Any:
+        """Return an integrator that starts at (t, x)."""
         from scipy.integrate import DOP853, Radau  # not paid for by an import of the library
 
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
-        stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.starts))
-        self.whole = False
+        stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.has_stiff_start))
+        self.uses_compiled_steps = False
         shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
-        if self.written is not None:
-            from nosnoc_py.simulation.event_driven.whole_step import WholeStepDOP853  # which imports SciPy's
+        if self.compiled is not None:
+            from nosnoc_py.simulation.event_driven.whole_step import CompiledDOP853  # which imports SciPy's
 
-            self.whole = True
-            return WholeStepDOP853(self.written[0], lambda: self.written[1], self._rate, t, x, end, **shared)
+            self.uses_compiled_steps = True
+            return CompiledDOP853(self.compiled[0], lambda: self.compiled[1], self._rate, t, x, end, **shared)
         return DOP853(self._rate, t, x, end, **shared)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
-        if self.written is not None:
-            rate = _flushed(self.written[0].rate(x, self.written[1]))
+        """Return dx/dt (n_x,), and note if it is not finite."""
+        if self.compiled is not None:
+            rate = _flushed(self.compiled[0].rate(x, self.compiled[1]))
         else:
             rate = _flushed(self.flow.rhs(self.regime, t, x))
         self.finite = self.finite and bool(np.isfinite(rate).all())
         return rate
 
     def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
-        """Forward differences (n_x, n_x); with those of SciPy, increments of what has no influence overflow in time."""
+        """Return forward differences (n_x, n_x).
+
+        With SciPy's, increments of states without influence grow until they overflow.
+        """
         here, columns = self._rate(t, x), []
-        for i, increment in enumerate(self.flow.increments(self.regime, t, x, starts=self.starts)):
+        for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
             near = x.copy()
             near[i] += increment
             columns.append((self._rate(t, near) - here) / (near[i] - x[i]))
         return np.column_stack(columns)
 
     def _step(self, solver: Any) -> str:
-        """One step of an integrator; the message when it gives up."""
+        """Take one step of an integrator; return the message if it fails."""
         try:
             message = solver.step()
         except ValueError:  # SciPy's linear algebra refuses Jacobians that are not finite
@@ -292,26 +319,26 @@ class PhaseRun:
         return str(message) if self.finite else self.flow.not_finite
 
     def _read(self, low: float, high: float, dense: Any) -> tuple[IntegratorStep, np.ndarray]:
-        """Samples of one step, and their guards (8, n_g)."""
+        """Return the samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
         guards, forces, rates = self._samples(t, x)
         return IntegratorStep(t=t, x=x, forces=forces, rates=rates), guards
 
     def _samples(self, t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
-        if self.written is not None:
-            steps, data = self.written
-            found: tuple[np.ndarray, np.ndarray, np.ndarray] = steps.samples(x, data)
-            return found
+        """Return guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
+        if self.compiled is not None:
+            steps, data = self.compiled
+            values: tuple[np.ndarray, np.ndarray, np.ndarray] = steps.samples(x, data)
+            return values
         samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
         guards, forces, rates = (
             np.array([getattr(s, name) for s in samples]) for name in ("guards", "forces", "rates")
         )
         return guards, forces, rates
 
-    def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
-        """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""
+    def _locate(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
+        """Return time, state and steps up to a crossing, by integrator steps that end there instead of dense output."""
 
         def guard(s: float, x: np.ndarray) -> float:
             return float(self._samples(np.array([s]), x[None, :])[0][0, crossing.guard])
@@ -328,17 +355,20 @@ class PhaseRun:
                 break
             time += correction
             if abs(correction) <= SHORT * (time - self.t):
-                # The rate is as good as a step, and the polynomial reaches so far.
+                # An Euler step is accurate enough over so short a time, and the polynomial extends to it.
                 low, _, last = pieces[-1]
                 x, pieces[-1] = x + correction * self._rate(time, x), (low, time, last)
                 break
         return time, x, [self._read(*piece)[0] for piece in pieces]
 
     def _steps_to(self, time: float) -> tuple[np.ndarray, list[tuple[float, float, Any]]]:
-        """Integrate from the beginning of the last step to a time inside it: the state, and (low, high, dense)."""
+        """Integrate from the start of the last step to a time inside it.
+
+        Return the state and pieces (low, high, dense).
+        """
         if not time > self.t:
             return self.x, []
-        if self.whole and self.rate is not None:
+        if self.uses_compiled_steps and self.rate is not None:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
         solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
@@ -351,8 +381,8 @@ class PhaseRun:
         return np.array(solver.y), pieces
 
 
-class _Path:
-    """The state in a step, and behind it as if nothing happened there; NaN behind a failure of the integrator."""
+class _MotionAhead:
+    """State in a step and beyond it as if there were no event; NaN after a failure of the integrator."""
 
     def __init__(self, run: PhaseRun, dense: Any) -> None:
         self.run, self.pieces = run, [(float(run.solver.t), dense)]
@@ -368,11 +398,12 @@ class _Path:
 
 
 def _flushed(x: np.ndarray) -> np.ndarray:
+    """Return x with tiny numbers set to zero."""
     return np.where(np.abs(x) < TINY, 0.0, x)
 
 
 def _is_at_limit(solver: Any) -> bool:
-    """Hairer's test for stiffness, from the two stages of a step of DOP853 that lie at its end."""
+    """Return True if a step of DOP853 is at its stability limit (Hairer's test, from the two stages at its end)."""
     K = solver.K
     apart = solver.h_previous * (solver.B - solver.A[-1]) @ K[:-1]
     size = float(np.linalg.norm(apart))

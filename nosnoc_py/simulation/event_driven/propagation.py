@@ -1,4 +1,4 @@
-"""Along one phase: the state between the samples of a step, and the guards that are about to cross."""
+"""States between the samples of a step, and guards about to cross at the end of a phase."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from nosnoc_py.simulation.event_driven.phase import Flow, IntegratorStep, Phase
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
-# Two events that are closer than this [s] are one: a change of the data may exchange them.
+# Two events closer than this [s] count as simultaneous: a small change of the data may exchange them.
 SIMULTANEOUS = 1e-6
-# An event that is closer than this [s] to a time that is fixed may fall on its other side.
+# An event closer than this [s] to a fixed time (break of the control, end) may fall on its other side.
 FIXED = 1e-9
-# Speeds, and rates of guards, below this have no direction.
+# Speeds [m/s] and rates of guards below this have no reliable sign.
 SLOW = 1e-6
 
 
 def state_at(phase: Phase, t: float) -> Array:
-    """State (n_x,) of a phase at a time in it."""
+    """Return the state (n_x,) at a time in a phase."""
     inside = next((step for step in phase.steps if t <= step.t[-1]), None)
     return phase.x if inside is None else between(inside, t)
 
 
 def between(step: IntegratorStep, t: float) -> Array:
-    """The polynomial of degree 7 through the samples of a step, at t: the state (n_x,)."""
+    """Return the state (n_x,) at t of the polynomial of degree 7 through the samples of a step."""
     return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 
 
 def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
-    """Guards that cross zero within `horizon` [s] of the end of a phase, as far as their rates can tell."""
+    """Return guards that cross zero within `horizon` [s] after the end of a phase, extrapolated linearly."""
     back = max(phase.t - SIMULTANEOUS, float(phase.steps[0].t[0])) if phase.steps else phase.t
     if not back < phase.t:
         return []

@@ -1,4 +1,4 @@
-"""What the simulation knows at one instant, and what it notes where one phase ends and the next one begins."""
+"""Records of an event-driven simulation: samples within a phase, and nodes between phases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nosnoc_py.status import Status
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A control law that is one value u (n_u,)."""
+    """Constant control law with the value u (n_u,)."""
 
     u: np.ndarray
 
@@ -23,14 +23,14 @@ class Held:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sample:
-    """What is known at one instant of a phase.
+    """Values at one instant of a phase.
 
     Attributes
     ----------
     guards : (n_g,)
-        Distances (gaps, or how far the state is from surfaces) first; those without a meaning are infinite.
+        Distances (gaps, or distances from surfaces) first; guards that do not apply are infinite.
     forces : (n_f,)
-        Contact forces; in Filippov systems multipliers and algebraic variables.
+        Contact forces [N]; in Filippov systems multipliers and algebraic variables.
     rates : (n_r,)
         Rates of the distances, in their order; then slip velocities.
     """
@@ -42,15 +42,26 @@ class Sample:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImpactRecord:
-    """An impact: its modes, impulses (n_c + n_tt,), and which contacts (n_c,) are fast enough to be thrown back.
+    """Impact: modes, impulses and velocities.
 
-    `bounce` is the fastest approach of a contact that is thrown back, as a share of the speed at work, infinite if none
-    is; `unique` says that no other velocity after it is admissible.
+    Attributes
+    ----------
+    modes : tuple of int
+    impulses : (n_c + n_tt,)
+        Normal impulses first [N s].
+    rebounding : (n_c,) bool
+        Contacts fast enough to rebound.
+    energy_gain : float
+        Kinetic energy after minus before [J].
+    bounce : float
+        Fastest approach of a rebounding contact, as a share of the speed at work; infinite without one.
+    unique : bool
+        False if other velocities after the impact are admissible.
     """
 
     modes: tuple[int, ...]
     impulses: np.ndarray
-    thrown: np.ndarray
+    rebounding: np.ndarray
     energy_gain: float
     bounce: float = np.inf
     unique: bool = True
@@ -58,24 +69,26 @@ class ImpactRecord:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """The transition from one phase to the next.
+    """Transition from one phase to the next.
 
     Attributes
     ----------
     t : float
+        Time [s].
     before, after : (n_x,)
+        Left and right limit of the state.
     trigger : int or None
-        The guard that was crossed.
+        Guard that was crossed.
     impact : ImpactRecord or None
     regime
-        That of the phase that follows; None where no motion goes on: `status` and `message` say why.
+        Regime of the following phase; None if no motion continues (see `status` and `message`).
     events : tuple of Event
     grazing : str
-        What is touched without speed and left again (a contact), or where the motion is not unique; "" for neither.
+        Contact or surface that is touched without speed and left again, or where the motion is not unique; else "".
     accumulation : bool
-        Whether infinitely many impacts come to an end here.
+        True if infinitely many impacts end here.
     counted : bool
-        Whether too many such nodes within a window end the simulation.
+        True if too many such nodes within a time window end the simulation.
     status, message
     """
 

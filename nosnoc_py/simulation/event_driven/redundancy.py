@@ -1,7 +1,10 @@
-"""Contacts that share their forces in many ways: the choice that is farthest from any change of modes.
+"""Choice of contact forces that are not unique: the one that is farthest from any change of modes.
 
-Two boxes that touch and stick to the ground press on each other with an unknown force; their motion does not depend on
-it. Their modes hold as long as any choice is admissible, so events are looked for at the best one.
+Two boxes that touch and stick to the ground press on each other with an undetermined force; their motion does not
+depend on it. Their modes hold as long as any choice of forces is admissible, so that events have to be located on the
+best choice: the one with the largest smallest slack of f_n >= 0 and |f_t| <= mu f_n. This is a linear program in the
+plane. In space it is a second-order cone program, solved by SLSQP, or by linear programs with cutting planes where that
+fails.
 """
 
 from __future__ import annotations
@@ -12,43 +15,44 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import best_choice, directions
 
-# The tangential force may exceed its cone by this share of the largest force before one more cut is made.
+# Cutting planes are added until no friction force exceeds its cone by more than this share of the largest force.
 CLOSE = 1e-10
 
 Share = tuple[int, float, list[int]]
-"""Position of a normal force among the independent forces, friction, positions of its friction force in stick."""
+"""Index of a normal force among the independent forces, friction coefficient, indices of its friction force in stick.
+"""
 
 
 def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
-    """The forces + free z with the largest smallest slack: of f_n >= 0, and of |f_t| <= mu f_n in stick.
+    """Return forces + free z with the largest smallest slack of f_n >= 0, and of |f_t| <= mu f_n in stick.
 
     Parameters
     ----------
     forces : (k,)
-        One choice.
+        One choice [N].
     free : (k, d)
-        Directions that change no motion.
+        Directions that do not change the motion.
     contacts : sequence of Share
         Closed contacts.
     """
     unit = float(np.abs(forces).max(initial=0.0)) or 1.0
-    given = forces / unit
+    relative = forces / unit
     spatial = any(len(part) == 2 for _, _, part in contacts)
-    found = _by_newton(given, free, contacts) if spatial else None  # in the plane one linear program is exact
-    return unit * (_by_cuts(given, free, contacts) if found is None else found)
+    best = _by_newton(relative, free, contacts) if spatial else None  # in the plane one linear program is exact
+    return unit * (_by_cuts(relative, free, contacts) if best is None else best)
 
 
 def slacks(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
-    """f_n of all contacts, then mu f_n -+ f_t or mu f_n - |f_t| of those that stick: smooth."""
-    found = [forces[k] for k, _, _ in contacts]
+    """Return f_n of all contacts, then mu f_n -+ f_t (plane) or mu f_n - |f_t| (space) of those that stick."""
+    values = [forces[k] for k, _, _ in contacts]
     for k, mu, part in contacts:
         sizes = [np.linalg.norm(forces[part])] if len(part) == 2 else [s * forces[i] for i in part for s in (1, -1)]
-        found += [mu * forces[k] - size for size in sizes]
-    return np.array(found)
+        values += [mu * forces[k] - size for size in sizes]
+    return np.array(values)
 
 
 def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
-    """Derivatives of the slacks, one row each."""
+    """Return the derivatives of the slacks, one row each."""
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
         direction = forces[part] / max(float(np.linalg.norm(forces[part])), 1e-300)
@@ -58,11 +62,11 @@ def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
 
 
 def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray | None:
-    """By sequential quadratic programming: quick, the slacks are concave; None where it gives up."""
+    """Maximise the smallest slack by sequential quadratic programming (the slacks are concave); None if it fails."""
     from scipy.optimize import minimize  # not paid for by an import of the library
 
     last = np.append(np.zeros(free.shape[1]), -1.0)
-    found = minimize(
+    result = minimize(
         lambda y: -y[-1],
         np.append(np.zeros(free.shape[1]), slacks(forces, contacts).min()),
         jac=lambda y: last,
@@ -77,11 +81,11 @@ def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) 
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 100},
     )
-    return forces + free @ found.x[:-1] if found.success else None
+    return forces + free @ result.x[:-1] if result.success else None
 
 
 def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
-    """By linear programming with planes that cut the cones: slow and sure."""
+    """Maximise the smallest slack by linear programs with cutting planes of the cones: slower, but reliable."""
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
         rows += [_cut(forces.size, k, mu, part, direction) for direction in directions(len(part))]
@@ -97,7 +101,7 @@ def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) ->
 
 
 def _cut(size: int, k: int, share: float, part: Sequence[int], direction: np.ndarray) -> np.ndarray:
-    """share f_n - d' f_t for a unit vector d."""
+    """Return the row of share f_n - d' f_t for a unit vector d."""
     row = np.zeros(size)
     row[k] = share
     row[list(part)] = -direction

@@ -1,4 +1,4 @@
-"""Event-driven simulation as a method of `nosnoc_py.simulate`."""
+"""Event-driven simulation as a method of `nosnoc_py.simulate`: from a task to a `Trajectory`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
 from nosnoc_py.simulation.common import SimulationTask, check_control, no_time_note, not_unique_note, steps_given
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
-from nosnoc_py.simulation.event_driven.history import History, Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Sensitivity, Series, Trajectory
@@ -24,19 +24,19 @@ from nosnoc_py.systems.quaternions import tangent_directions
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
-# Rows of a control that is no constant between breaks, in the trajectory.
+# Rows of the trajectory's control if it varies between breaks.
 CONTROL_ROWS = 200
-# A function that is no number is looked for so far ahead, as a share of the duration.
+# Distance to look ahead for a function that is not finite, as a share of the duration.
 AHEAD = 1e-2
 
 
 def run(system: Described, method: EventDriven, task: SimulationTask) -> Trajectory:
-    """See `nosnoc_py.simulate`."""
+    """Simulate a system, see `nosnoc_py.simulate`."""
     start, parameters, control = task.start(system)
     if task.sensitivities:
         check_control(control)
     intervals = None if task.steps is None else np.linspace(0.0, task.seconds, steps_given(task.steps) + 1)
-    history = referee_of(system, method, start, control, parameters).run(
+    history = event_driven_simulator(system, method, start, control, parameters).run(
         start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
     )
     grid = control.breaks if intervals is None else merged(control.breaks, intervals) if control.constant else intervals
@@ -45,51 +45,57 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
     if not task.sensitivities:
         return trajectory
     grid = trajectory.u_grid if control.constant else grid
-    return replace(trajectory, sensitivity=differentiated(system, history, control, grid))
+    return replace(trajectory, sensitivity=sensitivity_along(system, history, control, grid))
 
 
-def differentiated(system: Described, history: History, control: Control, grid: np.ndarray) -> Sensitivity:
-    """Derivatives along a history; a control that is constant on the intervals of a grid (N + 1,) among the data."""
+def sensitivity_along(system: Described, history: SimulationResult, control: Control, grid: np.ndarray) -> Sensitivity:
+    """Return derivatives along a result by x0, p and a control that is constant on the intervals of a grid (N + 1,)."""
     if isinstance(system, CLS):
-        found = sensitivity_of(system, history, control, grid)
+        sensitivity = sensitivity_of(system, history, control, grid)
         if not system.unit_parts:
-            return found
-        return found.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
+            return sensitivity
+        return sensitivity.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
     return filippov_sensitivity(system, history, control, grid)
 
 
-def referee_of(
+def event_driven_simulator(
     system: Described,
     method: EventDriven,
     x0: np.ndarray,
     control: Control,
     p: np.ndarray,
     rests: float = REST_VELOCITY,
-) -> Referee:
-    """The referee of one motion, its tolerances relative to the sizes at work in it.
+) -> EventDrivenSimulator:
+    """Return the simulator of one motion, with tolerances relative to its typical speeds and lengths.
 
     Approaches slower than the share `rests` of the speed at work do not bounce unless the method says otherwise.
     """
     if not isinstance(system, CLS):
-        return Referee(system, method)
+        return EventDrivenSimulator(system, method)
     duration = float(control.breaks[-1] - control.breaks[0])
     scales = problem_scales(system, x0=x0, control=control, p=p, duration=duration, speed_scale=method.speed_scale)
     rest = scales.rest_velocity(method.rest_velocity, rests)
-    return Referee(system, method.replace(rest_velocity=rest), scales)
+    return EventDrivenSimulator(system, method.replace(rest_velocity=rest), scales)
 
 
-def trajectory_of(system: Described, history: History, control: Control, grid: np.ndarray | None = None) -> Trajectory:
-    """A trajectory with events, dense output and contact forces or multipliers from a history.
+def trajectory_of(
+    system: Described, history: SimulationResult, control: Control, grid: np.ndarray | None = None
+) -> Trajectory:
+    """Return the trajectory of a result, with events, dense output and contact forces or multipliers.
 
     Its control has a row for each interval of the grid (N + 1,), by default between the breaks of a constant control.
     """
     rows = control_rows(control, history, system.n_u, grid)
-    told = [*_told(history), *_place(system, history, control), *no_time_note(history.status, len(history.steps))]
-    return record_of(system, history).trajectory(system, history.p, rows, history.status, told)
+    messages = [
+        *_messages(history),
+        *_not_finite_note(system, history, control),
+        *no_time_note(history.status, len(history.steps)),
+    ]
+    return record_of(system, history).trajectory(system, history.p, rows, history.status, messages)
 
 
-def _place(system: Described, history: History, control: Control) -> list[str]:
-    """Which function is no number where a motion ended for that."""
+def _not_finite_note(system: Described, history: SimulationResult, control: Control) -> list[str]:
+    """Return a message about the function that is not finite, for a motion that ended for this reason."""
     if history.status is not Status.NUMERICAL_ERROR:
         return []
     length = AHEAD * float(control.breaks[-1] - control.breaks[0])
@@ -97,13 +103,13 @@ def _place(system: Described, history: History, control: Control) -> list[str]:
         u = control(history.t, history.x)
         states = ahead(system, history.x, u, history.p, length)
         for later in (u, *(control(history.t + length, x) for x in (history.x, *states))):
-            if found := not_finite(system, states, later, history.p):
-                return [f"{found} from t = {history.t:.6g} s on"]
+            if name := not_finite(system, states, later, history.p):
+                return [f"{name} from t = {history.t:.6g} s on"]
     return []
 
 
-def record_of(system: Described, history: History) -> MotionRecord:
-    """The steps of the integrator as pieces."""
+def record_of(system: Described, history: SimulationResult) -> MotionRecord:
+    """Return the steps of the integrator as a `MotionRecord`."""
     steps = history.steps
     if not steps:
         return MotionRecord(t=np.array([history.t]), x=history.x[None, :], events=history.events)
@@ -130,9 +136,9 @@ def record_of(system: Described, history: History) -> MotionRecord:
 
 
 def control_rows(
-    control: Control, history: History, n_u: int, grid: np.ndarray | None
+    control: Control, history: SimulationResult, n_u: int, grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The control that was applied, as a grid (N + 1,) with rows (N, n_u); a law of time or state is sampled."""
+    """Return the applied control as a grid (N + 1,) with rows (N, n_u); a law of time or state is sampled."""
     if not history.steps:
         return np.zeros(1), np.zeros((0, n_u))
     start, end = float(history.steps[0].t[0]), history.t
@@ -148,26 +154,26 @@ def control_rows(
     return grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1)
 
 
-def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series], dict[str, str]]:
-    """Contact forces and slip velocities over the steps, impulses at the impacts, by the names of FESD-J."""
+def _series(frames: ContactFrames, history: SimulationResult) -> tuple[dict[str, Series], dict[str, str]]:
+    """Return contact forces and slip velocities over the steps and impulses at impacts, named as by FESD-J."""
     steps = history.steps
     t = np.concatenate([step.t for step in steps])
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
     hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
-    struck, impulses = (np.array(part) for part in zip(*hits, strict=True)) if hits else (None, None)
+    impact_times, impulses = (np.array(part) for part in zip(*hits, strict=True)) if hits else (None, None)
     return contact_series(
         (
             direction,
             (t, forces[:, k]),
-            None if struck is None or impulses is None else (struck, impulses[:, k]),
+            None if impact_times is None or impulses is None else (impact_times, impulses[:, k]),
             (t, rates[:, k]) if direction[0] == "tangent" else None,
         )
         for k, direction in enumerate(frames.directions)
     )
 
 
-def _multipliers(history: History) -> dict[str, Series]:
-    """Multipliers, what they belong to and algebraic variables over the steps, by the names of FESD."""
+def _multipliers(history: SimulationResult) -> dict[str, Series]:
+    """Return multipliers and algebraic variables over the steps, named as by FESD."""
     laws, steps = history.flows[0].laws, history.steps
     t = np.concatenate([step.t for step in steps])
     x, s = (np.concatenate([getattr(step, name) for step in steps]) for name in ("x", "forces"))
@@ -175,13 +181,13 @@ def _multipliers(history: History) -> dict[str, Series]:
     return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
 
 
-def _told(history: History) -> list[str]:
-    """Why it ended, what was touched without speed or is not unique, and energy that came from nowhere."""
-    said = [history.message] if history.message else []
+def _messages(history: SimulationResult) -> list[str]:
+    """Return messages: reason of the end, touches without speed, motions that are not unique."""
+    notes = [history.message] if history.message else []
     touched = [node for node in history.nodes if node.grazing and not node.message]
     if touched and history.status is not Status.GRAZING:
-        said.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
+        notes.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
     open_ = [node for node in history.nodes if node.message and node.message != history.message]
-    said += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
+    notes += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
     several = [node.t for node in history.nodes if node.impact is not None and not node.impact.unique]
-    return said + not_unique_note(several)
+    return notes + not_unique_note(several)

@@ -1,4 +1,4 @@
-"""Where a motion is not a smooth function of its data: what the neighbours of a motion may do otherwise."""
+"""Conditions under which a motion with contacts is not a differentiable function of its data (reported as flags)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.propagation import SLOW
 from nosnoc_py.simulation.event_driven.records import Sample
-from nosnoc_py.simulation.event_driven.walk import Passage
+from nosnoc_py.simulation.event_driven.walk import NodeCrossing
 from nosnoc_py.tolerances import TOUCHING
 
-# Forces and impulses below this share of the largest one are zero.
+# Forces and impulses below this share of the largest one count as zero.
 SMALL = 1e-8
 
 
-class ContactPassage(Passage):
-    """A node of a contact system."""
+class ContactNodeCrossing(NodeCrossing):
+    """Node of a contact system with its non-smooth conditions."""
 
     def _event(self, guard: int) -> str:
         return KINDS[guard // self._count]
@@ -32,12 +32,12 @@ class ContactPassage(Passage):
             yield from self._beginnings(self.after)
 
     def _impact(self) -> Iterator[str]:
-        """The threshold of restitution, and impulses on the edge of their modes; see also `edges`."""
+        """Yield impacts at the threshold of restitution and impulses on the edge of their modes."""
         impact, flow = self.node.impact, self.flow
         if impact is None or flow is None:
             return
         frames = flow.frames
-        before, after = (flow.look(self.node.t, x) for x in (self.node.before, self.node.after))
+        before, after = (flow.kinematics(self.node.t, x) for x in (self.node.before, self.node.after))
         left, right = before.rates, after.rates
         rest = np.broadcast_to(before.slowest(flow.rest_velocity), frames.count)
         size = np.abs(impact.impulses).max()
@@ -55,50 +55,52 @@ class ContactPassage(Passage):
                 yield f"{name} slips without speed after its impact"
 
     def undecided(self) -> list[int]:
-        """Contacts of an impact that have neither an impulse nor a velocity after it."""
+        """Return contacts of an impact with neither an impulse nor a velocity after it."""
         impact, flow = self.node.impact, self.flow
         if impact is None or flow is None:
             return []
-        look = flow.look(self.node.t, self.node.before)
-        rates = flow.look(self.node.t, self.node.after).rates
+        at = flow.kinematics(self.node.t, self.node.before)
+        rates = flow.kinematics(self.node.t, self.node.after).rates
         size = np.abs(impact.impulses).max()
         return [
             c
             for c in range(self._count)
-            if (look.gaps[c] <= look.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
+            if (at.gaps[c] <= at.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
             and abs(impact.impulses[c]) <= SMALL * size
-            and abs(rates[c] + impact.thrown[c] * flow.frames.restitution[c] * look.rates[c]) <= SLOW
+            and abs(rates[c] + impact.rebounding[c] * flow.frames.restitution[c] * at.rates[c]) <= SLOW
         ]
 
     def _beginnings(self, flow: ContactFlow) -> Iterator[str]:
-        """Contacts that begin on the boundary of their mode."""
+        """Yield contacts whose mode after the node is on its boundary."""
         node, regime = self.node, self.node.regime
         assert regime is not None
-        look = flow.look(node.t, node.after)
+        at = flow.kinematics(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
-        small = SMALL * max(regime.inertia(look), float(np.abs(sample.forces).max(initial=0.0)))
-        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.at_v] + look.curvature
+        small = SMALL * max(regime.inertia(at), float(np.abs(sample.forces).max(initial=0.0)))
+        gains = at.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.at_v] + at.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.frames.tangents[c]
-            rests = mode == FREE and look.gaps[c] <= look.short(TOUCHING)[c] and look.rates[c] <= SLOW
+            rests = mode == FREE and at.gaps[c] <= at.short(TOUCHING)[c] and at.rates[c] <= SLOW
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"
             if mode != FREE and self._value(FORCE, c, sample) <= small:
                 yield f"{name} is closed without force"
             if mode == STICK and self._value(SLACK, c, sample) <= small:
                 yield f"{name} sticks on the edge of its cone"
-            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(look.rates[self._count :][part]) <= SLOW:
+            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(at.rates[self._count :][part]) <= SLOW:
                 yield from self._starts(c, gains[self._count :][part])
 
     def _leaves(self, contact: int, gain: float) -> bool:
-        """Whether a contact that was closed opens without doubt."""
+        """Return True if a contact that was closed opens with a clear acceleration."""
         if self.node.trigger == FORCE * self._count + contact:
             return True
         hit = self.node.impact is not None and self.node.impact.modes[contact] != FREE
         return (hit or self._old(contact) != FREE) and gain > SLOW
 
     def _starts(self, contact: int, gain: np.ndarray) -> Iterator[str]:
-        """A slip from rest: in the plane its direction is certain where its acceleration is, or where stick ended."""
+        """Yield slips from rest whose direction is not certain (in the plane it is, given an acceleration or the end of
+        a stick).
+        """
         name = self._names[contact]
         if gain.size == 2:
             yield f"{name} begins to slip in space"

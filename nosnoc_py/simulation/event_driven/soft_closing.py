@@ -22,12 +22,12 @@ import numpy as np
 from nosnoc_py.motion.crossing import NODES, Crossing, root
 from nosnoc_py.tolerances import IMPACT, TOUCHING
 
-# Gaps and gap rates up to these shares of the length and the speed at work are zero where a contact closes softly. The
-# gap is that of a touch without speed, the rate that below which an impact is no event.
+# Gaps and gap rates up to these shares of the length and speed at work count as zero for a soft closing. The gap is
+# that of a touch without speed, the rate that of the slowest impact event.
 SOFT_GAP, SOFT_RATE = TOUCHING, IMPACT
-# The acceleration at the touch is zero beside that where the gap leaves the band, if it is smaller by this factor.
+# The acceleration at the touch counts as zero if it is smaller by this factor than where the gap leaves the band.
 VANISHING = 0.5
-# The first look ahead, relative to what is left of the phase, and the growth from one look to the next.
+# First distance to look ahead, relative to the rest of the phase, and its growth.
 FIRST_LOOK, GROWTH = 1e-9, 1.25
 
 # Gap and gap rate as shares of the length and the speed at work, and the gap acceleration, as a function of time.
@@ -36,18 +36,22 @@ Motion = Callable[[float], tuple[float, float, float]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SoftClosing(Crossing):
-    """`time` is where the acceleration of the gap is zero, `high` where the motion without contact leaves the band."""
+    """Crossing at the root `time` of the gap's acceleration.
+
+    `high` is where the motion without contact leaves the band.
+    """
 
 
 def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
-    """The crossing of a gap, or where it closes softly the one at the root of its acceleration.
+    """Return the crossing of a gap, or for a soft closing the one at the root of its acceleration.
 
     Parameters
     ----------
+    crossing : Crossing
     motion : function of t
-        With the contact open, up to `end`.
+        Gap, gap rate and gap acceleration with the contact open, up to `end`.
     end : float
-        Of the phase [s].
+        End of the phase [s].
     """
     start = crossing.time
     _, rate, acceleration = motion(start)
@@ -66,7 +70,7 @@ def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
 
 
 def _leaves(motion: Motion, start: float, end: float) -> float | None:
-    """Where the gap crosses the edge of the band, or the first look if it begins there; None if it stays."""
+    """Return the time at which the gap leaves the band |gap| <= SOFT_GAP, None if it stays."""
     low, ahead = start, FIRST_LOOK * (end - start)
     while low < end:
         high = min(start + ahead, end)

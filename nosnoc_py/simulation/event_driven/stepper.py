@@ -18,9 +18,9 @@ from nosnoc_py.simulation.common import (
     next_time,
     not_finite_control,
 )
-from nosnoc_py.simulation.event_driven.history import EventDrivenState, History, Referee
+from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, EventDrivenState, SimulationResult
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.run import differentiated, referee_of, trajectory_of
+from nosnoc_py.simulation.event_driven.run import event_driven_simulator, sensitivity_along, trajectory_of
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
@@ -29,7 +29,7 @@ from nosnoc_py.systems.described import Described
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventDrivenStep(EventDrivenState):
-    """Where a simulation stands after a step; x is the left limit at t.
+    """State of a stepped simulation; x is the left limit at t.
 
     Attributes
     ----------
@@ -44,32 +44,32 @@ class EventDrivenStep(EventDrivenState):
     """
 
     u: np.ndarray | None = None
-    history: History | None = field(default=None, repr=False)
-    referee: Referee | None = field(default=None, repr=False)
+    history: SimulationResult | None = field(default=None, repr=False)
+    simulator: EventDrivenSimulator | None = field(default=None, repr=False)
     sensitivity: StepDerivative | None = None
 
 
 class EventDrivenStepper:
-    """Steps of equal length of one system; see `nosnoc_py.Simulator`."""
+    """Stepper with equal steps for one system; see `nosnoc_py.Simulator`."""
 
     def __init__(self, system: Described, method: EventDriven, length: float) -> None:
         self.system, self.method, self.length = system, method, length
 
     def init(self, x0: Any, p: Any = None) -> EventDrivenStep:
-        """The state at t = 0."""
+        """Return the state at t = 0."""
         parameters = self.system.parameters(p)
         return EventDrivenStep(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
 
     def step(
         self, state: EventDrivenStep, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
     ) -> EventDrivenStep:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+        """Take one step with constant control u (n_u,). A step that fails keeps t and x and sets the status."""
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         start, end = state.t, next_time(state.t, self.length)
         control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
-        referee = state.referee or referee_of(self.system, self.method, state.x, control, state.p)
+        simulator = state.simulator or event_driven_simulator(self.system, self.method, state.x, control, state.p)
         before = None if state.history is None else state.history.phases[-1].regime
-        history = referee.run(
+        history = simulator.run(
             state.x,
             control,
             state.p,
@@ -78,19 +78,27 @@ class EventDrivenStepper:
             deadline=deadline_of(time_limit),
             interruptible=True,
         )
-        told: dict[str, Any] = {"status": history.status, "message": history.message}
+        outcome: dict[str, Any] = {"status": history.status, "message": history.message}
         if history.status is not Status.SOLVED:
-            return replace(state, **told, history=None, u=u, sensitivity=None)
-        made = replace(state, t=end, x=history.x, u=u, history=history, referee=referee, **told)
+            return replace(state, **outcome, history=None, u=u, sensitivity=None)
+        following = replace(state, t=end, x=history.x, u=u, history=history, simulator=simulator, **outcome)
         if not sensitivities:
-            return replace(made, sensitivity=None)
-        found = differentiated(self.system, history, control, control.breaks)
-        by_u = np.zeros((state.x.size, 0)) if found.u is None else found.u[0]
-        kept = np.zeros((0, state.x.size))
-        return replace(made, sensitivity=StepDerivative(x=found.x0, u=by_u, p=found.p, keeps=kept, flags=found.flags))
+            return replace(following, sensitivity=None)
+        derivatives = sensitivity_along(self.system, history, control, control.breaks)
+        by_u = np.zeros((state.x.size, 0)) if derivatives.u is None else derivatives.u[0]
+        no_pairs = np.zeros((0, state.x.size))
+        return replace(
+            following,
+            sensitivity=StepDerivative(
+                x=derivatives.x0, u=by_u, p=derivatives.p, keeps=no_pairs, flags=derivatives.flags
+            ),
+        )
 
     def run(self, x0: Any, run: SteppedRun) -> Trajectory:
-        """Some steps; a law of the state is asked at the beginning of each, a function of time in its middle."""
+        """Take several steps.
+
+        A law of the state is evaluated at the start of each, a function of time in its middle.
+        """
         control = control_of(run.u, self.system.n_u, run.steps * self.length)
         if run.sensitivities:
             check_control(control)
@@ -108,18 +116,18 @@ class EventDrivenStepper:
         last = driven(self.init(x0, run.p), step, lambda state: len(done) == run.steps, run.callback, run.deadline)
         histories = [state.history for state in done if state.history is not None]
         if not histories:
-            empty = History(
+            empty = SimulationResult(
                 nodes=(), phases=(), flows=(), t=0.0, x=last.x, p=last.p, status=last.status, message=last.message
             )
             return trajectory_of(self.system, empty, control)
         parts: dict[str, Any] = {
             name: tuple(chain(*(getattr(each, name) for each in histories))) for name in ("nodes", "phases", "flows")
         }
-        whole = replace(histories[-1], status=last.status, message=last.message, **parts)
+        joined = replace(histories[-1], status=last.status, message=last.message, **parts)
         grid = np.arange(len(done) + 1) * self.length
         held = PiecewiseConstant(grid, np.array([state.u for state in done]).reshape(len(done), -1))
         applied = control_of(held, self.system.n_u, float(grid[-1]))
-        trajectory = trajectory_of(self.system, whole, applied, grid)
+        trajectory = trajectory_of(self.system, joined, applied, grid)
         if not run.sensitivities:
             return trajectory
-        return replace(trajectory, sensitivity=differentiated(self.system, whole, applied, grid))
+        return replace(trajectory, sensitivity=sensitivity_along(self.system, joined, applied, grid))

@@ -1,6 +1,7 @@
-"""How motion and impacts change with state and parameters: the equations of contact once more, and their derivatives.
+"""Derivatives of motion and impacts of a contact system with respect to w = (x, p), by the implicit function theorem.
 
-Everything is differentiated with respect to w = (x, p), a state whose last components do not move.
+The equations of contact are written once more as residuals of (a, f) and of (v+, impulses) and differentiated by
+CasADi.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nosnoc_py.systems.kinematics import ContactFrames
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactMotion:
-    """The motion in one regime at one instant, and its derivatives.
+    """Motion in one regime at one instant, and its derivatives.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class ContactMotion:
 
 
 class ContactVariations:
-    """Evaluates motion, impacts, gaps and slips of a system with their derivatives; built once."""
+    """Derivatives of motion, impacts, gaps and slips of a system (compiled once)."""
 
     def __init__(self, system: CLS) -> None:
         self.frames = system.mechanics.frames
@@ -57,12 +58,12 @@ class ContactVariations:
         self._geometry, self._rows, self._slopes, self._impact, self._friction, self._first_order = _functions(system)
 
     def geometry(self, w: Array) -> tuple[Array, Array]:
-        """Derivatives of the gaps (n_c, n_w), and of gap rates and slip velocities (n_f, n_w)."""
+        """Return derivatives of the gaps (n_c, n_w), and of gap rates and slip velocities (n_f, n_w)."""
         gaps_w, rates_w = self._geometry(w)
         return gaps_w, rates_w
 
     def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> ContactMotion:
-        """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
+        """Return the motion in given modes, from M a = f + J' f_c and one row per contact force."""
         masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
         offset, matrix = self._rows(w, u, masks)
         solve, loose = _solver(matrix, n_v, redundant)
@@ -84,28 +85,30 @@ class ContactVariations:
         )
 
     def friction(self, w: Array) -> Array:
-        """Derivatives of the coefficients of friction (n_c, n_w)."""
+        """Return derivatives of the friction coefficients (n_c, n_w)."""
         if self.frames.constant:
             return np.zeros((self.frames.count, self.n_w))
         return np.asarray(self._friction(w)[0])
 
-    def jump(self, modes: Sequence[int], thrown: Array, w: Array, after: Array, impulses: Array) -> Array:
-        """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_v,).
+    def jump(self, modes: Sequence[int], rebounding: Array, w: Array, after: Array, impulses: Array) -> Array:
+        """Return the derivative (n_w, n_w) of (x+, p) by (x-, p) at an impact with the velocity `after` (n_v,).
 
-        Of contacts that are not `thrown` (n_c,) back the restitution is 0.
+        Contacts that are not `rebounding` (n_c,) have restitution 0.
         """
-        matrix, slopes = self._impact(np.concatenate([after, impulses]), w, masks_of(modes), np.asarray(thrown, float))
+        matrix, slopes = self._impact(
+            np.concatenate([after, impulses]), w, masks_of(modes), np.asarray(rebounding, float)
+        )
         solve, _ = _solver(matrix, self.system.n_v, redundant=True)  # redundant impulses leave the velocity unique
-        made = np.eye(self.n_w)
-        made[self.system.at_v] = solve(slopes)[: self.system.n_v]
-        return made
+        jump_w = np.eye(self.n_w)
+        jump_w[self.system.at_v] = solve(slopes)[: self.system.n_v]
+        return jump_w
 
 
 def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array], Array], Array]:
-    """The implicit function theorem for rows with this Jacobian by y, and a mask of what they leave open of y (n_y,).
+    """Return the solver of the implicit function theorem, and a mask (n_y,) of unknowns that are not determined.
 
-    Where forces are redundant the smallest change is taken, of forces in the unit of the masses and of rows of size
-    one: what counts as redundant must not depend on the unit of mass.
+    Redundant forces change as little as possible, in the unit of the masses and with rows of size one, so that what
+    counts as redundant does not depend on the unit of mass.
     """
     if not redundant:
         return partial(derivative, matrix), np.zeros(len(matrix), dtype=bool)
@@ -122,14 +125,14 @@ Evaluation = Callable[..., list[Array]]
 
 
 def _functions(system: CLS) -> tuple[Evaluation, ...]:
-    """Derivatives of gaps and rates, and rows of given modes for y = (motion, forces) with theirs.
+    """Return compiled derivatives of gaps and rates, and the rows of given modes with their derivatives.
 
-    Those of a phase are linear in y = (a, f_n, f_t): (rows at y = 0, d/dy), and (d/dw, d/du) at y. Those of an impact
+    Rows of a phase are linear in y = (a, f_n, f_t): (rows at y = 0, d/dy), and (d/dw, d/du) at y. Those of an impact
     are for y = (v+, L_n, L_t), FESD-J, Eq. 11: (d/dy, d/dw).
     """
     mechanics, frames = system.mechanics, system.mechanics.frames
     jacobian, n_c = mechanics.jacobian, frames.count
-    w, masks, thrown = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("thrown", n_c)
+    w, masks, rebounding = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("thrown", n_c)
     y = ca.SX.sym("y", system.n_v + jacobian.shape[0])
     motion, forces = ca.vertsplit(y, [0, system.n_v, y.shape[0]])
     rates, after = mechanics.rates, jacobian @ motion
@@ -139,7 +142,7 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
         return ca.vertcat(balance, _contact_rows(frames, masks, after + offset, forces, slip))
 
     phase = rows(system.force, mechanics.curvature, rates[n_c:])  # accelerations
-    bounced = ca.vertcat(thrown * ca.SX(frames.restitution) * rates[:n_c], ca.SX.zeros(frames.n_t))
+    bounced = ca.vertcat(rebounding * ca.SX(frames.restitution) * rates[:n_c], ca.SX.zeros(frames.n_t))
     drift = mechanics.drift
     impact = rows(system.mass_matrix @ system.v, bounced + drift, after[n_c:] + drift[n_c:])
     offset, u = ca.substitute(phase, y, ca.DM.zeros(y.shape)), system.u
@@ -148,21 +151,21 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
         buffered(ca.Function("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)])),
         buffered(ca.Function("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)])),
         buffered(ca.Function("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)])),
-        buffered(ca.Function("impact", [y, w, masks, thrown], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
+        buffered(ca.Function("impact", [y, w, masks, rebounding], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
         buffered(ca.Function("friction", [w], [ca.jacobian(ca.SX(frames.friction), w)])),
         buffered(ca.Function("first_order", [w, u], [first, ca.jacobian(first, w), ca.jacobian(first, u)])),
     )
 
 
 def _contact_rows(frames: ContactFrames, masks: ca.SX, rates: ca.SX, forces: ca.SX, slip: ca.SX) -> ca.SX:
-    """What is zero for every contact force: closed r_n, else f_n; stick r_t, slip f_t + mu f_n d, open f_t."""
+    """Return the row of each contact force: closed r_n, else f_n; stick r_t, slip f_t + mu f_n d, open f_t."""
     n_c = frames.count
     closed, stick, slips = ca.vertsplit(masks, [0, n_c, 2 * n_c, 3 * n_c])
     rows = [closed * rates[:n_c] + (1 - closed) * forces[:n_c]]
     for c, part in enumerate(frames.tangents):
         if not frames.width(c):
             continue
-        # Where nothing slips in space the direction is finite all the same; the parentheses spare slow slips rounding.
+        # The term 1 - slips keeps the direction finite without slip; the parentheses avoid rounding at slow slips.
         d = ca.SX(1) if frames.width(c) == 1 else slip[part] / ca.sqrt(ca.sumsqr(slip[part]) + (1 - slips[c]))
         friction = forces[n_c:][part] + frames.friction[c] * forces[c] * slips[c] * d
         rows.append(stick[c] * rates[n_c:][part] + (1 - stick[c]) * friction)

@@ -1,4 +1,13 @@
-"""Variations of a motion carried from node to node, whatever the system."""
+"""Propagation of the derivatives of a motion from node to node, for all systems of the event-driven simulation.
+
+Within a phase variations satisfy the linear equation W' = F_z W (`motion.variations.transport`); at an event they are
+multiplied by the saltation matrix. Nodes at which the motion is not differentiable (grazing, simultaneous events,
+boundaries of modes) are reported as flags, and derivatives are NaN from there on.
+
+References
+----------
+Aizerman and Gantmakher (1958); Leine and Nijmeijer (2004): see `motion.variations`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.motion.variations import saltation, transport
-from nosnoc_py.simulation.event_driven.history import History
+from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
@@ -20,23 +29,24 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 
 Array = np.ndarray
-# Differences for the rate of a control: the step as a share of the duration, and how far two of them may disagree.
-DIFFERENCE, ROUGH = 1e-4, 1e-6
+# Finite differences for the rate of a control: step as a share of the duration, and the relative disagreement of two
+# steps that indicates a kink.
+DIFFERENCE, CONTROL_KINK = 1e-4, 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slope:
-    """How a guard changes.
+class GuardDerivative:
+    """Derivatives of a guard.
 
     Attributes
     ----------
     w, u : (n_w,), (n_u,)
         Derivatives.
     size : float
-        What its rate is large or small next to: 1 for gaps and speeds, of forces the largest one, or the smallest mass
+        Size that its rate is compared with: 1 for gaps and speeds; for forces the largest one, or the smallest mass
         that they move times 1 m/s^2.
     loose : bool
-        Whether the motion leaves its force open.
+        True if its force is not unique.
     """
 
     w: Array
@@ -46,8 +56,8 @@ class Slope:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Passage(ABC):
-    """A node with what lies before and after it, and where the motion is not a smooth function of its data there.
+class NodeCrossing(ABC):
+    """A node with the phases before and after it, and the reasons why the motion is not differentiable there.
 
     Attributes
     ----------
@@ -68,13 +78,13 @@ class Passage(ABC):
     breaks: Array
 
     def flags(self) -> Iterator[str]:
-        """What is not smooth here, but for what only derivatives can tell."""
+        """Yield reasons why the motion is not differentiable here, except those that only derivatives show."""
         yield from self._times()
         yield from self._together()
         yield from self._modes()
 
     def _times(self) -> Iterator[str]:
-        """Events at fixed times, and events that follow at once."""
+        """Yield events at fixed times (breaks of the control) and events that follow at once."""
         node, phase = self.node, self.phase
         if node.grazing:
             yield node.message or f"{node.grazing} is touched without speed"
@@ -99,7 +109,7 @@ class Passage(ABC):
             yield f"two events within {SIMULTANEOUS:g} s"
 
     def _together(self) -> Iterator[str]:
-        """Other guards that are about to cross, here or at a break."""
+        """Yield other guards that cross at the same time."""
         if self.phase is None or self.flow is None:
             return
         horizon = FIXED if self.node.trigger is None else SIMULTANEOUS
@@ -109,11 +119,11 @@ class Passage(ABC):
 
     @abstractmethod
     def _event(self, guard: int) -> str:
-        """What the crossing of a guard is, or "" where it is nothing that happens to a contact or a surface."""
+        """Return the kind of event of a guard, or "" if its crossing is no event."""
 
     @abstractmethod
     def _modes(self) -> Iterator[str]:
-        """What is on the boundary of its mode here."""
+        """Yield contacts or surfaces on the boundary of their mode."""
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -125,12 +135,11 @@ class Passage(ABC):
         return len(self._names)
 
 
-class VariationWalk(ABC):
-    """Carries the derivatives of z = (x, p, u) by x0, p and the controls of intervals from node to node.
+class VariationPropagation(ABC):
+    """Propagation of the derivatives of z = (x, p, u) by x0, p and the controls of intervals.
 
-    At events by `motion.variations.saltation`, in between by dz' = F_z dz; NaN from the first node on that is not
-    smooth. Jumps at breaks of the control happen at fixed times: their delay is zero. A control that is constant on
-    intervals is a parameter that changes from one to the next; of any other the derivatives are not looked for.
+    Jumps at breaks of the control happen at fixed times: the derivative of their time is zero. A control that is
+    constant on intervals is a parameter that changes between them; derivatives by any other control are not computed.
 
     Parameters
     ----------
@@ -140,9 +149,9 @@ class VariationWalk(ABC):
         Intervals of the control [s]: its breaks are among them, and no step of the history has one inside.
     """
 
-    passage: type[Passage]
+    crossing_type: type[NodeCrossing]
 
-    def __init__(self, n_x: int, n_w: int, n_u: int, history: History, control: Control, grid: Array) -> None:
+    def __init__(self, n_x: int, n_w: int, n_u: int, history: SimulationResult, control: Control, grid: Array) -> None:
         self.n_x, self.n_w, self.n_u = n_x, n_w, n_u if control.constant else 0
         self.history, self.control, self.grid = history, control, grid
         self.flags: list[str] = []
@@ -150,7 +159,7 @@ class VariationWalk(ABC):
         self.rights: list[Array] = []
 
     def run(self) -> Sensitivity:
-        """Phase by phase."""
+        """Propagate through all phases and return the sensitivity."""
         n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
         nodes, phases, flows = history.nodes, history.phases, history.flows
         count = len(self.grid) - 1 if self.n_u else 0
@@ -158,7 +167,7 @@ class VariationWalk(ABC):
         start, delays = W, [np.zeros((0, W.shape[1]))]
         before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
         for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
-            around = self.passage(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
+            around = self.crossing_type(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
             W, delay = self._cross(around, W)
             delays += [delay[None, :]] * len(node.events)
             if following is not None:
@@ -186,45 +195,45 @@ class VariationWalk(ABC):
         )
 
     def _at_nodes(self, start: Array, end: Array) -> Array:
-        """Derivatives of x at the nodes of the trajectory (nodes, n_x, data)."""
+        """Return the derivatives of x at the nodes of the trajectory (nodes, n_x, data)."""
         steps, n_x = self.history.steps, self.n_x
         if not steps:
             return start[None, :n_x]
         limits = np.array([start, *self.rights])[:, :n_x]
         left, right = (np.array([step.x[k] for step in steps]) for k in (0, -1))
         jumps = jumps_of(self.history.nodes[0].before, left, right)
-        made = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
-        return np.concatenate([made, end[None, :n_x]]) if self.history.hits else made
+        matrix = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
+        return np.concatenate([matrix, end[None, :n_x]]) if self.history.hits else matrix
 
-    def _cross(self, passage: Passage, W: Array) -> tuple[Array, Array]:
-        """Variations after a node, and of its time."""
-        node, nothing = passage.node, np.full(W.shape, np.nan)
-        self._flag(node.t, *dict.fromkeys(passage.flags()))
-        if self.flags or passage.after is None:
-            return nothing, nothing[0]
-        if passage.phase is None:
-            return self._with_controls(self._put(passage.after, node)) @ W, np.zeros(W.shape[1])
-        W, delay = self._saltate(passage, passage.phase, W)
-        return (nothing, nothing[0]) if self.flags else (W, delay)
+    def _cross(self, crossing: NodeCrossing, W: Array) -> tuple[Array, Array]:
+        """Return the variations after a node, and the derivative of its time."""
+        node, undefined = crossing.node, np.full(W.shape, np.nan)
+        self._flag(node.t, *dict.fromkeys(crossing.flags()))
+        if self.flags or crossing.after is None:
+            return undefined, undefined[0]
+        if crossing.phase is None:
+            return self._with_controls(self._projection_derivative(crossing.after, node)) @ W, np.zeros(W.shape[1])
+        W, delay = self._saltate(crossing, crossing.phase, W)
+        return (undefined, undefined[0]) if self.flags else (W, delay)
 
     def _with_controls(self, by_w: Array) -> Array:
-        """The derivative of something at which the control stays as it is."""
-        made = np.eye(self.n_w + self.n_u)
-        made[: self.n_w, : self.n_w] = by_w
-        return made
+        """Return a derivative by w extended by an unchanged control."""
+        matrix = np.eye(self.n_w + self.n_u)
+        matrix[: self.n_w, : self.n_w] = by_w
+        return matrix
 
     def _held(self, W: Array, t: float) -> Array:
-        """The control at t is that of its interval."""
+        """Return W with the control of the interval at t."""
         if not self.n_u or not np.isfinite(W).all():
             return W
         W, interval = W.copy(), int(np.searchsorted(self.grid[1:-1], t, "right"))
         W[self.n_w :] = np.eye(self.n_u, W.shape[1], k=self.n_w + interval * self.n_u)
         return W
 
-    def _saltate(self, passage: Passage, phase: Phase, W: Array) -> tuple[Array, Array]:
-        """Variations after an event at the end of a phase, and of its time."""
-        node, flow, after = passage.node, passage.flow, passage.after
-        jump = self._with_controls(self._jump(passage, W))
+    def _saltate(self, crossing: NodeCrossing, phase: Phase, W: Array) -> tuple[Array, Array]:
+        """Return the variations after an event at the end of a phase, and the derivative of its time."""
+        node, flow, after = crossing.node, crossing.flow, crossing.after
+        jump = self._with_controls(self._jump(crossing, W))
         if node.trigger is None:
             return jump @ W, np.zeros(W.shape[1])
         t = self._until(phase)
@@ -237,11 +246,11 @@ class VariationWalk(ABC):
         arrival, departure = (np.append(rate, still) for rate in (self._arrival(node, motion.rate), follows.rate))
         gradient = np.append(slope.w, slope.u[: self.n_u])
         event = saltation(gradient, arrival, departure, jump, approach=approach)
-        put = self._with_controls(self._put(after, node)) if t < phase.t else np.eye(len(W))
+        put = self._with_controls(self._projection_derivative(after, node)) if t < phase.t else np.eye(len(W))
         return put @ event.jump @ W, event.delay @ W
 
-    def _approach(self, node: Node, name: str, slope: Slope, motion: Array) -> float:
-        """The rate of the guard of an event; NaN where it does not cross zero."""
+    def _approach(self, node: Node, name: str, slope: GuardDerivative, motion: Array) -> float:
+        """Return the rate of the guard at an event; NaN if it does not cross zero."""
         rate = float(slope.w @ motion)
         if slope.loose:
             self._flag(node.t, f"the force of {name} is redundant")
@@ -257,30 +266,30 @@ class VariationWalk(ABC):
 
     @abstractmethod
     def _motion(self, regime: Any, flow: Any, t: float, w: Array) -> Any:
-        """The motion in a regime: its `rate` dw/dt (n_w,), derivatives `rate_w` (n_w, n_w) and `rate_u` (n_w, n_u)."""
+        """Return the motion in a regime: `rate` dw/dt (n_w,), `rate_w` (n_w, n_w) and `rate_u` (n_w, n_u)."""
 
     @abstractmethod
-    def _guard(self, guard: int, regime: Any, flow: Any, t: float, w: Array, motion: Any) -> Slope:
-        """The derivative of a guard of a regime."""
+    def _guard(self, guard: int, regime: Any, flow: Any, t: float, w: Array, motion: Any) -> GuardDerivative:
+        """Return the derivative of a guard of a regime."""
 
     @abstractmethod
-    def _put(self, flow: Any, node: Node) -> Array:
-        """Derivative (n_w, n_w) of the state on the constraints after a node with respect to w."""
+    def _projection_derivative(self, flow: Any, node: Node) -> Array:
+        """Return the derivative (n_w, n_w) of the projection onto the constraints after a node."""
 
-    def _jump(self, passage: Passage, W: Array) -> Array:
-        """R_w of a node; the identity where the state is continuous."""
+    def _jump(self, crossing: NodeCrossing, W: Array) -> Array:
+        """Return R_w of a node; the identity for a continuous state."""
         return np.eye(self.n_w)
 
     def _arrival(self, node: Node, rate: Array) -> Array:
-        """dw/dt right before a node, from that at the time up to which the slope of the phase is smooth."""
+        """Return dw/dt right before a node, from that at the time up to which the slope of the phase is smooth."""
         return rate
 
     def _until(self, phase: Phase) -> float:
-        """The time up to which the slope of a phase is smooth."""
+        """Return the time up to which the slope of a phase is smooth."""
         return phase.t
 
     def _along(self, phase: Phase, flow: Any, W: Array) -> Array:
-        """Variations at the end of a phase; one Euler step goes there from where the slope is no longer smooth."""
+        """Return the variations at the end of a phase. One Euler step covers the part where the slope is not smooth."""
         end = self._until(phase)
         for step in phase.steps:
             low, high = float(step.t[0]), min(float(step.t[-1]), end)
@@ -296,17 +305,17 @@ class VariationWalk(ABC):
         return W
 
     def _by_z(self, motion: Any) -> Array:
-        """d(dz/dt) / dz (n_z, n_z); the control does not change by itself."""
-        made = np.zeros((self.n_w + self.n_u, self.n_w + self.n_u))
-        made[: self.n_w, : self.n_w], made[: self.n_w, self.n_w :] = motion.rate_w, motion.rate_u[:, : self.n_u]
-        return made
+        """Return d(dz/dt) / dz (n_z, n_z); the control is constant."""
+        matrix = np.zeros((self.n_w + self.n_u, self.n_w + self.n_u))
+        matrix[: self.n_w, : self.n_w], matrix[: self.n_w, self.n_w :] = motion.rate_w, motion.rate_u[:, : self.n_u]
+        return matrix
 
     def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[float], Array]:
-        """d(dz/dt) / dz (n_z, n_z) as a function of time in a step."""
+        """Return d(dz/dt) / dz (n_z, n_z) as a function of time in a step."""
         return lambda t: self._by_z(self._motion(phase.start, flow, t, self._w(between(step, t))))
 
     def _end(self) -> None:
-        """The end is a fixed time like a break of the control."""
+        """Flag events at the final time, which is fixed like a break of the control."""
         history = self.history
         if history.status is not Status.SOLVED:
             self._flag(history.t, f"the simulation stopped: {history.status.value}")
@@ -323,14 +332,14 @@ class VariationWalk(ABC):
 
 
 def control_rate(control: Control, t: float) -> tuple[Array, bool]:
-    """du/dt (n_u,) of a control that is a function of time, and whether two step lengths disagree about it."""
+    """Return du/dt (n_u,) of a control that is a function of time, and True if two step lengths disagree."""
     step = DIFFERENCE * float(control.breaks[-1] - control.breaks[0])
     coarse, fine = _difference(control, t, step), _difference(control, t, 0.5 * step)
-    return fine, bool(np.abs(coarse - fine).max() > ROUGH * (1.0 + np.abs(fine).max()))
+    return fine, bool(np.abs(coarse - fine).max() > CONTROL_KINK * (1.0 + np.abs(fine).max()))
 
 
 def _difference(control: Control, t: float, step: float) -> Array:
-    """Derivative of the polynomial through five values, all of them inside the interval of the control."""
+    """Return the derivative of the polynomial through five values inside the interval of the control."""
     first, last = float(control.breaks[0]), float(control.breaks[-1])
     middle = min(max(t, first + 2.0 * step), last - 2.0 * step)
     times = middle + step * np.arange(-2, 3)

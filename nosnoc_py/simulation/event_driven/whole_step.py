@@ -1,7 +1,11 @@
-"""Steps of DOP853 in one call: stages, error, dense output and samples of a small motion, written out by CasADi.
+"""Steps of DOP853 in one compiled call: stages, error, dense output and samples of a small system (by CasADi).
 
-A step by SciPy calls Python at every stage, which takes longer than the arithmetic of a few bodies. The coefficients,
-the control of steps and the polynomials are SciPy's.
+SciPy's implementation calls Python at every stage, which takes longer than the arithmetic of a few bodies.
+Coefficients, step-size control and polynomials are SciPy's.
+
+References
+----------
+Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I (1993), Section II.5: DOP853.
 """
 
 from __future__ import annotations
@@ -17,17 +21,17 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
 
 Array = np.ndarray
-STAGES, ALL = 12, 16
-# By what a step may become shorter or longer, and how much of what the estimate allows it takes: SciPy's numbers.
+STAGES, ALL_STAGES = 12, 16
+# Limits of the change of the step size and its safety factor, as in SciPy.
 MIN_FACTOR, MAX_FACTOR, SAFETY = 0.2, 10.0, 0.9
-# Motions whose rates take more operations are left to SciPy: compiling their steps takes too long.
+# Systems whose rates need more operations use SciPy's steps: compiling theirs takes too long.
 MOST_OPERATIONS = 800
-_ROWS = np.zeros((ALL, ALL))
+_ROWS = np.zeros((ALL_STAGES, ALL_STAGES))
 _ROWS[:STAGES, :STAGES], _ROWS[STAGES, :STAGES], _ROWS[STAGES + 1 :] = DOP853.A, DOP853.B, DOP853.A_EXTRA
 
 
-class WholeSteps:
-    """The motion dx/dt = rate(x, d) in one regime, with data d that are constant on a phase, and what is sampled on it.
+class CompiledSteps:
+    """Compiled steps of dx/dt = rate(x, d) in one regime, with data d that are constant on a phase.
 
     Parameters
     ----------
@@ -50,13 +54,16 @@ class WholeSteps:
         if not self.small:
             return
         self._rate, self._sample, self._samples = map(buffered, (function, sample, sample.map(NODES.size)))
-        self._step = buffered(self._written(function, x, d))
-        self.puts = put is not None
+        self._step = buffered(self._compile_step(function, x, d))
+        self.projects = put is not None
         if put is not None:
-            self._put = buffered(ca.Function("put", [x, d], [ca.densify(put)]))
+            self._project = buffered(ca.Function("put", [x, d], [ca.densify(put)]))
 
-    def _written(self, rate: ca.Function, x: ca.SX, d: ca.SX) -> ca.Function:
-        """The step of length h from x, where the rate is f: its end, 13 stages, and the polynomial of its states."""
+    def _compile_step(self, rate: ca.Function, x: ca.SX, d: ca.SX) -> ca.Function:
+        """Return the function of a step of length h from x with rate f.
+
+        End, 13 stages, and polynomial of the states.
+        """
         f, h = ca.SX.sym("f", self.n_x), ca.SX.sym("h")
         stages = [f]
         for row in _ROWS[1:]:
@@ -70,38 +77,38 @@ class WholeSteps:
         return ca.Function("step", [x, f, h, d], [end, ca.horzcat(*stages[: STAGES + 1]), ca.horzcat(*bend, rest)])
 
     def rate(self, x: Array, d: Array) -> Array:
-        """dx/dt (n_x,)."""
+        """Return dx/dt (n_x,)."""
         return self._rate(x, d)[0][:, 0]
 
     def step(self, x: Array, f: Array, h: float, d: Array) -> tuple[Array, Array, Array]:
-        """State at the end (n_x,), stages (13, n_x), and the polynomial (n_x, 7) of SciPy's dense output."""
+        """Return the state at the end (n_x,), stages (13, n_x), and the polynomial (n_x, 7) of SciPy's dense output."""
         end, stages, polynomial = self._step(x, f, h, d)
         return end[:, 0], stages.T, polynomial
 
-    def put(self, x: Array, d: Array) -> Array:
-        """The state on the constraints of the regime, where it was given."""
-        return self._put(x, d)[0][:, 0]
+    def project(self, x: Array, d: Array) -> Array:
+        """Return the state projected onto the constraints of the regime."""
+        return self._project(x, d)[0][:, 0]
 
     def samples(self, x: Array, d: Array) -> tuple[Array, Array, Array]:
-        """Guards, forces and rates at states (m, n_x), row by row."""
+        """Return guards, forces and rates at states (m, n_x), one row each."""
         if len(x) == NODES.size:
-            found = self._samples(x, d)[0].T
+            values = self._samples(x, d)[0].T
         else:
-            found = np.array([self._sample(row, d)[0][:, 0] for row in x])
+            values = np.array([self._sample(row, d)[0][:, 0] for row in x])
         first, second = self.parts
-        return found[:, :first], found[:, first:second], found[:, second:]
+        return values[:, :first], values[:, first:second], values[:, second:]
 
 
-class WholeStepDOP853(DOP853):
-    """DOP853 whose steps are calls of a function; `data` gives the constants of the motion."""
+class CompiledDOP853(DOP853):
+    """DOP853 with compiled steps; `data` returns the constants of the motion."""
 
     y: Array
     f: Array
     h_abs: float
     t: float
 
-    def __init__(self, steps: WholeSteps, data: Callable[[], Array], *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, steps: CompiledSteps, data: Callable[[], Array], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.steps, self.data, self.finite = steps, data, True
 
     def _step_impl(self) -> tuple[bool, str | None]:
@@ -128,7 +135,7 @@ class WholeStepDOP853(DOP853):
         return True, None
 
     def part(self, t: float, x: Array, f: Array, time: float) -> tuple[Array, StepPolynomial]:
-        """A step from x, where the rate is f, to a time inside an accepted one: the state there, and those before."""
+        """Return the state at a time inside an accepted step from x with rate f, and the polynomial up to there."""
         end, _, polynomial = self.steps.step(x, f, time - t, self.data())
         return end, StepPolynomial(t, time, x, polynomial)
 
@@ -143,7 +150,7 @@ class WholeStepDOP853(DOP853):
 
 
 class StepPolynomial:
-    """States on a step, as SciPy's dense output: (n_x,) at a time, (n_x, m) at many."""
+    """Dense output of a step, like SciPy's: states (n_x,) at a time, (n_x, m) at many."""
 
     def __init__(self, t_old: float, t: float, y_old: Array, polynomial: Array) -> None:
         self.t_old, self.h, self.y_old, self.polynomial = t_old, t - t_old, y_old, polynomial

@@ -316,14 +316,14 @@ class EventWalk:
         suspects = may_cross(np.moveaxis(pieces, 2, 0), -noise).any(axis=1)
         no_rates = np.empty((NODES.size, 0))
         search = GuardSearch(
-            look=lambda t: (self._guards_at(consistent, t)[checked].T, no_rates[: t.size]),
+            evaluate=lambda t: (self._guards_at(consistent, t)[checked].T, no_rates[: t.size]),
             noise=noise,
             rise=RISE * noise,
         )
         for k in np.flatnonzero(suspects):
             start = (NODES.size - 1) * k
-            armed = np.full(checked.size, True)  # a guard that is zero at the node may rise before it crosses
-            crossing = search.first(times[start : start + NODES.size], pieces[k].T, no_rates, armed)
+            enabled = np.full(checked.size, True)  # a guard that is zero at the node may rise before it crosses
+            crossing = search.first(times[start : start + NODES.size], pieces[k].T, no_rates, enabled)
             if crossing is not None and not crossing.lost:
                 guard = int(checked[crossing.guard])
                 at_once = crossing.time <= self.model.nearest()[guard] * consistent.length

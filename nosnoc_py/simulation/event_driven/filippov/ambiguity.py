@@ -1,4 +1,7 @@
-"""Where surfaces of one partition meet: Filippov's convex combinations that products of step functions leave out."""
+"""Intersections of surfaces of one partition.
+
+Filippov's convex combinations that products of step functions exclude.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ Array = np.ndarray
 SMALL = 1e-10
 
 
-def told(flow: FilippovFlow, t: float, one: FilippovCandidate, touched: Array) -> str:
-    """A word where a motion on or at several surfaces of one partition is one of many; "" where it is not."""
+def message_of(flow: FilippovFlow, t: float, candidate: FilippovCandidate, touched: Array) -> str:
+    """Return a message if a motion on several surfaces of one partition is one of many, else ""."""
     laws = flow.laws
     for part, regions in enumerate(laws.regions):
         rows = np.flatnonzero(touched & (laws.parts == part))
         if regions is None or rows.size < 2:
             continue
         names = " and ".join(laws.names[k] for k in rows)
-        flows, rest = _flows(flow, t, one, part, rows)
-        across = flow.functions(one.x)[1][rows, : laws.n_x]
-        if one.regime.on[rows].all():
+        flows, rest = _flows(flow, t, candidate, part, rows)
+        across = flow.functions(candidate.x)[1][rows, : laws.n_x]
+        if candidate.regime.on[rows].all():
             if _moves(flows, across):
                 return (
                     f"sliding on {names} leaves the convex combination open; the regions weigh as products of step "
@@ -34,25 +37,25 @@ def told(flow: FilippovFlow, t: float, one: FilippovCandidate, touched: Array) -
     return ""
 
 
-def _flows(flow: FilippovFlow, t: float, one: FilippovCandidate, part: int, rows: Array) -> tuple[Array, Array]:
-    """Flows (n_x, n_f) of the regions that meet, and what else moves the state (n_x,)."""
-    laws, regime = flow.laws, one.regime
+def _flows(flow: FilippovFlow, t: float, candidate: FilippovCandidate, part: int, rows: Array) -> tuple[Array, Array]:
+    """Return the flows (n_x, n_f) of the regions that meet, and the remaining rate of the state (n_x,)."""
+    laws, regime = flow.laws, candidate.regime
     met = regime_of(laws, tuple(ON if k in rows else mode for k, mode in enumerate(regime.modes)))
-    w, u = np.concatenate([one.x, flow.p]), flow.control(t, one.x)
+    w, u = np.concatenate([candidate.x, flow.p]), flow.control(t, candidate.x)
     regions, modes = laws.regions[part], laws.modes[part]
     assert regions is not None
     assert modes is not None
-    flows, signs = regions(one.look.s, w, u, met.masks)[0], np.asarray(modes.signs)
+    flows, signs = regions(candidate.instant.s, w, u, met.masks)[0], np.asarray(modes.signs)
     own = np.flatnonzero(laws.parts == part)
-    alpha = one.look.s[own]
+    alpha = candidate.instant.s[own]
     theta = np.where(signs > 0.0, alpha, 1.0 - alpha).prod(axis=1)
     others = [k for k in range(own.size) if own[k] not in rows]
     active = (signs[:, others] == regime.sign[own[others]]).all(axis=1)
-    return flows[:, active], one.look.rate - flows[:, active] @ theta[active]
+    return flows[:, active], candidate.instant.rate - flows[:, active] @ theta[active]
 
 
 def _moves(flows: Array, across: Array) -> bool:
-    """Whether convex combinations with the same rates across the surfaces move differently along them."""
+    """Return True if convex combinations with the same rates across the surfaces move differently along them."""
     fixed = np.vstack([across @ flows, np.ones(flows.shape[1])])
     _, sizes, right = np.linalg.svd(fixed)
     loose = right[int((sizes > SMALL * sizes.max()).sum()) :].T
@@ -60,7 +63,7 @@ def _moves(flows: Array, across: Array) -> bool:
 
 
 def _slides(flows: Array, rest: Array, across: Array) -> bool:
-    """Whether a convex combination keeps the state on all the surfaces."""
+    """Return True if a convex combination keeps the state on all surfaces."""
     from scipy.optimize import nnls  # not paid for by an import of the library
 
     matrix = np.vstack([across @ (flows + rest[:, None]), np.ones(flows.shape[1])])

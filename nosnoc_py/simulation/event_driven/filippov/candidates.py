@@ -1,4 +1,10 @@
-"""Motions that are possible at one state: all combinations of modes of the surfaces there, tried one by one."""
+"""Possible motions of a Filippov system at one state: all combinations of modes of the surfaces there.
+
+Each combination (crossing, sliding, leaving for every surface) is projected onto its surfaces, solved for its
+multipliers and kept if it is admissible: distances of the surfaces that are left grow, and multipliers are within their
+bounds. Quantities that are zero to first order are decided by one Runge-Kutta step slightly later (`_stays`). Solutions
+are unique motions: duplicates are removed by comparing the states a little later.
+"""
 
 from __future__ import annotations
 
@@ -9,92 +15,94 @@ from itertools import product
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
-from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, Look, regime_of
+from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, MotionAtInstant, regime_of
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.tableaus import explicit
 from nosnoc_py.tolerances import PULL
 
 Array = np.ndarray
 CLASSICAL = explicit(4)
-# More combinations than this are not tried.
-MOST = 3**7
-# Rates of distances below this share of the largest rate (and of 1) decide nothing; what a little later does.
+# Largest number of combinations that are tried.
+MOST_COMBINATIONS = 3**7
+# Rates of distances below this share of the largest rate (or of 1) are undecided; the motion slightly later decides.
 SLOW = 1e-8
-# Modes with rates or multipliers below zero by such a share need no closer look.
+# Modes with rates or multipliers below zero by this share are refused without a projection.
 FAR = 1e-3
-# How far to look ahead, in time constants of the motion.
+# Times at which undecided guards are evaluated again, in characteristic times of the motion.
 AHEAD = tuple(10.0**k for k in (-6, -5, -4, -3, -2))
-# What a distance has to change ahead to be more than rounding; multipliers change by more.
+# Changes of distances and of multipliers that are more than rounding.
 MOVED, CHANGED = 1e-12, 1e-8
-# Multipliers of several surfaces where Newton's method starts: equations that are not affine may have several roots.
+# Initial values of free multipliers for Newton's method: equations that are not affine may have several roots.
 STARTS = (0.1, 0.5, 0.9)
-# Two motions are one where they agree to this in what a look ahead finds; two roots likewise.
+# Relative tolerance for two motions, or two roots, to be the same.
 SAME = 1e-9
-# Equations whose matrix, in rows of size one, has a smaller singular value do not determine the multipliers.
+# Smallest singular value (rows scaled to one) for which equations determine the multipliers.
 SINGULAR = 1e-10
-# Rounding of a difference of flows, as a share of the rate of the state.
+# Rounding of a difference of two flows, as a share of the rate of the state.
 ROUNDED = 1e-13
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilippovCandidate:
-    """A motion that is possible: its regime, the state on its surfaces, the motion, and the state a little later."""
+    """Possible motion: regime, state on its surfaces, multipliers and rates, and the state slightly later."""
 
     regime: FilippovRegime
     x: Array
-    look: Look
+    instant: MotionAtInstant
     later: Array
 
 
 class Candidates:
-    """Tries modes at one state."""
+    """Search for possible motions at one state."""
 
     def __init__(self, flow: FilippovFlow, t: float, touched: Array, ends: Array, guess: Array | None) -> None:
         self.flow, self.laws, self.t, self.touched, self.guess = flow, flow.laws, t, touched, guess
         self.ends = ends  # switches with hysteresis at the end of their mode: it lasts if the motion turns back there
 
     def count(self) -> int:
-        """How many combinations there are."""
+        """Return the number of combinations."""
         kinds = self.laws.kinds[self.touched]
         return int(3 ** (kinds == STEP).sum() * 2 ** np.isin(kinds, (REGION, FORCE)).sum())
 
     def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[FilippovCandidate]:
-        """All different motions from x; `modes` away from the touched surfaces; not those that were `refused`."""
-        found: list[FilippovCandidate] = []
+        """Return all different motions from x; `modes` hold away from the touched surfaces, `refused` ones are left out."""
+        candidates: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
-            for made in self._tried(x, choice) if choice != refused else ():
-                size = SAME * (1.0 + np.abs(made.later).max(initial=0.0))
-                if not any(np.abs(made.later - other.later).max(initial=0.0) <= size for other in found):
-                    found.append(made)
-        return found
+            for candidate in self._tried(x, choice) if choice != refused else ():
+                size = SAME * (1.0 + np.abs(candidate.later).max(initial=0.0))
+                if not any(np.abs(candidate.later - other.later).max(initial=0.0) <= size for other in candidates):
+                    candidates.append(candidate)
+        return candidates
 
     def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[FilippovCandidate]:
-        """The motions in these modes, one for every root of the equations."""
+        """Yield the motions in these modes, one per root of the equations."""
         first = regime_of(self.laws, modes, self.guess)
         if self.laws.affine and self._is_far(first, x):
             return
         x = self.flow.project(first, self.t, x, self._wrong(first, x))
         for s in self._roots(first, x):
             regime = first.near(s)
-            look = self.flow.look(regime, self.t, x)
-            if np.isfinite(look.rate).all() and self._is_admissible(regime, x, look):
-                yield FilippovCandidate(regime=regime, x=x, look=look, later=self._later(regime, x, look, AHEAD[-1]))
+            instant = self.flow.motion_at(regime, self.t, x)
+            if np.isfinite(instant.rate).all() and self._is_admissible(regime, x, instant):
+                yield FilippovCandidate(
+                    regime=regime, x=x, instant=instant, later=self._later(regime, x, instant, AHEAD[-1])
+                )
 
     def _is_far(self, regime: FilippovRegime, x: Array) -> bool:
-        """Whether multipliers or rates are so far from admissible that rounding of the state cannot matter."""
-        look, n_y = self.flow.look(regime, self.t, x), self.laws.n_y
-        if not np.isfinite(look.rate).all():
+        """Return True if multipliers or rates are so far from admissible that rounding of the state cannot matter."""
+        instant, n_y = self.flow.motion_at(regime, self.t, x), self.laws.n_y
+        if not np.isfinite(instant.rate).all():
             return False
-        rates = regime.relative(look.rates)[self.touched & (regime.sign != 0.0) | self.ends]
-        others = self.flow.guards(regime, x, look.s)[n_y:]
+        rates = regime.relative(instant.rates)[self.touched & (regime.sign != 0.0) | self.ends]
+        others = self.flow.guards(regime, x, instant.s)[n_y:]
         fast, large = (
-            FAR * max(1.0, np.abs(look.rates).max(initial=0.0)),
-            FAR * max(1.0, np.abs(look.s).max(initial=0.0)),
+            FAR * max(1.0, np.abs(instant.rates).max(initial=0.0)),
+            FAR * max(1.0, np.abs(instant.s).max(initial=0.0)),
         )
         return bool((rates < -fast).any() or (others < -large).any())
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
-        """Touched surfaces that are left, on whose other side the state lies by rounding."""
+        """Return touched surfaces that are left although rounding puts the state on their other side."""
         away = regime.distances(self.flow.functions(x)[0])
         return np.asarray(self.touched & (regime.sign != 0.0) & (away < 0.0))
 
@@ -102,30 +110,30 @@ class Candidates:
         if regime.known is not None:
             return [regime.known]
         w, u = np.concatenate([x, self.flow.p]), self.flow.control(self.t, x)
-        found: list[Array] = []
+        roots: list[Array] = []
         for guess in self._starts(regime):
             s = regime.solve(w, u, guess)
             known = any(
-                np.abs(s - other).max(initial=0.0) <= SAME * (1.0 + np.abs(other).max(initial=0.0)) for other in found
+                np.abs(s - other).max(initial=0.0) <= SAME * (1.0 + np.abs(other).max(initial=0.0)) for other in roots
             )
             if np.isfinite(s).all() and not known and self._determines(regime, s, w, u):
-                found.append(s)
-        return found
+                roots.append(s)
+        return roots
 
     def _starts(self, regime: FilippovRegime) -> Iterator[Array]:
         yield regime.guess
         free = np.flatnonzero(regime.free & (self.laws.kinds == STEP))
-        if self.laws.affine or not free.size or len(STARTS) ** free.size > MOST:
+        if self.laws.affine or not free.size or len(STARTS) ** free.size > MOST_COMBINATIONS:
             return
         for values in product(STARTS, repeat=free.size):
-            made = regime.guess.copy()
-            made[free] = values
-            yield made
+            guess = regime.guess.copy()
+            guess[free] = values
+            yield guess
 
     def _determines(self, regime: FilippovRegime, s: Array, w: Array, u: Array) -> bool:
-        """Whether the equations have no other solution close by.
+        """Return True if the equations have no other solution close by (their matrix is regular).
 
-        A multiplier moves the state along a surface and across it: what is small across is so next to both together.
+        A multiplier moves the state along a surface and across it: rows are scaled by both together.
         """
         laws = self.laws
         slope, rate_s = laws.residual(s, w, u, regime.masks)[1], laws.slopes(s, w, u, regime.masks)[2]
@@ -139,28 +147,28 @@ class Candidates:
             return False
         return bool(np.linalg.svd(slope / sizes[:, None], compute_uv=False)[-1] > SINGULAR)
 
-    def _is_admissible(self, regime: FilippovRegime, x: Array, look: Look) -> bool:
-        """Whether distances of touched surfaces rise and multipliers are in their range, at once and a little later."""
+    def _is_admissible(self, regime: FilippovRegime, x: Array, instant: MotionAtInstant) -> bool:
+        """Return True if touched surfaces are left and multipliers are within bounds, now and slightly later."""
         n_y = self.laws.n_y
         watched = self.touched & (regime.sign != 0.0) | self.ends
-        rates = np.where(watched, regime.relative(look.rates), np.inf)
-        others = self.flow.guards(regime, x, look.s)[n_y:]
-        slow = SLOW * max(1.0, float(np.abs(look.rates).max(initial=0.0)))
-        small = PULL * max(1.0, float(np.abs(look.s).max(initial=0.0)))
+        rates = np.where(watched, regime.relative(instant.rates), np.inf)
+        others = self.flow.guards(regime, x, instant.s)[n_y:]
+        slow = SLOW * max(1.0, float(np.abs(instant.rates).max(initial=0.0)))
+        small = PULL * max(1.0, float(np.abs(instant.s).max(initial=0.0)))
         if (rates < -slow).any() or (others < -small).any():
             return False
         open_ = np.concatenate([np.abs(rates) <= slow, np.abs(others) <= small])
-        return not open_.any() or self._stays(regime, x, look, open_)
+        return not open_.any() or self._stays(regime, x, instant, open_)
 
-    def _stays(self, regime: FilippovRegime, x: Array, look: Look, open_: Array) -> bool:
-        """Whether guards that are zero, and rates that are, become positive; what never moves stays."""
+    def _stays(self, regime: FilippovRegime, x: Array, instant: MotionAtInstant, open_: Array) -> bool:
+        """Return True if guards and rates that are zero become positive, or never change."""
         n_y = self.laws.n_y
-        before = self.flow.guards(regime, x, look.s)
+        before = self.flow.guards(regime, x, instant.s)
         least = np.concatenate([np.full(n_y, MOVED), np.full(before.size - n_y, CHANGED)])
         waiting = open_.copy()
         for share in AHEAD:
-            later = self._later(regime, x, look, share)
-            s = self.flow.look(regime, self.t + share * self._unit(look), later, look.s).s
+            later = self._later(regime, x, instant, share)
+            s = self.flow.motion_at(regime, self.t + share * self._unit(instant), later, instant.s).s
             with np.errstate(invalid="ignore"):
                 change = self.flow.guards(regime, later, s) - before
             if (waiting & (change < -least)).any():
@@ -170,27 +178,27 @@ class Candidates:
                 return True
         return True
 
-    def _unit(self, look: Look) -> float:
-        """A time constant of the motion [s]: what is fast turns soon."""
-        return 1.0 / (1.0 + float(np.abs(look.rate).max()))
+    def _unit(self, instant: MotionAtInstant) -> float:
+        """Return the characteristic time 1 / (1 + max |x'|) of the motion [s]."""
+        return 1.0 / (1.0 + float(np.abs(instant.rate).max()))
 
-    def _later(self, regime: FilippovRegime, x: Array, look: Look, share: float) -> Array:
-        """One step of the classical Runge-Kutta method, whose first slope is known."""
-        h = share * self._unit(look)
+    def _later(self, regime: FilippovRegime, x: Array, instant: MotionAtInstant, share: float) -> Array:
+        """Return the state after a step of the classical Runge-Kutta method, whose first slope is known."""
+        h = share * self._unit(instant)
 
         def slope(theta: float, at: Array) -> Array:
-            return look.rate if theta == 0.0 else self.flow.rhs(regime, self.t + theta * h, at)
+            return instant.rate if theta == 0.0 else self.flow.rhs(regime, self.t + theta * h, at)
 
         return np.asarray(CLASSICAL.step(slope, x, h))
 
 
 def combinations(laws: Laws, modes: tuple[int, ...], touched: Array) -> Iterator[tuple[int, ...]]:
-    """Modes of the touched functions in all ways, the others as they are; every partition has an active region."""
+    """Yield all modes of the touched functions, others unchanged; each partition has an active region."""
     choices = [_choices(int(kind), bool(on), mode) for kind, on, mode in zip(laws.kinds, touched, modes, strict=True)]
     regions = [np.flatnonzero(laws.parts == part) for part in np.unique(laws.parts[laws.kinds == REGION])]
-    for made in product(*choices):
-        if all(any(made[i] == ON for i in inside) for inside in regions):
-            yield made
+    for combination in product(*choices):
+        if all(any(combination[i] == ON for i in inside) for inside in regions):
+            yield combination
 
 
 def _choices(kind: int, touched: bool, mode: int) -> tuple[int, ...]:
@@ -200,13 +208,13 @@ def _choices(kind: int, touched: bool, mode: int) -> tuple[int, ...]:
 
 
 def touched_of(laws: Laws, values: Array, tolerance: float) -> Array:
-    """Functions (n_y,) bool that are zero; of indicators those that are close to the smallest one, if several are.
+    """Return which functions (n_y,) are zero; of indicators those close to the smallest one, if there are several.
 
     A threshold of a switch with hysteresis is reached in one of its modes only, see `FilippovNodes`.
     """
-    made = (np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance) & (laws.kinds != MEMORY)
+    touched = (np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance) & (laws.kinds != MEMORY)
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = laws.parts == part
         near = inside & (values - values[inside].min() <= tolerance)
-        made[inside] = near[inside] & (near.sum() > 1)
-    return np.asarray(made)
+        touched[inside] = near[inside] & (near.sum() > 1)
+    return np.asarray(touched)

@@ -1,10 +1,16 @@
-"""Filippov systems in one form: multipliers, the functions they belong to, and what determines them in every mode.
+"""Filippov systems in one form: multipliers, their functions, and the equations that determine them in each mode.
 
     x' = F(x, z, u, y, p),   0 = G(x, z, u, y, p)
 
-The multipliers are those of `systems.inclusion`, but that regions with signs weigh as the products of step functions
-alpha or 1 - alpha. Free multipliers are determined by rates: of a step function or a force by c' = 0, of the weights of
-regions that share a motion by equal rates g' and the sum 1.
+Multipliers y are step functions alpha of switching functions, weights theta of regions, or forces of constraints, as in
+`systems.inclusion`. Weights of regions with signs are written as products of alpha and 1 - alpha. A free multiplier
+(sliding, active constraint) is determined by rates: c' = 0 for a step function or a force; for the weights of regions
+that slide together, equal rates g' of their indicators (Stewart's g) and the sum 1. Other multipliers have fixed
+values.
+
+References
+----------
+Filippov (1988), Section 4: sliding modes. Stewart (1990): indicators. Aizerman and Pyatnitskii (1974): step functions.
 """
 
 from __future__ import annotations
@@ -22,12 +28,15 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Array = np.ndarray
 ON, ABOVE, BELOW = 0, 1, -1
-"""Modes: free multiplier (a region: one of the active ones); function above zero (a region: not active); below."""
+"""Modes: ON, free multiplier (a region: active); ABOVE, function above zero (a region: not active).
+
+BELOW, below zero.
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Masks:
-    """Symbols that tell the modes: which multipliers are free, which are references, and values of the others."""
+    """Symbols of the modes: free multipliers, reference regions, and values of the other multipliers."""
 
     free: ca.SX
     reference: ca.SX
@@ -35,12 +44,12 @@ class Masks:
 
     @classmethod
     def of(cls, count: int) -> Masks:
-        """For so many multipliers."""
+        """Return the symbols for a number of multipliers."""
         return cls(**{field.name: ca.SX.sym(field.name, count) for field in fields(cls)})
 
 
 class Laws:
-    """A Filippov system as functions of s = (y, z), w = (x, p), u and the masks; built once.
+    """Compiled functions of a Filippov system in s = (y, z), w = (x, p), u and the masks.
 
     Attributes
     ----------
@@ -69,14 +78,14 @@ class Laws:
         self.x, self.p, self.u = system.x, system.p, system.u
         self.n_x, self.n_p, self.n_z = int(system.x.shape[0]), system.n_p, int(system.z.shape[0])
         self.z_names = () if own is None else tuple(own.names or ())
-        flow, made, masks = self._written(system)
-        self.kinds = np.array([part.kind for part in made for _ in range(part.count)], dtype=int)
+        flow, groups, masks = self._multiplier_groups(system)
+        self.kinds = np.array([part.kind for part in groups for _ in range(part.count)], dtype=int)
         self.steps_up = np.isin(self.kinds, (STEP, MEMORY))
         self.reach = np.where(self.kinds == MEMORY, 1.0, 0.0)
-        self.high = np.array([high for part in made for high in part.high or (False,) * part.count], dtype=bool)
-        self.modes = [part.modes for part in made]
-        self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)], dtype=int)
-        self.names = tuple(name for part in made for name in part.names)
+        self.high = np.array([high for part in groups for high in part.high or (False,) * part.count], dtype=bool)
+        self.modes = [part.modes for part in groups]
+        self.parts = np.array([i for i, part in enumerate(groups) for _ in range(part.count)], dtype=int)
+        self.names = tuple(name for part in groups for name in part.names)
         self.n_y = self.kinds.size
         self.initial, self.lower, self.upper = (
             np.asarray([] if own is None else getattr(own, name), float) for name in ("initial", "lower", "upper")
@@ -87,14 +96,17 @@ class Laws:
             self.metric[-1] = 0.0  # time stays what it is
         self.steps: dict[tuple[int, ...], Any] = {}
         self.regimes: dict[tuple[int, ...], Any] = {}
-        self._compile(system, flow, made, masks)
+        self._compile(system, flow, groups, masks)
 
-    def _written(self, system: PSS | Heaviside | PDS) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
-        """The flow (n_x,), multipliers and masks; regions with signs weigh as the products of step functions."""
-        made, masks, series = list[MultiplierGroup](), list[Masks](), list[tuple[str, ca.SX]]()
+    def _multiplier_groups(self, system: PSS | Heaviside | PDS) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
+        """Return the flow (n_x,), multipliers and masks.
+
+        Weights of regions with signs are products of step functions.
+        """
+        groups, masks, series = list[MultiplierGroup](), list[Masks](), list[tuple[str, ca.SX]]()
         self._regions: list[ca.SX | None] = []
-        flow, every = inclusion_of(system)
-        for part in every:
+        flow, all_groups = inclusion_of(system)
+        for part in all_groups:
             own, modes = part, part.modes
             signed = modes is not None and modes.functions is not None
             if modes is not None and signed:
@@ -105,24 +117,24 @@ class Laws:
             if modes is not None and signed:
                 theta, active = _weights(modes, own.symbols, m)
             flow, regions = ca.substitute([flow, part.regions], [part.symbols, part.active], [theta, active])
-            made.append(own)
+            groups.append(own)
             masks.append(m)
             series += _series(part, theta)
             self._regions.append(regions if signed else None)
         self.series_names = (*(label for label, _ in series), *self.z_names)
         self._series = ca.vertcat(ca.SX(0, 1), *[value for _, value in series], system.z)
-        return flow, made, masks
+        return flow, groups, masks
 
     def _compile(
-        self, system: PSS | Heaviside | PDS, flow: ca.SX, made: list[MultiplierGroup], masks: list[Masks]
+        self, system: PSS | Heaviside | PDS, flow: ca.SX, groups: list[MultiplierGroup], masks: list[Masks]
     ) -> None:
         own = system.algebraic
         none = ca.SX(0, 1)
-        y, c = (ca.vertcat(none, *[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
+        y, c = (ca.vertcat(none, *[getattr(part, name) for part in groups]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
         m = ca.vertcat(none, *[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
         rates = ca.jacobian(c, system.x) @ flow
-        rows = ca.vertcat(self._rows(made, masks, rates), none if own is None else own.equations)
+        rows = ca.vertcat(self._rows(groups, masks, rates), none if own is None else own.equations)
         slope = ca.jacobian(rows, s)
         self.affine = not ca.depends_on(slope, s)
         self.residual_function = ca.Function("residual", [s, w, u, m], [rows, slope])
@@ -138,14 +150,14 @@ class Laws:
         ]
 
     def series(self, s: Array, w: Array) -> Array:
-        """Series (m, n) at instants, row by row."""
+        """Return the series (m, n) at m instants."""
         return np.asarray(ca.DM(self._series_function.map(len(s))(s.T, w.T))).T
 
-    def _rows(self, made: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
-        """What is zero for every multiplier."""
+    def _rows(self, groups: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
+        """Return the equation of each multiplier."""
         rows = [ca.SX(0, 1)]
-        ends = np.cumsum([part.count for part in made], dtype=int)
-        for part, m, end in zip(made, masks, ends, strict=True):
+        ends = np.cumsum([part.count for part in groups], dtype=int)
+        for part, m, end in zip(groups, masks, ends, strict=True):
             rate = rates[int(end) - part.count : int(end)]
             own = part.symbols
             if part.kind == REGION:
@@ -160,14 +172,14 @@ _KNOWN: WeakKeyDictionary[PSS | Heaviside | PDS, Laws] = WeakKeyDictionary()
 
 
 def laws_of(system: PSS | Heaviside | PDS) -> Laws:
-    """The laws of a system, made once."""
+    """Return the laws of a system (cached)."""
     if system not in _KNOWN:
         _KNOWN[system] = Laws(system)
     return _KNOWN[system]
 
 
 def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
-    """Weights of the regions as products of step functions, and which of them may be more than zero."""
+    """Return the weights of regions as products of step functions, and which of them may be positive."""
     theta, active = [], []
     for signs in modes.signs:
         weight, open_ = ca.SX(1), ca.SX(1)
@@ -180,10 +192,13 @@ def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
 
 
 def _series(part: MultiplierGroup, values: ca.SX) -> list[tuple[str, ca.SX]]:
-    """The multipliers, and distances of functions from zero, or of indicators from the smallest one, and that one."""
-    made, c = list(zip(part.labels, ca.vertsplit(values), strict=True)), part.functions
+    """Return the series of a group.
+
+    Multipliers, and positive and negative parts of its functions (or lambda and mu).
+    """
+    groups, c = list(zip(part.labels, ca.vertsplit(values), strict=True)), part.functions
     if part.modes is not None:
         name, least = part.modes.name, ca.mmin(c)
-        return [*made, *((f"lambda[{name}][{i}]", c[i] - least) for i in range(part.count)), (f"mu[{name}]", least)]
+        return [*groups, *((f"lambda[{name}][{i}]", c[i] - least) for i in range(part.count)), (f"mu[{name}]", least)]
     sides = {"lambda_n": ca.fmax(-c, 0), "lambda_p": ca.fmax(c, 0)} if part.kind == STEP else {}
-    return made + [(f"{side}[{n}]", values[j]) for side, values in sides.items() for j, n in enumerate(part.names)]
+    return groups + [(f"{side}[{n}]", values[j]) for side, values in sides.items() for j, n in enumerate(part.names)]

@@ -1,4 +1,4 @@
-"""Filippov systems as the event-driven simulation sees them."""
+"""Filippov systems for the event-driven simulation: nodes, regimes and modes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 
 class Filippov:
-    """A `Model` of a PSS, a Heaviside system or a PDS."""
+    """Model of a PSS, a Heaviside system or a PDS for `EventDrivenSimulator`."""
 
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
         self.laws = laws_of(system)
@@ -25,24 +25,26 @@ class Filippov:
     def nodes(
         self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
     ) -> FilippovNodes:
-        """Crossing, sliding and leaving under a control law."""
+        """Return the solver of nodes under a control law."""
         return FilippovNodes(FilippovFlow(self.laws, options, law, p))
 
     def modes(self, x: np.ndarray, p: np.ndarray, tolerance: float) -> tuple[int, ...]:
-        """Modes (n_y,) along states (n, n_x): on those surfaces from which none of them is farther than a tolerance."""
+        """Return modes (n_y,) for states (n, n_x), sliding on the surfaces that all of them are close to (up to a
+        tolerance).
+        """
         values = np.array([self.laws.functions(np.concatenate([row, p]))[0][:, 0] for row in x])
         stays = np.all([touched_of(self.laws, row, tolerance) for row in values], axis=0)
-        made = sides(self.laws, values[len(values) // 2])
-        return tuple(ON if on else mode for on, mode in zip(stays, made, strict=True))
+        by_sign = sides(self.laws, values[len(values) // 2])
+        return tuple(ON if on else mode for on, mode in zip(stays, by_sign, strict=True))
 
     def remembering(self, modes: tuple[int, ...], remembered: np.ndarray) -> tuple[int, ...]:
-        """The modes (n_y,) with those of switches with hysteresis."""
-        found = np.array(modes, dtype=int)
-        found[self.laws.kinds == MEMORY] = remembered
-        return tuple(int(mode) for mode in found)
+        """Return the modes (n_y,) with those of switches with hysteresis replaced."""
+        values = np.array(modes, dtype=int)
+        values[self.laws.kinds == MEMORY] = remembered
+        return tuple(int(mode) for mode in values)
 
     def regime(self, modes: tuple[int, ...], p: np.ndarray) -> FilippovRegime:
-        """A regime with the modes of `laws`, one for every multiplier."""
+        """Return a regime with the modes of `laws`, one per multiplier."""
         if len(modes) != self.laws.n_y:
             raise OptionError(f"modes: expected {self.laws.n_y}, one for every multiplier, given {modes}.")
         return regime_of(self.laws, modes)

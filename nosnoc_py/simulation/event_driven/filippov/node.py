@@ -1,4 +1,8 @@
-"""What happens where a motion meets surfaces: crossing, sliding, leaving, and constraints that become active."""
+"""Nodes of a Filippov system: crossing, sliding, leaving, and constraints that become active.
+
+All motions that are possible after the event are determined (`candidates`). If there are several, the first in the
+order crossing, sliding, leaving is taken and the node is marked as not unique.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,12 @@ import numpy as np
 
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
-from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidates, FilippovCandidate, touched_of
+from nosnoc_py.simulation.event_driven.filippov.candidates import (
+    MOST_COMBINATIONS,
+    Candidates,
+    FilippovCandidate,
+    touched_of,
+)
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, FilippovFlow, FilippovRegime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
@@ -23,7 +32,7 @@ Array = np.ndarray
 
 
 class FilippovNodes:
-    """Finds the motions that follow an event, under one control law."""
+    """Solver of the motions that follow an event, under one control law."""
 
     def __init__(self, flow: FilippovFlow) -> None:
         self.flow, self.laws = flow, flow.laws
@@ -37,33 +46,41 @@ class FilippovNodes:
         drift: float,
         past: Sequence[Node] = (),
     ) -> Node:
-        """The node at time t and state x after a phase in the regime `before`; `ended` if a crossing ended it."""
+        """Return the node at time t and state x after a phase in the regime `before`.
+
+        `ended` is the phase if a crossing ended it.
+        """
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
-        made, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
+        node, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
         if not np.isfinite(values).all():
             return replace(
-                made, status=Status.NUMERICAL_ERROR, message="switching functions or constraints are not finite"
+                node, status=Status.NUMERICAL_ERROR, message="switching functions or constraints are not finite"
             )
         if trigger is not None and trigger >= 3 * self.laws.n_y:
             name = self.laws.z_names[(trigger - 3 * self.laws.n_y) % self.laws.n_z]
-            return replace(made, status=Status.STEP_FAILED, message=f"{name} reaches its bound")
+            return replace(node, status=Status.STEP_FAILED, message=f"{name} reaches its bound")
         modes = sides(self.laws, values) if before is None else before.modes
         touched, ends = self._touched(values, before, trigger), self._ends(modes, values, trigger)
         guess = None if before is None else before.guess
         tries = Candidates(self.flow, t, touched, ends, guess)
-        if tries.count() > MOST:
-            return replace(made, status=Status.STEP_FAILED, message=f"too many surfaces meet: {self._names(touched)}")
+        if tries.count() > MOST_COMBINATIONS:
+            return replace(node, status=Status.STEP_FAILED, message=f"too many surfaces meet: {self._names(touched)}")
         refused = before.modes if before is not None and _is_at_once(ended) else None
-        found = tries.find(x, modes, refused)
-        if not found and ends.any():  # a mode with memory lasts as long as it can
+        candidates = tries.find(x, modes, refused)
+        if not candidates and ends.any():  # a mode with memory lasts as long as it can
             modes = tuple(-mode if end else mode for mode, end in zip(modes, ends, strict=True))
-            found = Candidates(self.flow, t, touched, np.zeros_like(ends), guess).find(x, modes, refused)
-        if not found:
-            return replace(made, status=Status.STEP_FAILED, message=self._nothing(touched))
-        return self._next(made, before, ended, touched, sorted(found, key=lambda one: _rank(before, one.regime)))
+            candidates = Candidates(self.flow, t, touched, np.zeros_like(ends), guess).find(x, modes, refused)
+        if not candidates:
+            return replace(node, status=Status.STEP_FAILED, message=self._no_motion_message(touched))
+        return self._next(
+            node, before, ended, touched, sorted(candidates, key=lambda candidate: _rank(before, candidate.regime))
+        )
 
     def _touched(self, values: Array, before: FilippovRegime | None, trigger: int | None) -> Array:
-        """Surfaces that the state is on, or that it has been sliding on; with a region all those it shares with."""
+        """Return surfaces (n_y,) the state is on or has been sliding on.
+
+        With a region all those it shares the motion with.
+        """
         laws = self.laws
         touched = touched_of(laws, values, TOUCHING)
         if before is not None:
@@ -76,7 +93,7 @@ class FilippovNodes:
         return np.asarray(touched)
 
     def _ends(self, modes: tuple[int, ...], values: Array, trigger: int | None) -> Array:
-        """Switches with hysteresis (n_y,) bool that are at the end of their mode."""
+        """Return switches with hysteresis (n_y,) that are at the end of their mode."""
         at_end = np.array(modes, dtype=float) * values + 1.0 <= TOUCHING
         if trigger is not None:
             at_end[trigger % self.laws.n_y] = True
@@ -88,29 +105,30 @@ class FilippovNodes:
         before: FilippovRegime | None,
         ended: Phase | None,
         touched: Array,
-        found: list[FilippovCandidate],
+        candidates: list[FilippovCandidate],
     ) -> Node:
-        """The node with the first of the motions that go on."""
-        best = found[0]
+        """Return the node with the first of the possible motions."""
+        best = candidates[0]
         events = () if before is None else self._events(node.t, before, best.regime)
-        made = replace(node, after=best.x, regime=best.regime, events=events, counted=bool(events))
-        if len(found) > 1:
-            said = ", ".join(self._told(one.regime, touched) for one in found)
+        following = replace(node, after=best.x, regime=best.regime, events=events, counted=bool(events))
+        if len(candidates) > 1:
+            descriptions = ", ".join(self._describe(candidate.regime, touched) for candidate in candidates)
             where = self._names(touched)
-            return replace(made, grazing=where, message=f"{len(found)} motions are possible at {where}: {said}")
+            message = f"{len(candidates)} motions are possible at {where}: {descriptions}"
+            return replace(following, grazing=where, message=message)
         if ended is not None and self._grazes(ended, before, best.regime):
             assert node.trigger is not None
-            return replace(made, grazing=self.laws.names[node.trigger % self.laws.n_y])
-        return replace(made, message=ambiguity.told(self.flow, node.t, best, touched))
+            return replace(following, grazing=self.laws.names[node.trigger % self.laws.n_y])
+        return replace(following, message=ambiguity.message_of(self.flow, node.t, best, touched))
 
     def _grazes(self, ended: Phase, before: FilippovRegime | None, after: FilippovRegime) -> bool:
-        """Whether a surface was touched, and the motion goes on as before."""
+        """Return True if a surface was touched and the motion continues as before."""
         crossing = ended.crossing
         assert crossing is not None
         return crossing.guard // self.laws.n_y == DISTANCE and before is not None and before.modes == after.modes
 
     def _events(self, t: float, before: FilippovRegime, after: FilippovRegime) -> tuple[Event, ...]:
-        """Changes of sides in the order of the functions, by the names of the finite elements."""
+        """Return changes of sides in the order of the functions, named as by the finite elements."""
         laws, changes = self.laws, list[tuple[str, kinds.Kind]]()
         for k, name in enumerate(laws.names):
             modes = before.modes[k], after.modes[k]
@@ -125,25 +143,25 @@ class FilippovNodes:
             changes.append((laws.names[int(np.argmax(inside))], kinds.of_sides(*sides)))
         return tuple(kinds.events_at(t, changes))
 
-    def _nothing(self, touched: Array) -> str:
-        """Why no motion goes on."""
+    def _no_motion_message(self, touched: Array) -> str:
+        """Return the reason why no motion continues."""
         if not touched.any():
             return "the algebraic equations have no solution"
-        said = f"no motion goes on at {self._names(touched)}"
+        reason = f"no motion continues at {self._names(touched)}"
         if np.bincount(self.laws.parts[touched & (self.laws.kinds == STEP)]).max(initial=0) > 1:
-            said += " with products of step functions; other convex combinations may: give indicators"
-        return said
+            reason += " with products of step functions; other convex combinations may: give indicators"
+        return reason
 
-    def _told(self, regime: FilippovRegime, touched: Array) -> str:
+    def _describe(self, regime: FilippovRegime, touched: Array) -> str:
         words = {ON: "on", 1: "above", -1: "below"}
-        said = []
+        sides_ = []
         for k in np.flatnonzero(touched):
             mode = regime.modes[k]
             if self.laws.kinds[k] == REGION:
-                said += [f"region {k - int(np.argmax(self.laws.parts == self.laws.parts[k]))}"] if mode == ON else []
+                sides_ += [f"region {k - int(np.argmax(self.laws.parts == self.laws.parts[k]))}"] if mode == ON else []
             else:
-                said.append(f"{words[mode]} {self.laws.names[k]}")
-        return " and ".join(said)
+                sides_.append(f"{words[mode]} {self.laws.names[k]}")
+        return " and ".join(sides_)
 
     def _names(self, touched: Array) -> str:
         return ", ".join(dict.fromkeys(self.laws.names[k] for k in np.flatnonzero(touched)))
@@ -154,7 +172,7 @@ def _is_at_once(ended: Phase | None) -> bool:
 
 
 def _rank(before: FilippovRegime | None, after: FilippovRegime) -> tuple[int, ...]:
-    """Crossing first, then sliding, then leaving: what to prefer where the motion is not unique."""
+    """Return the rank of a motion that is not unique: crossing first, then sliding, then leaving."""
     laws, old = after.laws, after if before is None else before
     crossed = int(((laws.kinds != REGION) & (old.sign * after.sign < 0.0)).sum())
     for part in np.unique(laws.parts[laws.kinds == REGION]):

@@ -1,4 +1,7 @@
-"""The modes of all multipliers, and the motion in them."""
+"""Regimes of a Filippov system (modes of all multipliers), and its smooth motion in them.
+
+`FilippovFlow` has the same interface as `ContactFlow`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.simulation.event_driven.filippov.compiled_motion import compiled_steps_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
-from nosnoc_py.simulation.event_driven.filippov.written import steps_of
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
@@ -20,18 +23,20 @@ from nosnoc_py.tolerances import CROSSED, PULL
 
 Array = np.ndarray
 DISTANCE, LOW, HIGH = range(3)
-"""Blocks of guards, one for every multiplier: distance of the state from a surface, multiplier from its lower bound,
-from its upper one. Behind them: distances of the algebraic variables from their lower and upper bounds."""
-# Newton's method for multipliers and algebraic variables: so many steps, the last one so small that the next would not
-# be seen.
+"""Blocks of guards, each with one per multiplier: distance of the state from a surface, multiplier minus its lower
+bound,
+upper bound minus multiplier. They are followed by the distances of algebraic variables from their bounds.
+"""
+# Newton's method for multipliers and algebraic variables: iterations, and the last relative step (quadratic convergence
+# makes the next one invisible).
 NEWTON_STEPS, NEWTON_STEP = 30, 1e-9
-# Projections onto the surfaces of a sliding mode.
+# Newton steps of a projection onto the surfaces of a sliding mode; the state is already close.
 PROJECTIONS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilippovRegime:
-    """The modes of all multipliers.
+    """Modes of all multipliers, with the quantities that depend on them.
 
     Attributes
     ----------
@@ -46,17 +51,17 @@ class FilippovRegime:
     guess: Array
 
     def complete(self) -> FilippovRegime:
-        """The same with all that follows from the modes, for others to take over."""
+        """Return the regime with all cached properties evaluated, so that copies share them."""
         for name, value in vars(FilippovRegime).items():
             if isinstance(value, cached_property):
                 getattr(self, name)
         return self
 
     def near(self, guess: Array) -> FilippovRegime:
-        """The same modes with another guess, and all that is known of them."""
-        made = FilippovRegime(laws=self.laws, modes=self.modes, guess=guess)
-        vars(made).update({name: value for name, value in vars(self).items() if name != "guess"})
-        return made
+        """Return the same modes with another guess, sharing the cached properties."""
+        regime = FilippovRegime(laws=self.laws, modes=self.modes, guess=guess)
+        vars(regime).update({name: value for name, value in vars(self).items() if name != "guess"})
+        return regime
 
     @cached_property
     def on(self) -> Array:
@@ -65,40 +70,40 @@ class FilippovRegime:
 
     @cached_property
     def reference(self) -> Array:
-        """The active region (n_y,) that the indicators of a partition are compared with; -1 for other kinds."""
-        made = np.full(self.laws.n_y, -1)
+        """Active region (n_y,) that indicators of a partition are compared with; -1 for other kinds."""
+        regions = np.full(self.laws.n_y, -1)
         for part in np.unique(self.laws.parts[self.laws.kinds == REGION]):
             inside = self.laws.parts == part
-            made[inside] = np.flatnonzero(inside & self.on)[0]
-        return made
+            regions[inside] = np.flatnonzero(inside & self.on)[0]
+        return regions
 
     @cached_property
     def sign(self) -> Array:
-        """+1 or -1 (n_y,): the side of a surface on which the state is; 0 where it is on it."""
+        """Side of the surface the state is on (n_y,): +1, -1, or 0 on it."""
         return np.array(self.modes, dtype=float)
 
     @cached_property
     def free(self) -> Array:
-        """Multipliers (n_y,) bool that a rate determines."""
+        """Multipliers (n_y,) bool that are determined by rates."""
         return np.asarray(self.on & (self.reference != np.arange(self.laws.n_y)))
 
     @cached_property
     def masks(self) -> Array:
-        """(3 n_y,)."""
+        """Values of `Masks` (3 n_y,)."""
         index = np.arange(self.laws.n_y)
         value = self.laws.steps_up & (self.sign > 0.0)
         return np.concatenate([self.free, self.reference == index, value]).astype(float)
 
     @cached_property
     def shares(self) -> Array:
-        """Active regions (n_y,) bool that are not alone."""
+        """Active regions (n_y,) bool that share the motion with others."""
         parts = self.laws.parts
         many = np.bincount(parts, self.on)[parts] > 1.0
         return np.asarray(self.on & many & (self.laws.kinds == REGION))
 
     @cached_property
     def known(self) -> Array | None:
-        """Multipliers (n_y,), where no equation has to be solved for them; otherwise None."""
+        """Multipliers (n_y,) if no equation has to be solved for them; otherwise None."""
         laws = self.laws
         if laws.n_z or self.free.any():
             return None
@@ -106,7 +111,7 @@ class FilippovRegime:
         return np.where(alone, 1.0, self.masks[2 * laws.n_y :])
 
     def solve(self, w: Array, u: Array, guess: Array | None = None) -> Array:
-        """Multipliers and algebraic variables (n_y + n_z,) by Newton's method; NaN where there are none."""
+        """Return multipliers and algebraic variables (n_y + n_z,) by Newton's method; NaN without convergence."""
         if self.known is not None:
             return self.known
         s = self.guess if guess is None else guess
@@ -124,29 +129,29 @@ class FilippovRegime:
         return np.full(s.size, np.nan)
 
     def relative_of(self, values: ca.SX) -> ca.SX:
-        """`relative` of expressions (n_y,)."""
+        """Return `relative` for expressions (n_y,)."""
         compared = [values[int(k)] if k >= 0 else 0 for k in self.reference]
         return ca.vertcat(*[float(self.sign[i]) * (values[i] - compared[i]) for i in range(self.laws.n_y)])
 
     def distances_of(self, values: ca.SX) -> ca.SX:
-        """`distances` of expressions (n_y,)."""
+        """Return `distances` for expressions (n_y,)."""
         return self.relative_of(values) + ca.DM(self.laws.reach)
 
     def distances(self, values: Array) -> Array:
-        """Functions (n_y,) as distances of the state from where a mode ends."""
+        """Return the functions (n_y,) as distances of the state from where its mode ends."""
         return self.relative(values) + self.laws.reach
 
     def relative(self, values: Array) -> Array:
-        """Functions (n_y, ...) of the multipliers as distances from surfaces, with their signs; also their rates."""
+        """Return functions (n_y, ...), or their rates, as signed distances from the surfaces."""
         regions = self.reference >= 0
-        made = values.copy()
-        made[regions] = values[regions] - values[self.reference[regions]]
-        return np.asarray(made * self.sign.reshape(-1, *[1] * (values.ndim - 1)))
+        compared = values.copy()
+        compared[regions] = values[regions] - values[self.reference[regions]]
+        return np.asarray(compared * self.sign.reshape(-1, *[1] * (values.ndim - 1)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Look:
-    """A motion at one instant: s (n_y + n_z,), dx/dt (n_x,), and rates of the functions (n_y,)."""
+class MotionAtInstant:
+    """Motion at one instant: multipliers s (n_y + n_z,), dx/dt (n_x,), and rates of the functions (n_y,)."""
 
     s: Array
     rate: Array
@@ -154,7 +159,7 @@ class Look:
 
 
 class FilippovFlow:
-    """The motion of a Filippov system under one control law, in any regime: what a `PhaseRun` asks for."""
+    """Smooth motion of a Filippov system under one control law, in any regime."""
 
     not_finite = "the flow, a multiplier or an algebraic variable has no finite value"
     scales = UNIT
@@ -164,40 +169,43 @@ class FilippovFlow:
         self.atol, self.names = options.atol, laws.names
         self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
 
-    def look(self, regime: FilippovRegime, t: float, x: Array, guess: Array | None = None) -> Look:
-        """Multipliers and rates."""
+    def motion_at(self, regime: FilippovRegime, t: float, x: Array, guess: Array | None = None) -> MotionAtInstant:
+        """Return multipliers and rates."""
         w, u = np.concatenate([x, self.p]), self.control(t, x)
         s = regime.solve(w, u, guess)
         flow, rates = self.laws.motion(s, w, u, regime.masks)
-        return Look(s=s, rate=flow[:, 0], rates=rates[:, 0])
+        return MotionAtInstant(s=s, rate=flow[:, 0], rates=rates[:, 0])
 
-    def written(self, regime: FilippovRegime) -> tuple[Any, Array] | None:
-        """The `WholeSteps` of a regime under a constant control, with their data; None where SciPy's are taken."""
+    def compiled(self, regime: FilippovRegime) -> tuple[Any, Array] | None:
+        """Return the `CompiledSteps` of a regime under a constant control, with their data.
+
+        None to use SciPy's steps.
+        """
         if not isinstance(self.control, Held):
             return None
-        steps = steps_of(regime)
+        steps = compiled_steps_of(regime)
         return None if steps is None else (steps, np.concatenate([self.p, self.control.u]))
 
     def functions(self, x: Array) -> tuple[Array, Array]:
-        """Switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
+        """Return switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
         values, slopes = self.laws.functions(np.concatenate([x, self.p]))
         return values[:, 0], slopes
 
     def rhs(self, regime: FilippovRegime, t: float, x: Array) -> Array:
-        """dx/dt (n_x,); NaN where the multipliers have no value."""
-        return self.look(regime, t, x).rate
+        """Return dx/dt (n_x,); NaN if the multipliers have no value."""
+        return self.motion_at(regime, t, x).rate
 
     def sample(self, regime: FilippovRegime, t: float, x: Array) -> Sample:
-        """Guards, multipliers with algebraic variables, and rates of distances."""
-        look = self.look(regime, t, x)
-        return Sample(guards=self.guards(regime, x, look.s), forces=look.s, rates=regime.relative(look.rates))
+        """Return guards, multipliers with algebraic variables, and rates of distances."""
+        instant = self.motion_at(regime, t, x)
+        return Sample(guards=self.guards(regime, x, instant.s), forces=instant.s, rates=regime.relative(instant.rates))
 
     def distance_accelerations(self, regime: FilippovRegime, t: float, x: Array) -> Array:
-        """NaN: a surface that is reached without speed is left to the candidates, see `candidates`."""
+        """Return NaN: a surface reached without speed is decided by the candidates, see `candidates`."""
         return np.full(self.distances, np.nan)
 
     def guards(self, regime: FilippovRegime, x: Array, s: Array) -> Array:
-        """(3 n_y + 2 n_z,), see `DISTANCE`; those without a meaning are infinite."""
+        """Return guards (3 n_y + 2 n_z,), see `DISTANCE`; those that do not apply are infinite."""
         laws = self.laws
         y, z = s[: laws.n_y], s[laws.n_y :]
         away = np.where(regime.sign != 0.0, regime.distances(self.functions(x)[0]), np.inf)
@@ -206,7 +214,7 @@ class FilippovFlow:
         return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
 
     def project(self, regime: FilippovRegime, t: float, x: Array, more: Array | None = None) -> Array:
-        """Put a state back on the surfaces of a sliding mode (and on `more` of them), by the shortest way."""
+        """Project a state onto the surfaces of a sliding mode (and on `more` of them), in the metric of the system."""
         rows = np.flatnonzero(regime.free if more is None else regime.free | more)
         if not rows.size:
             return x
@@ -222,40 +230,40 @@ class FilippovFlow:
             x = x - metric @ slope.T @ back
         return x
 
-    def armed(self, regime: FilippovRegime, t: float, x: Array) -> Array:
-        """All guards: the node has made sure that those that are zero rise."""
+    def enabled(self, regime: FilippovRegime, t: float, x: Array) -> Array:
+        """Return all finite guards as enabled: the node has checked that those at zero rise."""
         return np.isfinite(self.sample(regime, t, x).guards)
 
     def inertia(self, regime: FilippovRegime, t: float, x: Array) -> float:
-        """Multipliers are compared with 1."""
+        """Return 1: the unit of multipliers."""
         return 1.0
 
     def rounding(self, regime: FilippovRegime, forces: Array, inertia: float) -> Array:
-        """Violations of guards that are rounding."""
+        """Return violations of guards that are rounding."""
         n_y, n_z = self.laws.n_y, self.laws.n_z
         size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
         bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
         sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
         return np.array(sizes)
 
-    def turned(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
-        """The same modes with the multipliers of this instant as a guess, where one is asked for."""
+    def updated(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
+        """Return the same modes with the current multipliers as guess, where equations are not affine."""
         if regime.known is not None or self.laws.affine:
             return regime
-        s = self.look(regime, t, x).s
+        s = self.motion_at(regime, t, x).s
         return regime.near(s) if np.isfinite(s).all() else regime
 
-    def starts(self, regime: FilippovRegime, t: float, x: Array) -> bool:
-        """No regime is stiff only at its beginning."""
+    def has_stiff_start(self, regime: FilippovRegime, t: float, x: Array) -> bool:
+        """Return False: no regime is stiff only at its start."""
         return False
 
-    def increments(self, regime: FilippovRegime, t: float, x: Array, *, starts: bool) -> Array:
-        """Differences of states (n_x,) for a Jacobian."""
+    def increments(self, regime: FilippovRegime, t: float, x: Array, *, has_stiff_start: bool) -> Array:
+        """Return increments (n_x,) of the states for a finite-difference Jacobian."""
         return np.asarray(INCREMENT * np.maximum(1.0, np.abs(x)))
 
 
 def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> FilippovRegime:
-    """A regime; without a guess the free multipliers start in the middle of their range, the others where they are."""
+    """Return a regime (cached). Without a guess free multipliers start in the middle of their range."""
     if guess is None:
         start = np.where(laws.kinds == FORCE, 0.0, 0.5)
         guess = np.concatenate([start, laws.initial])
@@ -269,12 +277,12 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
 
 
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:
-    """Modes of the functions' signs (n_y,), as if no state were on a surface."""
-    made = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, BELOW)
+    """Return the modes (n_y,) by the signs of the functions, as if the state were on no surface."""
+    modes = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, BELOW)
     remembered = (laws.kinds == MEMORY) & (np.abs(values) < 1.0)
-    made[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
+    modes[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = np.flatnonzero(laws.parts == part)
-        made[inside] = ABOVE
-        made[inside[int(np.argmin(values[inside]))]] = ON
-    return tuple(int(mode) for mode in made)
+        modes[inside] = ABOVE
+        modes[inside[int(np.argmin(values[inside]))]] = ON
+    return tuple(int(mode) for mode in modes)

@@ -1,8 +1,8 @@
-"""Sensitivities of a Filippov system: variations along the phases, saltation matrices where it meets surfaces.
+"""Sensitivities of a Filippov system: variations along phases, and saltation matrices at surfaces.
 
 The state is continuous, so that an event (`motion.variations.saltation` without a reset) is a projection where sliding
-begins, the identity where it ends with one flow on both sides. A start on a surface the motion slides on is a
-projection, too: a neighbour reaches the surface within no time, by the flow of its side.
+starts, and the identity where it ends with the same flow on both sides. A start on a sliding surface is a projection,
+too: a neighbour reaches the surface within no time by the flow of its side.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nosnoc_py.implicit_function import derivative
 from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, FilippovFlow, FilippovRegime
-from nosnoc_py.simulation.event_driven.history import History
+from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.walk import Passage, Slope, VariationWalk
+from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing, VariationPropagation
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -27,19 +27,19 @@ from nosnoc_py.systems.inclusion import STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
-# Multipliers so close to their bounds at the start may pass them with a change of the data.
+# Multipliers this close to their bounds at the start may cross them with a small change of the data.
 MARGIN = 1e-8
 
 
-def sensitivity_of(system: Described, history: History, control: Control, grid: Array) -> Sensitivity:
-    """Derivatives of states and of times of events by x0, p and the values of a control on the intervals of a grid."""
+def sensitivity_of(system: Described, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
+    """Return derivatives of states and event times by x0, p and the values of a control on the intervals of a grid."""
     n_x = len(system.state_names)
-    return _FilippovWalk(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
+    return _FilippovVariationPropagation(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilippovMotion:
-    """The motion in one regime, dw/dt (n_w,), and derivatives; s are multipliers and algebraic variables."""
+    """Motion in one regime, dw/dt (n_w,), and its derivatives; s are multipliers and algebraic variables."""
 
     rate: Array
     rate_w: Array
@@ -50,7 +50,7 @@ class FilippovMotion:
 
 
 def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) -> FilippovMotion:
-    """Differentiate a motion through the equations of its multipliers."""
+    """Return the motion with its derivatives through the equations of the multipliers."""
     laws, n_x = flow.laws, flow.laws.n_x
     u = flow.control(t, w[:n_x])
     s = regime.solve(w, u)
@@ -64,21 +64,21 @@ def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) ->
     return FilippovMotion(rate=moved, rate_w=full, rate_u=driven, rate_s=rate_s, s_w=s_w, s_u=s_u)
 
 
-class _Passage(Passage):
-    """A node of a Filippov system."""
+class _FilippovNodeCrossing(NodeCrossing):
+    """Node of a Filippov system with its non-smooth conditions."""
 
     def _event(self, guard: int) -> str:
         return "an event" if guard < 3 * self._count else ""
 
     def _modes(self) -> Iterator[str]:
-        """Surfaces at the start that the motion does not stay on, and multipliers on their bounds."""
+        """Yield surfaces at the start that the motion leaves, and multipliers on their bounds."""
         if self.phase is not None or self.after is None:
             return
         node, flow, laws, regime = self.node, self.after, self.after.laws, self.node.regime
         touched = touched_of(laws, flow.functions(node.after)[0], TOUCHING)
         for i in np.flatnonzero(touched & (regime.sign != 0.0)):
             yield f"the start lies on {laws.names[i]}, which the motion leaves"
-        s = flow.look(regime, node.t, node.after).s
+        s = flow.motion_at(regime, node.t, node.after).s
         bounds = flow.guards(regime, node.after, s)[laws.n_y : 3 * laws.n_y]
         for i in np.flatnonzero(bounds <= MARGIN):
             yield f"the multiplier of {laws.names[i % laws.n_y]} starts on its bound"
@@ -87,26 +87,26 @@ class _Passage(Passage):
             yield "the start lies on several surfaces, which neighbours reach in different orders"
 
 
-class _FilippovWalk(VariationWalk):
-    """The walk of a Filippov system."""
+class _FilippovVariationPropagation(VariationPropagation):
+    """Propagation of the variations of a Filippov system."""
 
-    passage = _Passage
+    crossing_type = _FilippovNodeCrossing
 
     def _motion(self, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array) -> FilippovMotion:
         return motion_of(flow, regime, t, w)
 
     def _guard(
         self, guard: int, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array, motion: FilippovMotion
-    ) -> Slope:
+    ) -> GuardDerivative:
         block, k = divmod(guard, flow.laws.n_y)
         if block == DISTANCE:
             slope = regime.relative(flow.functions(w[: self.n_x])[1])[k]
-            return Slope(w=slope, u=np.zeros(motion.s_u.shape[1]))
+            return GuardDerivative(w=slope, u=np.zeros(motion.s_u.shape[1]))
         sign = 1.0 if block == LOW else -1.0
-        return Slope(w=sign * motion.s_w[k], u=sign * motion.s_u[k])
+        return GuardDerivative(w=sign * motion.s_w[k], u=sign * motion.s_u[k])
 
-    def _put(self, flow: FilippovFlow, node: Node) -> Array:
-        """Derivative (n_w, n_w) of the state on the surfaces it starts on: neighbours come to them within no time."""
+    def _projection_derivative(self, flow: FilippovFlow, node: Node) -> Array:
+        """Return the derivative (n_w, n_w) of the projection onto the surfaces the state slides on."""
         regime = node.regime
         rows = np.flatnonzero(regime.free)
         if not rows.size:
@@ -115,6 +115,6 @@ class _FilippovWalk(VariationWalk):
         c_w = flow.functions(node.after)[1]
         compared = regime.reference[rows]
         slope = c_w[rows] - (compared >= 0)[:, None] * c_w[compared]
-        # Weights of regions come from the active region they are compared with.
+        # Weights are moved to other regions from the active region they are compared with.
         columns = motion.rate_s[:, rows] - motion.rate_s[:, compared] * (compared >= 0)
         return projection(slope, np.pad(columns, ((0, self.n_w - self.n_x), (0, 0))), REDUNDANT)

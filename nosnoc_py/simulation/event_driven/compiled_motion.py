@@ -1,4 +1,4 @@
-"""The motion of a contact system in one regime as expressions, for steps in one call (`whole_step`)."""
+"""Motion of a contact system in one regime as CasADi expressions, for compiled steps (`whole_step`)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.systems.kinematics import ContactMechanics
 
 if TYPE_CHECKING:
-    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps
+    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 
-# Larger systems take long to write, and Python's share of their steps is small.
+# Larger systems take long to compile, and the overhead of Python in their steps is small.
 MOST_CONTACTS, MOST_COORDINATES, MOST_ROWS = 8, 12, 6
-# Steps by the modes, of every system.
+# Compiled steps of each system by modes.
 _STEPS: WeakKeyDictionary[ContactMechanics, dict[Any, Any]] = WeakKeyDictionary()
 
 
-def steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps | None:
-    """The steps of a regime, written once; None for large systems, redundant contacts and slips in space.
+def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps | None:
+    """Return the compiled steps of a regime (cached); None for large systems, redundant contacts and slips in space.
 
-    Where a slip in space ends its direction hangs on rounding, and derivatives of the end with it.
+    The direction of a slip in space depends on rounding at its end, and so would derivatives of that end.
     """
     frames, system = mechanics.frames, mechanics.system
     large = frames.count > MOST_CONTACTS or system.n_v > MOST_COORDINATES or regime.rows.size > MOST_ROWS
@@ -33,25 +33,25 @@ def steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps |
     known = _STEPS.setdefault(mechanics, {})
     modes = tuple(SLIP if mode == SLIP_BACK else mode for mode in regime.modes)
     if modes not in known:
-        made = _write(mechanics, regime)
-        known[modes] = made if made.small else None
-    found: WholeSteps | None = known[modes]
-    return found
+        steps = _compile(mechanics, regime)
+        known[modes] = steps if steps.small else None
+    compiled: CompiledSteps | None = known[modes]
+    return compiled
 
 
-def data_of(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """What is constant on a phase: control, parameters and directions of slip."""
+def phase_data(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the data of a phase: control, parameters and directions of slip."""
     return np.concatenate([u, p, regime.direction])
 
 
-def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
-    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps  # which imports SciPy's integrators
+def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps:
+    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps  # which imports SciPy's integrators
 
-    # With the coefficients as they are written: expressions of p among them stay so.
+    # Use the symbolic coefficients: restitution and friction may be expressions of p.
     system, frames, n_c = mechanics.system, mechanics.frames, mechanics.frames.count
     x, direction = system.x, ca.SX.sym("direction", frames.n_t)
-    found = mechanics.function(x, system.u, system.p)
-    gaps, jacobian, mass, force, curvature, drift, position_rate, y_rate = found
+    expressions = mechanics.function(x, system.u, system.p)
+    gaps, jacobian, mass, force, curvature, drift, position_rate, y_rate = expressions
     inverse = ca.inv(mass) if mechanics.constant_inverse is None else ca.DM(mechanics.constant_inverse)
     response, free = inverse @ jacobian.T, inverse @ force
     delassus, slip = jacobian @ response, jacobian @ system.v + drift
@@ -83,12 +83,12 @@ def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
             guards[2][c] = ca.dot(slip[part], direction[_own(frames, c)])
             guards[4][c] = delassus[c, c] - mu * ca.dot(delassus[c, part].T, along[c])
     d = ca.vertcat(system.u, system.p, direction)
-    put = _put(system, d, gaps, response, delassus, slip, closed, rows) if rows else None
+    put = _project(system, d, gaps, response, delassus, slip, closed, rows) if rows else None
     rate = ca.vertcat(position_rate, acceleration, y_rate)
-    return WholeSteps(x, d, rate, ca.vertcat(*guards), forces, slip, put)
+    return CompiledSteps(x, d, rate, ca.vertcat(*guards), forces, slip, put)
 
 
-def _put(
+def _project(
     system: Any,
     d: ca.SX,
     gaps: ca.SX,
@@ -98,7 +98,7 @@ def _put(
     closed: list[int],
     rows: list[int],
 ) -> ca.SX:
-    """The state on its constraints, see `ContactFlow.project`."""
+    """Return the state on its constraints, see `ContactFlow.project`."""
     pushed = response[:, rows] @ _solved(delassus[rows, rows], slip[rows])
     moved = system.q - system.moved(response[:, closed] @ _solved(delassus[closed, closed], gaps[closed]))
     again = ca.Function("again", [system.x, d], [system.v - pushed])

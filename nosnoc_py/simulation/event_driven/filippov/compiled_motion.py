@@ -1,4 +1,4 @@
-"""The motion of a Filippov system in one regime as expressions, for steps in one call (`whole_step`)."""
+"""Motion of a Filippov system in one regime as CasADi expressions, for compiled steps (`whole_step`)."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from nosnoc_py.systems.inclusion import REGION, STEP
 
 if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.filippov.regime import FilippovRegime
-    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps
+    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 
-# Larger systems take long to write, and Python's share of their steps is small.
+# Larger systems take long to compile, and the overhead of Python in their steps is small.
 MOST_STATES, MOST_MULTIPLIERS, MOST_UNKNOWNS = 24, 16, 6
 
 
-def steps_of(regime: FilippovRegime) -> WholeSteps | None:
-    """The steps of a regime, written once; None for large systems and multipliers of equations that are not affine."""
+def compiled_steps_of(regime: FilippovRegime) -> CompiledSteps | None:
+    """Return the compiled steps of a regime (cached).
+
+    None for large systems or multiplier equations that are not affine.
+    """
     laws = regime.laws
     if laws.n_x > MOST_STATES or laws.n_y > MOST_MULTIPLIERS:
         return None
     if regime.modes not in laws.steps:
-        made = _write(regime)
-        laws.steps[regime.modes] = made if made is not None and made.small else None
+        steps = _compile(regime)
+        laws.steps[regime.modes] = steps if steps is not None and steps.small else None
     return laws.steps[regime.modes]
 
 
-def _write(regime: FilippovRegime) -> WholeSteps | None:
-    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps  # which imports SciPy's integrators
+def _compile(regime: FilippovRegime) -> CompiledSteps | None:
+    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps  # which imports SciPy's integrators
 
     laws, n_y = regime.laws, regime.laws.n_y
     x, d = laws.x, ca.vertcat(laws.p, laws.u)
     s = _multipliers(regime)
     if s is None:
         return None
-    given = (s, ca.vertcat(x, laws.p), laws.u, ca.DM(regime.masks))
-    rate, rates = laws.motion_function(*given)
-    functions = laws.functions_function(given[1])[0]
+    arguments = (s, ca.vertcat(x, laws.p), laws.u, ca.DM(regime.masks))
+    rate, rates = laws.motion_function(*arguments)
+    functions = laws.functions_function(arguments[1])[0]
     y, z = s[:n_y], s[n_y:]
     sign, on, away = regime.sign, regime.on, regime.distances_of(functions)
     bounded = regime.shares | (on & (laws.kinds != REGION))
@@ -46,11 +49,11 @@ def _write(regime: FilippovRegime) -> WholeSteps | None:
     guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]
     guards += [1 - y[i] if on[i] and laws.kinds[i] == STEP else ca.SX.inf() for i in range(n_y)]
     guards += [z[i] - laws.lower[i] for i in range(laws.n_z)] + [laws.upper[i] - z[i] for i in range(laws.n_z)]
-    return WholeSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates))
+    return CompiledSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates))
 
 
 def _multipliers(regime: FilippovRegime) -> ca.SX | None:
-    """Multipliers and algebraic variables as expressions; None for roots of equations that are not affine."""
+    """Return multipliers and algebraic variables as expressions; None if their equations are not affine."""
     laws, n_y, known = regime.laws, regime.laws.n_y, regime.known
     if known is not None:
         return ca.SX(ca.DM(known))
@@ -66,5 +69,5 @@ def _multipliers(regime: FilippovRegime) -> ca.SX | None:
     if ca.depends_on(slope, unknown):
         return None
     start = ca.substitute(rows, unknown, ca.DM.zeros(open_.size))
-    found = -(start / slope if open_.size == 1 else ca.solve(ca.densify(slope), ca.densify(start)))
-    return ca.substitute(s, unknown, found)
+    solution = -(start / slope if open_.size == 1 else ca.solve(ca.densify(slope), ca.densify(start)))
+    return ca.substitute(s, unknown, solution)
