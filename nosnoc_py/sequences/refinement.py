@@ -25,7 +25,7 @@ from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, interva
 from nosnoc_py.sequences.reading import read
 from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, solution_of
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.certification.statements import finely
+from nosnoc_py.simulation.certification.statements import refined_objective
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
@@ -259,7 +259,7 @@ class Refinement:
             return found
         if not abs(certificate.true_objective - objective) <= QUADRATURE * (1.0 + abs(objective)):
             return found
-        solution = replace(found.solution, objective=finely(self.ocp, found.solution), certificate=None)
+        solution = replace(found.solution, objective=refined_objective(self.ocp, found.solution), certificate=None)
         again = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
         if again.verdict not in CONFIRMED:
             return found

@@ -1,1 +1,1 @@
-"""Simulators: every method gives the same `Trajectory`."""
+"""Simulation: finite elements, event-driven and time-stepping methods; each returns a `Trajectory`."""

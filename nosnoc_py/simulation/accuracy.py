@@ -1,4 +1,8 @@
-"""Whether a simulation by finite elements is near the motion: estimates of its steps, added up, and what is told."""
+"""Accuracy of a simulation by finite elements: estimated errors of its steps, their sum, and advice.
+
+Errors are relative to the size of the motion. They are added up over the steps, without amplification by an unstable
+motion.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from nosnoc_py.simulation.newton.error_estimate import ErrorEstimate, SolvedPart
 from nosnoc_py.simulation.newton.stepper import NewtonStepper
 from nosnoc_py.transcription import Transcription
 
-# The number of steps that is proposed is larger than the order of the scheme asks for: events lower it.
+# Safety factor of the proposed number of steps: events reduce the order of the scheme.
 RESERVE = 1.2
-# More steps than so many times as many are not proposed.
+# Largest proposed factor.
 MOST = 1000
-# Where the errors are too large, estimates above this share of their mean are made sharp.
+# If errors are too large, estimates above this share of their mean are refined.
 SHARP = 0.1
 
 
@@ -38,7 +42,7 @@ class StepErrors:
 
 
 class Accuracy:
-    """Estimates the errors of steps of one problem that Newton's method solved.
+    """Estimator of the errors of steps that Newton's method solved.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ class Accuracy:
         return ErrorEstimate(self.newton.engine, self.options.scheme)
 
     def sizes(self, x0: np.ndarray, parts: Sequence[SolvedPart]) -> np.ndarray:
-        """How large the motion is, for every state the largest one of its group (q, v or x), in nominal values."""
+        """Return the size of the motion (n_x,), the largest of each group of states (q, v or x), in nominal values."""
         ends = [part.elements.x_right for part in parts]
         x = (ends[0] if len(ends) == 1 else np.concatenate(ends))[:, : self.n_x]
         size = abs(x - np.where(self.speeds, 0.0, x0)).max(axis=0)
@@ -69,19 +73,19 @@ class Accuracy:
         return (self.members * size).max(axis=1)
 
     def __call__(self, steps: Sequence[Sequence[SolvedPart]], sizes: np.ndarray) -> StepErrors:
-        """Errors of steps, each with its parts, relative to the size of the motion; nothing where there is none."""
-        found = self._shares(steps, sizes, np.inf)
-        if self.is_missed(found.share):
-            found = self._shares(steps, sizes, SHARP * found.share / len(steps))
-        return found
+        """Return the errors of steps (each with its parts), relative to the size of the motion."""
+        errors = self._shares(steps, sizes, np.inf)
+        if self.is_missed(errors.share):
+            errors = self._shares(steps, sizes, SHARP * errors.share / len(steps))
+        return errors
 
-    def _shares(self, steps: Sequence[Sequence[SolvedPart]], sizes: np.ndarray, sharp: float) -> StepErrors:
-        """Errors of steps; what exceeds a share of the motion is made sharp."""
+    def _shares(self, steps: Sequence[Sequence[SolvedPart]], sizes: np.ndarray, threshold: float) -> StepErrors:
+        """Return the errors of steps; those above a share of the motion are refined."""
         parts = [part for step in steps for part in step]
         limit = np.full(self.newton.engine.collocation.n_x, np.inf)
-        limit[: self.n_x] = sharp * self.nominal * sizes if sharp < np.inf else np.inf
+        limit[: self.n_x] = threshold * self.nominal * sizes if threshold < np.inf else np.inf
         weights = 1.0 / (np.where(sizes > 0.0, sizes, np.inf) * self.nominal)
-        # An element without an estimate does not hide those of the others in its step.
+        # An element without an estimate (NaN) must not hide the errors of the others in its step.
         known = [np.nan_to_num(abs(error[:, : self.n_x])) for error in self._estimate(parts, limit)]
         shares = [error.sum(axis=0) * weights for error in known]
         each = np.zeros((len(steps), self.n_x))
@@ -90,22 +94,22 @@ class Accuracy:
         return StepErrors(shares=each.max(axis=1), share=float(each.sum(axis=0).max()))
 
     def is_missed(self, share: float) -> bool:
-        """Whether an error is more than the tolerance."""
+        """Return True if an error exceeds the tolerance."""
         return self.options.error_tolerance is not None and share > self.options.error_tolerance
 
-    def said(self, found: StepErrors, length: float, rows: int = 1) -> str:
-        """What is told about errors of steps of equal length: how large, where the worst is, and what will do."""
-        worst, count = int(np.argmax(found.shares)), len(found.shares)
-        steps = math.ceil(count * self._more(found.share) / rows) * rows
+    def message(self, errors: StepErrors, length: float, rows: int = 1) -> str:
+        """Return the message about errors of equal steps: size, worst step, and the number of steps that suffices."""
+        worst, count = int(np.argmax(errors.shares)), len(errors.shares)
+        steps = math.ceil(count * self._more(errors.share) / rows) * rows
         return (
-            f"the estimated errors of the steps add up to {found.share:.2g} of the motion "
+            f"the estimated errors of the steps add up to {errors.share:.2g} of the motion "
             f"(error_tolerance={self.options.error_tolerance:g}), worst in the step from t = {worst * length:.6g} to "
             f"{(worst + 1) * length:.6g}: take {steps} steps instead of {count}, or more than "
             f"rk_stages={self.options.rk_stages}"
         )
 
-    def said_of_step(self, share: float, t: float, length: float) -> str:
-        """The same of one step."""
+    def message_of_step(self, share: float, t: float, length: float) -> str:
+        """Return the message about the error of one step."""
         return (
             f"the estimated error of the step from t = {t:.6g} to {t + length:.6g} is {share:.2g} of the motion "
             f"(error_tolerance={self.options.error_tolerance:g}): take steps of {length / self._more(share):.2g} s, or "
@@ -113,7 +117,7 @@ class Accuracy:
         )
 
     def _more(self, share: float) -> float:
-        """So many times more steps will do by the order of the scheme."""
+        """Return the factor for the number of steps that suffices by the order of the scheme."""
         order = 2 * self.options.rk_stages - (1 if self.options.scheme == "radau_iia" else 0)
         assert self.options.error_tolerance is not None
         return min(MOST, RESERVE * (share / self.options.error_tolerance) ** (1.0 / order))

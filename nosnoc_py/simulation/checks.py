@@ -1,4 +1,7 @@
-"""What the residuals of a step do not show: bodies caught by a force, and bodies that pass through each other."""
+"""Checks of a step that residuals do not show.
+
+Bodies held by a force while moving, and events missed between stages.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from nosnoc_py.tolerances import BADLY_SCALED, REST_VELOCITY, TOUCHING_SOLVED
 from nosnoc_py.transcription import Transcription
 
 SAMPLES = 12
-# What is allowed of every law, and as a share. A body that leaves a contact slowly may as well rest on it; deeper
-# between the stages, or with the other sign by such a share, is a missed event and not an error of the discretisation.
+# Allowed amount and relative size of each violation. A body that leaves a contact slowly may as well rest on it. A
+# larger depth between the stages, or a sign that differs by such a share, is a missed event and no error of
+# discretisation.
 ALLOWED = {
     Law.CATCH: (REST_VELOCITY, 0.0),
     Law.GAPS: (TOUCHING_SOLVED, 0.0),
@@ -23,7 +27,7 @@ ALLOWED = {
 
 
 class Checks:
-    """Looks at the sides of pairs that are functions of the state, between the stages; built once per program."""
+    """Checks of the sides of pairs that are functions of the state, between the stages (built once per program)."""
 
     def __init__(self, problem: Transcription) -> None:
         dcs = problem.dcs
@@ -43,19 +47,28 @@ class Checks:
         self._functions = ca.Function("functions", [dcs.x, dcs.p], [ca.vertcat(*functions)])
 
     def closed(self, r: Readout) -> np.ndarray:
-        """Which of the watched pairs are closed (E, pairs)."""
+        """Return which of the checked pairs are closed (E, pairs)."""
         return r.closed[:, self._columns].astype(bool)
 
     def violations(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> list[Violation]:
-        """What makes a step that satisfies every equation no motion; `before` (pairs,) was closed before the step."""
+        """Return reasons why a step that satisfies checks equation is no motion.
+
+        `before` (pairs,) was closed before it.
+        """
         if not self._active:
             return []  # with fixed steps a force is all that can catch a body, and events lie anywhere
-        every = [*self.catches(before, r, u, p), *self.penetrations(r, p), *self.crossings(r, p)]
-        found = [violation for measured in every for column in measured.columns() for violation in column.above(0.0)]
-        return [one for one in found if not (one.amount <= ALLOWED[one.law][0] or one.share <= ALLOWED[one.law][1])]
+        checks = [*self.catches(before, r, u, p), *self.penetrations(r, p), *self.crossings(r, p)]
+        all_violations = [
+            violation for measured in checks for column in measured.columns() for violation in column.above(0.0)
+        ]
+        return [
+            one for one in all_violations if not (one.amount <= ALLOWED[one.law][0] or one.share <= ALLOWED[one.law][1])
+        ]
 
     def catches(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> list[Measured]:
-        """Contacts that were open and close although their bodies move; without impacts nothing else can close them."""
+        """Return contacts that close although their bodies move towards each other: without an impact nothing can do
+        that.
+        """
         if not self._jumps:
             return []
         closed = self.closed(r)
@@ -64,15 +77,15 @@ class Checks:
         return [guards.catches(self._names, _starts(r), closed, earlier, rates)]
 
     def penetrations(self, r: Readout, p: np.ndarray) -> list[Measured]:
-        """Bodies that pass through each other between the stages, where the discretisation does not look.
+        """Return penetrations between the stages, from samples of each element.
 
-        Samples every element; what is narrower than a twelfth of an element may escape.
+        Penetrations shorter than a twelfth of an element may be missed.
         """
         gaps = self._between(self._gaps, r, p)
         return [guards.depths(Law.GAPS, self._names, _starts(r), gaps, watched=~self.closed(r))]
 
     def crossings(self, r: Readout, p: np.ndarray) -> list[Measured]:
-        """Switching functions that have the other sign between the stages of an element that lies on one side."""
+        """Return switching functions that change their sign between the stages of an element on one side."""
         switches = [s for s in self._dcs.switches if s.function is not None]
         if not switches:
             return []
@@ -87,7 +100,7 @@ class Checks:
         return [guards.depths(Law.CROSSING, names, _starts(r), values, watched=watched, sizes=size)]
 
     def _between(self, function: ca.Function, r: Readout, p: np.ndarray) -> np.ndarray:
-        """Values of a function of the state at samples of every element (E, SAMPLES, size)."""
+        """Return values of a function of the state at samples of each element (E, SAMPLES, size)."""
         left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
         polynomial = dense_output(self._tableau, r, left)
         times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
@@ -95,5 +108,5 @@ class Checks:
 
 
 def _starts(r: Readout) -> np.ndarray:
-    """When the elements begin, from the beginning of the step on [s]."""
+    """Return the start times of the elements from the start of the step [s]."""
     return np.asarray(np.cumsum(r.h) - r.h)

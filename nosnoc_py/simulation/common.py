@@ -1,4 +1,4 @@
-"""What all simulators check and say alike."""
+"""Checks, messages and types that all simulation methods share."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import scalar
 
-# A duration that is longer than a whole number of steps by less than this part of one has no step more.
+# A duration longer than a whole number of steps by less than this part of a step has no additional step.
 SLACK = 1e-6
-# A time that misses the grid of steps by less than this part of one is on it.
+# A time within this part of a step from the grid is on the grid.
 ON_GRID = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepState:
-    """Where a simulation stands: what a callback sees after every step.
+    """State of a simulation, passed to a callback after every step.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class StepState:
 class StepDerivative:
     """Derivatives of the state at the end of one step.
 
-    Where contacts are closed at the start, or it lies on a surface, x0 has to stay there: `x @ d` is the derivative in
-    every direction d with keeps @ d = 0, and any other one is put back first.
+    With closed contacts at the start, or a start on a surface, x0 has to stay there: `x @ d` is the derivative in
+    directions d with keeps @ d = 0; other directions are projected first.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class StepDerivative:
     keeps : (n_kept, n_x)
         Of finite elements; of `EventDriven` none, as x puts back by itself.
     flags : tuple of str
-        Where the step is not smooth in its data.
+        Reasons why the step is not differentiable in its data.
     """
 
     x: np.ndarray
@@ -82,7 +82,7 @@ class StepDerivative:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationTask:
-    """What a method is asked to simulate: the arguments of `nosnoc_py.simulate` by their names."""
+    """Arguments of `nosnoc_py.simulate`, by their names."""
 
     x0: Any
     duration: Any
@@ -97,14 +97,14 @@ class SimulationTask:
 
     @property
     def seconds(self) -> float:
-        """The duration; `OptionError` unless it is positive and finite."""
+        """Duration [s]; raises `OptionError` unless it is positive and finite."""
         seconds = scalar(self.duration, "duration")
         if not 0 < seconds < np.inf:
             raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
         return seconds
 
     def output_times(self) -> np.ndarray:
-        """Where the trajectory has nodes (n,); `OptionError` unless they lie within the duration."""
+        """Return the times of nodes of the trajectory (n,); raise `OptionError` unless they lie within the duration."""
         if self.times is None:
             return np.zeros(0)
         try:
@@ -116,13 +116,13 @@ class SimulationTask:
         return times
 
     def check(self, refused: Mapping[str, str]) -> None:
-        """`OptionError` for arguments that are refused, with the reason."""
+        """Raise `OptionError` for arguments that a method refuses, with the reason."""
         for name, why in refused.items():
-            if (given := getattr(self, name)) is not None and given is not False and np.size(given):
+            if (value := getattr(self, name)) is not None and value is not False and np.size(value):
                 raise OptionError(f"{name}: {why}.")
 
     def deadline(self) -> float:
-        """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
+        """Return the end of the time limit if it starts now, as a stamp of `time.monotonic`."""
         return deadline_of(self.time_limit)
 
     def start(self, system: Described) -> tuple[np.ndarray, np.ndarray, Control]:
@@ -133,7 +133,7 @@ class SimulationTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SteppedRun:
-    """What `nosnoc_py.Simulator.run` is asked for, by the names of its arguments; the deadline is of `deadline_of`."""
+    """Arguments of `nosnoc_py.Simulator.run`, by their names; the deadline is a stamp of `time.monotonic`."""
 
     steps: int
     u: Any = None
@@ -143,38 +143,38 @@ class SteppedRun:
     sensitivities: bool = False
 
     def left(self) -> float | None:
-        """Seconds until the deadline; None without one."""
+        """Return the seconds until the deadline; None without one."""
         return None if self.deadline == math.inf else max(0.0, self.deadline - time.monotonic())
 
 
 class SimulationMethod(Method):
-    """A method that simulates in its own way."""
+    """Base class of methods with a simulation of their own."""
 
     @abstractmethod
     def simulate(self, system: Any, task: SimulationTask) -> Trajectory:
-        """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
+        """Return the motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
 
 def deadline_of(time_limit: float | None) -> float:
-    """When a time limit [s] will have come if it begins now, on the clock of `time.monotonic`."""
+    """Return the end of a time limit [s] that starts now, as a stamp of `time.monotonic`."""
     return math.inf if time_limit is None else time.monotonic() + time_limit
 
 
 def next_time(t: float, length: float) -> float:
-    """The end of a step from t on; on the grid of all steps, times do not add up rounding."""
+    """Return the end of a step that starts at t. On the grid of steps, so that rounding does not accumulate."""
     last = round(t / length)
     return (last + 1) * length if abs(t - last * length) <= ON_GRID * length else t + length
 
 
 def steps_given(steps: Any) -> int:
-    """A number of steps; `OptionError` unless it is a positive whole one."""
+    """Return a number of steps; raise `OptionError` unless it is a positive integer."""
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
     return int(steps)
 
 
 def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int:
-    """Number of equal steps: the one that is given, or so many that none is longer than an option of the method.
+    """Return `steps` if given, else the smallest number of equal steps that are no longer than an option.
 
     Raises
     ------
@@ -194,19 +194,19 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
 
 
 def not_finite_control(t: float) -> str:
-    """Say that a control law gave no numbers."""
+    """Return the message for a control law that is not finite."""
     return f"the control u is no finite number at t = {t:.6g}"
 
 
 def no_time_note(status: Status, steps: int) -> list[str]:
-    """Say that a time limit left no time for a first step."""
+    """Return a note if the time limit ended the simulation before its first step."""
     if status is not Status.TIME_LIMIT or steps:
         return []
     return ["the time limit came before the end of the first step, so there is no motion: give more time"]
 
 
 def not_unique_note(times: Sequence[float]) -> list[str]:
-    """Say which impacts have other admissible outcomes, by their times [s]; nothing where there are none."""
+    """Return a note about impacts with other admissible outcomes, by their times [s]; none if there are none."""
     if not len(times):
         return []
     others = f" (and {len(times) - 1} more)" if len(times) > 1 else ""
@@ -216,7 +216,7 @@ def not_unique_note(times: Sequence[float]) -> list[str]:
 
 
 def check_control(control: Control) -> None:
-    """Refuse a feedback law: its derivative is not known."""
+    """Raise `OptionError` for a feedback law: its derivative is not known."""
     if control.feedback:
         raise OptionError(
             "sensitivities: the control is a function of (t, x), whose derivative with respect to x is not known; "

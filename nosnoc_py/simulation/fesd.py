@@ -1,4 +1,10 @@
-"""Simulation by finite elements, step by step: by active-set Newton, and as an MPCC where that fails; or as MPCCs."""
+"""Simulation by finite elements, step by step.
+
+Each step is first solved by the active-set Newton method (`newton`) and accepted on the residuals of the unrelaxed
+equations. A step with more events than finite elements is cut into parts. If Newton's method fails or does not fit the
+method, the step is solved as an MPCC from several guesses (`stepping`), and solutions that satisfy every equation but
+are no motions are refused (`checks`). The discretisation error is estimated for several steps together (`accuracy`).
+"""
 
 from __future__ import annotations
 
@@ -55,25 +61,25 @@ from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 from nosnoc_py.transcription.guesses import keeps_its_iterate
 
-# So often a step with more switches than elements is cut in two.
+# Number of times that a step with more events than elements is cut at most.
 MOST_SPLITS = 100
-# A failure counts like so many of them.
-FAILED = 12
-# Places ahead of a failed step where gaps are looked at.
+# Cost of a failed part, in cuts: failures end the search sooner than events.
+COST_OF_FAILURE = 12
+# Places ahead of a failed step at which functions are evaluated, to find one that is not finite.
 AHEAD = 5
-# So many steps that fell back are listed by their times.
+# Steps solved as MPCC that are listed by their times.
 MOST_LISTED = 20
-# Single steps are judged together: the estimates of so many take little longer than one.
-JUDGED = 8
-# Residuals below this are no reason for a step to fail.
+# Steps whose errors are estimated together: this takes little longer than for one.
+ESTIMATED_TOGETHER = 8
+# With residuals below this the equations hold, so that a failure has another reason.
 SOLVED = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepSolution:
-    """A solution of the equations of a step: w (n_w,) at the parameters (n_values,) of its MPCC.
+    """Solution of a step: w (n_w,) at the parameters (n_values,) of its MPCC.
 
-    `solved` are its elements as Newton's method found them, for the estimate of their error.
+    `solved` are its elements by Newton's method, for the estimate of their error; None for an MPCC.
     """
 
     w: np.ndarray
@@ -125,7 +131,7 @@ class SimulatorState(StepState):
 
     @property
     def solved(self) -> list[SolvedPart]:
-        """The parts of the last step that Newton's method solved."""
+        """Parts of the last step that Newton's method solved."""
         return [part.solved for part in self.parts if part.solved is not None]
 
     @property
@@ -140,7 +146,7 @@ class SimulatorState(StepState):
 
     @property
     def lengths(self) -> tuple[float, ...]:
-        """Of the parts [s]."""
+        """Lengths of the parts [s]."""
         rows = self.problem.mpcc.parameters["horizon"]
         return tuple(float(part.values[rows][0]) for part in self.parts)
 
@@ -149,8 +155,8 @@ class SimulatorState(StepState):
         """Finite elements of the last step, with time-freezing on the clock of the whole simulation."""
         if not self.parts:
             return None
-        found = Readout.join([self.problem.read(part.w, part.values) for part in self.parts])
-        return found.later(self.t - sum(self.lengths), self.x.size)
+        joined = Readout.join([self.problem.read(part.w, part.values) for part in self.parts])
+        return joined.later(self.t - sum(self.lengths), self.x.size)
 
     @property
     def sensitivity(self) -> StepDerivative | None:
@@ -222,7 +228,7 @@ class FiniteElementStepper:
 
     @cached_property
     def _predict(self) -> Callable[[np.ndarray], Trajectory | None]:
-        """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
+        """Predictor for steps of time-freezing: the same elements with jumps, by Newton's method."""
         if not self.problem.discretization.time_freezing:
             return lambda values: None
         options = self.problem.fesd
@@ -232,16 +238,16 @@ class FiniteElementStepper:
 
         def predict(values: np.ndarray) -> Trajectory | None:
             x, p, u = (values[self._slices[name]] for name in ("x0", "p", "u"))
-            found = simulator.step(SimulatorState(t=0.0, x=x, p=p, problem=simulator.problem), u)
-            if found.readout is None or found.u is None:
+            new = simulator.step(SimulatorState(t=0.0, x=x, p=p, problem=simulator.problem), u)
+            if new.readout is None or new.u is None:
                 return None
             grid = np.array([0.0, self.length])
-            return Trajectory(**simulator.problem.fields_of(found.readout, found.p, found.u[None], grid))
+            return Trajectory(**simulator.problem.fields_of(new.readout, new.p, new.u[None], grid))
 
         return predict
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
-        """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
+        """Return the state at t = 0; raise `ModelError` if x0 has the wrong shape or penetrates a contact."""
         parameters = self.system.parameters(p)
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters, problem=self.problem)
 
@@ -252,19 +258,22 @@ class FiniteElementStepper:
     def step(
         self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
     ) -> SimulatorState:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were.
+        """Take one step with constant control u (n_u,); a step that fails keeps t and x and sets the status.
 
-        With `sensitivities` the new state has the derivatives of its x with respect to the x, u and p of this step, by
-        the implicit function theorem.
+        With `sensitivities` the new state has the derivatives of its x by the x, u and p of this step.
         """
-        found = self._step(state, u, time_limit, sensitivities)
-        if self._accuracy is None or not found.solved:
-            return found
-        found = replace(found, unjudged=(*state.unjudged, found.solved), sizes=state.sizes, error=state.error)
-        return self._judged(state.x, found) if state.t == 0.0 or len(found.unjudged) >= JUDGED else found
+        new = self._step(state, u, time_limit, sensitivities)
+        if self._accuracy is None or not new.solved:
+            return new
+        new = replace(new, unjudged=(*state.unjudged, new.solved), sizes=state.sizes, error=state.error)
+        return (
+            self._with_error_estimate(state.x, new)
+            if state.t == 0.0 or len(new.unjudged) >= ESTIMATED_TOGETHER
+            else new
+        )
 
-    def _judged(self, x: np.ndarray, state: SimulatorState) -> SimulatorState:
-        """The state with the largest error of its last steps, and a status where that is too large."""
+    def _with_error_estimate(self, x: np.ndarray, state: SimulatorState) -> SimulatorState:
+        """Return the state with the largest error of its last steps, and a status if that is too large."""
         assert self._accuracy is not None
         sizes = self._accuracy.sizes(x, [part for step in state.unjudged for part in step])
         sizes = sizes if state.sizes is None else np.maximum(sizes, state.sizes)
@@ -273,82 +282,82 @@ class FiniteElementStepper:
         fields: dict[str, Any] = {"unjudged": (), "sizes": sizes, "error": float(errors.shares[worst])}
         if self._accuracy.is_missed(fields["error"]):
             at = state.t - (len(state.unjudged) - worst) * self.length
-            said = self._accuracy.said_of_step(fields["error"], at, self.length)
-            fields |= {"status": Status.INACCURATE, "message": "; ".join(filter(None, (state.message, said)))}
+            reason = self._accuracy.message_of_step(fields["error"], at, self.length)
+            fields |= {"status": Status.INACCURATE, "message": "; ".join(filter(None, (state.message, reason)))}
         return replace(state, **fields)
 
     def _step(self, state: SimulatorState, u: Any, time_limit: float | None, sensitivities: bool) -> SimulatorState:
-        """A step without an estimate of its error."""
-        found = self._stepped(state, u, time_limit)
+        """Take a step without an estimate of its error."""
+        new = self._solve_step(state, u, time_limit)
         if not sensitivities:
-            return found
-        return replace(found, derivatives=tuple(self._sensitivity(part.w, part.values) for part in found.parts))
+            return new
+        return replace(new, derivatives=tuple(self._sensitivity(part.w, part.values) for part in new.parts))
 
-    def _stepped(self, state: SimulatorState, u: Any, time_limit: float | None) -> SimulatorState:
+    def _solve_step(self, state: SimulatorState, u: Any, time_limit: float | None) -> SimulatorState:
         deadline = deadline_of(time_limit)
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
-            parts, found = self._by_newton(values, state.hint, 0)
-            if found.too_many_events:
-                found = self._newton_step.count_events(values, found)
-                if found.status is None and MOST_SPLITS:
-                    parts, last = self._cut(values, state.hint, MOST_SPLITS, found.share)
-                    found = last if parts else found
+            parts, result = self._by_newton(values, state.hint, 0)
+            if result.too_many_events:
+                result = self._newton_step.count_events(values, result)
+                if result.status is None and MOST_SPLITS:
+                    parts, last = self._cut(values, state.hint, MOST_SPLITS, result.share)
+                    result = last if parts else result
             if parts:
-                return self._advanced(state, parts, found.x, values, hint=found.hint, **found.residuals)
-            message = found.message
-            # What has more switches than elements is nothing for an MPCC either.
-            if found.status is not None or found.too_many_events or self.solver is None:
-                return self._failed(state, values, found.status or Status.STEP_FAILED, message=message)
+                return self._advanced(state, parts, result.x, values, hint=result.hint, **result.residuals)
+            message = result.message
+            # A step with more events than elements has no solution as an MPCC either.
+            if result.status is not None or result.too_many_events or self.solver is None:
+                return self._failed(state, values, result.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
     def _by_newton(
         self, values: np.ndarray, hint: Hint | None, splits: int
     ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
-        """A step with its parts, none where it fails; one with more switches than elements may be cut so often."""
+        """Return the parts of a step (none if it fails) and its last result; cut it up to `splits` times."""
         assert self._newton_step is not None
-        found = self._newton_step(values, hint)
-        if found.w is not None:
-            assert found.elements is not None
+        result = self._newton_step(values, hint)
+        if result.w is not None:
+            assert result.elements is not None
             u, p = values[self._slices["u"]], values[self._slices["p"]]
-            solved = SolvedPart(elements=found.elements, u=u, p=p)
-            return (StepSolution(w=found.w, values=values, solved=solved),), found
-        if found.too_many_events and splits:
-            return self._cut(values, hint, splits, found.share)
-        # A part in which Newton's method fails is halved: on shorter elements what turns sharply turns less.
-        if 0 < splits < MOST_SPLITS and found.status is None and splits > FAILED:
-            return self._cut(values, hint, splits - FAILED, 0.5)
-        return (), found
+            solved = SolvedPart(elements=result.elements, u=u, p=p)
+            return (StepSolution(w=result.w, values=values, solved=solved),), result
+        if result.too_many_events and splits:
+            return self._cut(values, hint, splits, result.share)
+        # Halve a part in which Newton's method fails: on shorter elements a sharp turn turns less.
+        if 0 < splits < MOST_SPLITS and result.status is None and splits > COST_OF_FAILURE:
+            return self._cut(values, hint, splits - COST_OF_FAILURE, 0.5)
+        return (), result
 
     def _cut(
         self, values: np.ndarray, hint: Hint | None, splits: int, share: float
     ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
-        """Both parts of a step, the first one with this share of its length; the result is that of the last part."""
+        """Solve both parts of a step, the first with this share of its length; return the result of the last part."""
         first, second = values.copy(), values.copy()
         first[self._slices["horizon"]] *= share
         second[self._slices["horizon"]] *= 1.0 - share
-        before, found = self._by_newton(first, hint, splits - 1)
+        before, result = self._by_newton(first, hint, splits - 1)
         if not before:
-            return (), found
-        second[self._slices["x0"]] = found.x
-        after, found = self._by_newton(second, found.hint, splits - 1)
-        return (before + after if after else ()), found
+            return (), result
+        second[self._slices["x0"]] = result.x
+        after, result = self._by_newton(second, result.hint, splits - 1)
+        return (before + after if after else ()), result
 
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
-        """Try every guess; keep the best of what is no solution."""
+        """Try each initial guess; if none converges, return the state of least infeasibility."""
         best: SolverState | None = None
         iterations = attempts = 0
-        for found in self._mpcc_step(values, deadline):
+        for attempt in self._mpcc_step(values, deadline):
             attempts += 1
-            iterations += sum(record.iterations for record in found.records)
-            if found.status is Status.INTERRUPTED or (
-                found.status is Status.SOLVED and not self._is_wrong(state, found)
+            iterations += sum(record.iterations for record in attempt.records)
+            if attempt.status is Status.INTERRUPTED or (
+                attempt.status is Status.SOLVED and not self._is_no_motion(state, attempt)
             ):
-                best = found
+                best = attempt
                 break
-            if best is None or found.infeasibility < best.infeasibility:
-                best = replace(found, status=Status.STEP_FAILED)
+            if best is None or attempt.infeasibility < best.infeasibility:
+                best = replace(attempt, status=Status.STEP_FAILED)
         assert best is not None
         if best.status is Status.STEP_FAILED and time.monotonic() > deadline:
             best = replace(best, status=Status.TIME_LIMIT)
@@ -357,13 +366,13 @@ class FiniteElementStepper:
         if best.status is not Status.SOLVED:
             worst = self.problem.solvers.evaluator.worst(best.values, 1)
             late = self.problem.late(best.w)
-            said = f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
+            reason = f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
             if best.infeasibility < SOLVED and best.complementarity < SOLVED:
-                said = (
+                reason = (
                     "all that was found satisfies every equation and is no motion (a body caught by a force, an event "
                     "between the stages): take more steps, finite elements or RK stages"
                 )
-            more["message"] = "; ".join(part for part in (message, said, late) if part)
+            more["message"] = "; ".join(part for part in (message, reason, late) if part)
             return self._failed(state, values, best.status or Status.STEP_FAILED, **more)
         read = self.problem.read(best.w, values)
         if gaining := self._gaining(read, state.p):
@@ -373,34 +382,38 @@ class FiniteElementStepper:
         return self._advanced(state, (StepSolution(w=best.w, values=values),), x, values, **more)
 
     def _gaining(self, r: Readout, p: np.ndarray) -> str:
-        """Closed contacts of an impact that raises the kinetic energy, which is refused (`contact_problems.law`)."""
+        """Return the contacts of an impact that raises the kinetic energy (refused, see `contact_problems.law`)."""
         if not isinstance(self.system, CLS) or self.problem.dcs.jump is None:
             return ""
         rows = impact_rows(self.problem.dcs, r, p)
         return gaining_contacts(self.system, r.x_minus[rows], r.x_left[rows], p)
 
-    def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
-        """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
-        r = self.problem.read(found.w, found.p)
-        before = None if state.readout is None else self._checks.closed(state.readout)[-1]
-        u = found.p[self._slices["u"]]
-        return bool(self._checks.violations(before, r, u, state.p)) or self._contradicts(r, found)
+    def _is_no_motion(self, state: SimulatorState, result: SolverState) -> bool:
+        """Return True if a step that satisfies every equation is no motion.
 
-    def _contradicts(self, r: Readout, found: SolverState) -> bool:
-        """Whether a step of time-freezing has fewer impacts than the same step with jumps.
-
-        A body that bounces may also be caught: what holds it down is an auxiliary motion that does not end.
+        A body held by a force, or a missed event.
         """
-        predicted = self._predict(found.p)
+        r = self.problem.read(result.w, result.p)
+        before = None if state.readout is None else self._checks.closed(state.readout)[-1]
+        u = result.p[self._slices["u"]]
+        return bool(self._checks.violations(before, r, u, state.p)) or self._misses_an_impact(r, result)
+
+    def _misses_an_impact(self, r: Readout, result: SolverState) -> bool:
+        """Return True if a step of time-freezing has fewer impacts than the same step with jumps.
+
+        A bouncing body may also be held by an auxiliary motion that does not end.
+        """
+        predicted = self._predict(result.p)
         if predicted is None:
             return False
-        u = self._inputs(found.p, found.w)
+        u = self._inputs(result.p, result.w)
         grid = np.array([0.0, self.length])
-        own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
+        own = self.problem.fields_of(r, result.p[self._slices["p"]], u[None], grid)["events"]
         fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > REST_VELOCITY]
         return sum(event.kind == "impact" for event in own) < len(fast)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
+        """Return the parameters of the MPCC of a step."""
         values, at = self.problem.mpcc.p0.copy(), self._slices
         values[at["x0"]], values[at["p"]] = state.x, state.p
         values[at["horizon"]] = self.length
@@ -410,27 +423,31 @@ class FiniteElementStepper:
     def _advanced(
         self, state: SimulatorState, parts: tuple[StepSolution, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
+        """Return the state after a step."""
         u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         t = next_time(state.t, self.length)
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
 
     def _inputs(self, values: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Controls of a step, which are parameters, and the speed of time, where that is an unknown."""
+        """Return the controls of a step (parameters), and the speed of time if that is an unknown."""
         return np.append(values[self._slices["u"]], self.problem.inputs(w))
 
     def _failed(self, state: SimulatorState, values: np.ndarray, status: Status, **fields: Any) -> SimulatorState:
+        """Return the state of a step that failed, with a message."""
         if status is Status.STEP_FAILED and (lost := self._not_finite(state, values)):
-            said = f"{lost} ahead of t = {state.t:.6g}"
-            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (said, fields.get("message"))))
+            reason = f"{lost} ahead of t = {state.t:.6g}"
+            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (reason, fields.get("message"))))
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
 
     def _not_finite(self, state: SimulatorState, values: np.ndarray) -> str:
-        """The function that is no number where the motion leads in a step: no equations of a step hold there."""
+        """Return the function that is not finite where the motion leads: the equations of a step have no solution
+        there.
+        """
         u = values[self._slices["u"]]
         return not_finite(self.system, ahead(self.system, state.x, u, state.p, self.length, AHEAD), u, state.p)
 
     def run(self, x0: Any, run: SteppedRun) -> Trajectory:
-        """Simulate some steps, as many for every row of the control; see `nosnoc_py.Simulator`."""
+        """Simulate several steps, equally many for each row of the control; see `nosnoc_py.Simulator`."""
         steps, u, p, callback, sensitivities = run.steps, run.u, run.p, run.callback, run.sensitivities
         steps = _count(steps, _rows(u))
         control = control_of(u, self.system.n_u, steps * self.length)
@@ -445,15 +462,17 @@ class FiniteElementStepper:
             if np.isfinite(value).all():
                 state = self._step(state, value, left, sensitivities)
             else:
-                said = not_finite_control((k + 0.5) * self.length)
-                state = replace(state, status=Status.NUMERICAL_ERROR, message=said, parts=())
+                reason = not_finite_control((k + 0.5) * self.length)
+                state = replace(state, status=Status.NUMERICAL_ERROR, message=reason, parts=())
             notes.extend([(k * self.length, state.message)] if state.message else [])
             done.extend([state] if state.parts else [])
             return state
 
         last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, run.deadline)
-        status, said = self._inaccuracy(done, last.status, _rows(u))
-        trajectory = self._trajectory(replace(last, status=status), done, notes, _mismatch(control, self.length) + said)
+        status, reason = self._inaccuracy(done, last.status, _rows(u))
+        trajectory = self._trajectory(
+            replace(last, status=status), done, notes, _mismatch(control, self.length) + reason
+        )
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
@@ -462,7 +481,7 @@ class FiniteElementStepper:
         return replace(trajectory, sensitivity=chain)
 
     def _inaccuracy(self, done: list[SimulatorState], status: Status, rows: int) -> tuple[Status, list[str]]:
-        """The status of some steps by their errors, and what is said about them."""
+        """Return the status of several steps by their errors, and messages about them."""
         solved = [step.solved for step in done]
         if self._accuracy is None or not any(solved):
             return status, []
@@ -471,18 +490,18 @@ class FiniteElementStepper:
         errors = self._accuracy(solved, self._accuracy.sizes(x0, every))
         if not self._accuracy.is_missed(errors.share):
             return status, []
-        said = [self._accuracy.said(errors, self.length, rows)]
-        return Status.INACCURATE if status is Status.SOLVED else status, said
+        reason = [self._accuracy.reason(errors, self.length, rows)]
+        return Status.INACCURATE if status is Status.SOLVED else status, reason
 
     def _trajectory(
         self, state: SimulatorState, done: list[SimulatorState], notes: list[tuple[float, str]], more: list[str]
     ) -> Trajectory:
-        """What the steps make together."""
+        """Return the trajectory of all steps."""
         system, problem = self.system, self.problem
         parameters = dict(zip(system.parameter_names, state.p, strict=True))
         fields: dict[str, Any] = {"parameters": parameters, "status": state.status}
         if done:
-            # Ends of all parts; those of a step are counted from its own end.
+            # Ends of all parts, counted back from the end of their step.
             ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
             u_grid = np.concatenate([[0.0], *ends])
             rows = [step.u for step in done for _ in step.parts]
@@ -494,12 +513,12 @@ class FiniteElementStepper:
             fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
             fields |= {"state_names": system.state_names, "control_names": system.control_names}
         more = more + no_time_note(state.status, len(done))
-        return Trajectory(**fields, message=_told(notes, not state.parts, more))
+        return Trajectory(**fields, message=_message(notes, not state.parts, more))
 
 
 @dataclass(frozen=True)
 class FiniteElementRun:
-    """Solves and simulates by finite elements: their options are in a room below those that do the work."""
+    """Solution and simulation by finite elements; their options are defined in a lower layer."""
 
     method: FiniteElementMethod
 
@@ -512,7 +531,7 @@ class FiniteElementRun:
         callback: Callback | None = None,
         time_limit: float | None = None,
     ) -> Solution:
-        """Transcribe and solve; see `nosnoc_py.solve`."""
+        """Transcribe and solve an OCP; see `nosnoc_py.solve`."""
         solver = Auto() if solver is None else solver
         check_type(solver, Strategy, "solver")
         problem = transcribe(ocp, self.method)
@@ -534,7 +553,7 @@ class FiniteElementRun:
         return started_near(ocp, guess, once, patient=isinstance(solver, Auto), deadline=deadline, first=first)
 
     def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
-        """A simulator, and its run; see `nosnoc_py.simulate`."""
+        """Simulate a system; see `nosnoc_py.simulate`."""
         method = self.method
         control = control_of(task.u, system.n_u, task.seconds)
         length, count = _steps(task, control)
@@ -542,36 +561,36 @@ class FiniteElementRun:
             start, parameters, _ = task.start(system)
             scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
             method = method.replace(rest_velocity=scales.rest_velocity(None))
-        asked = {name: getattr(task, name) for name in ("u", "p", "callback", "sensitivities")}
+        arguments = {name: getattr(task, name) for name in ("u", "p", "callback", "sensitivities")}
         stepper = FiniteElementStepper(system, method, step=length, solver=task.solver)
-        return stepper.run(task.x0, SteppedRun(steps=count, deadline=task.deadline(), **asked))
+        return stepper.run(task.x0, SteppedRun(steps=count, deadline=task.deadline(), **arguments))
 
     def stepper(self, system: Described, length: float, solver: Any = None) -> FiniteElementStepper:
-        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        """Return a stepper with equal steps; see `nosnoc_py.Simulator`."""
         return FiniteElementStepper(system, self.method, step=length, solver=solver)
 
 
-def _told(notes: list[tuple[float, str]], failed: bool, more: list[str]) -> str:
-    """The steps Newton's method left to the MPCC, why the last one failed, and what else there is to say."""
+def _message(notes: list[tuple[float, str]], failed: bool, more: list[str]) -> str:
+    """Return the message of a simulation: steps solved as MPCC, reason of a failure, and other notes."""
     solved = notes[:-1] if failed and notes else notes
-    said = []
+    reason = []
     if solved:
         times = [f"{time:.6g}" for time, _ in solved[:MOST_LISTED]]
         times += [f"and {len(solved) - MOST_LISTED} more"] if len(solved) > MOST_LISTED else []
         plural = "s" if len(solved) > 1 else ""
-        said.append(f"{len(solved)} step{plural} solved as MPCC (t = {', '.join(times)}: {solved[-1][1]})")
+        reason.append(f"{len(solved)} step{plural} solved as MPCC (t = {', '.join(times)}: {solved[-1][1]})")
     if failed and notes:
-        said.append(f"t = {notes[-1][0]:.6g}: {notes[-1][1]}")
-    return "; ".join(said + more)
+        reason.append(f"t = {notes[-1][0]:.6g}: {notes[-1][1]}")
+    return "; ".join(reason + more)
 
 
 def _rows(u: Any) -> int:
-    """Number of rows of a control that is an array with one row per interval, else 1."""
+    """Return the number of rows of a control that is an array with one row per interval, else 1."""
     return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
 
 
 def _steps(task: SimulationTask, control: Control) -> tuple[float, int]:
-    """Length and number of the steps; by default a multiple of the intervals of the control, if these are equal."""
+    """Return length and number of the steps; by default a multiple of the intervals of the control."""
     lengths = np.diff(control.breaks)
     fits = len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
     usual = fits * -(-max(20, round(50 * task.seconds)) // fits)
@@ -580,7 +599,7 @@ def _steps(task: SimulationTask, control: Control) -> tuple[float, int]:
 
 
 def _mismatch(control: Control, length: float) -> list[str]:
-    """A word about a control that jumps inside of steps, or none."""
+    """Return a note about a control that jumps inside of steps, or none."""
     inner = control.breaks[1:-1]
     away = np.abs(inner / length - np.round(inner / length))
     inside = [
@@ -597,7 +616,7 @@ def _mismatch(control: Control, length: float) -> list[str]:
 
 
 def _count(steps: Any, rows: int) -> int:
-    """A number of steps that fits to a control with so many rows."""
+    """Return a number of steps that is a multiple of the rows of a control."""
     count = steps_given(steps)
     if rows < 1 or count % rows:
         raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
@@ -605,10 +624,10 @@ def _count(steps: Any, rows: int) -> int:
 
 
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
-    """Times [s] of impacts that admit other outcomes."""
+    """Return the times [s] of impacts with other admissible outcomes."""
     system = problem.ocp.system
     if problem.dcs.jump is None:
         return []
     rows = impact_rows(problem.dcs, r, p)
-    found = several_outcomes(system, r.x_minus[rows], p, rest_velocity_of(problem.fesdj, simulation=True))
-    return (np.cumsum(r.h) - r.h)[rows[found]].tolist()
+    ambiguous = several_outcomes(system, r.x_minus[rows], p, rest_velocity_of(problem.fesdj, simulation=True))
+    return (np.cumsum(r.h) - r.h)[rows[ambiguous]].tolist()

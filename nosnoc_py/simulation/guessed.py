@@ -1,4 +1,4 @@
-"""A guess as the motion that it is: simulated, with its objective and what it violates."""
+"""Simulation of an initial guess: its motion, objective and violations, and solutions started near it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
-# A guess is feasible up to this share, and nearly so up to the second one; up to the third the events of a motion are
-# worth to start near it (motions that smoothed shooting finds miss by up to 0.16, and lead to the best known optima).
+# Relative violations up to which a guess is feasible, nearly feasible, and useful: up to the last one it is worth
+# starting near its events (motions of smoothed shooting miss by up to 0.16 and lead to good optima).
 FEASIBLE, NEARLY, USEFUL = 1e-6, 1e-2, 0.3
-# A solution that costs more than a feasible guess by so much, relatively, is another optimum, not another grid.
+# A solution that costs more than a feasible guess by this relative amount is another optimum, not an effect of the
+# grid.
 WORSE = 0.05
 ENDED = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulatedGuess:
-    """What the control of a guess really does.
+    """Simulated motion of the control of a guess.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class SimulatedGuess:
 
     @property
     def broken(self) -> float:
-        """Largest share by which a bound or a constraint is violated."""
+        """Largest relative violation of a bound or constraint."""
         return 0.0 if self.worst is None else self.worst.share
 
     def __str__(self) -> str:
@@ -59,12 +60,12 @@ class SimulatedGuess:
 
     @property
     def feasible(self) -> bool:
-        """Whether it violates nothing."""
+        """True if no bound or constraint is violated."""
         return self.broken <= FEASIBLE
 
 
 def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> SimulatedGuess | None:
-    """Simulate the control of a guess from x0; None where there is none, no referee, or the motion does not end."""
+    """Simulate the control of a guess from x0; None if it cannot be simulated or its motion does not reach the end."""
     control = guess.get("u") if isinstance(guess, Mapping) else guess
     known = isinstance(guess, Trajectory) and guess.state_names == ocp.system.state_names and len(guess.u) > 0
     free = ocp.x0 is None or ocp.free_time is not None or bool(ocp.free_parameters)
@@ -87,11 +88,12 @@ def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> Simulated
         worst = max(violations(ocp, [history]), key=lambda one: one.share, default=None)
         cost = objective(ocp, [history], history.x)
         return SimulatedGuess(motion=trajectory_of(ocp.system, history, law), objective=cost, worst=worst)
-    except NosnocError:  # the referee refuses the system or the control: the guess is then taken as it stands
+    except NosnocError:  # the system or control cannot be simulated: use the guess as it is
         return None
 
 
 def _limits(ocp: OCP) -> tuple[float, float]:
+    """Return the limits of the free horizon [s]."""
     assert ocp.free_time is not None
     return ocp.free_time.lower, ocp.free_time.upper
 
@@ -105,11 +107,11 @@ def started_near(
     deadline: float,
     first: Solution | None = None,
 ) -> Solution:
-    """Solve from a guess that a large relaxation may forget: from a small one first, or where the large one has.
+    """Solve from a guess that a large relaxation may lose: with a small one first, or after the large one has lost it.
 
-    A solution, a motion that roughly ends where it has to, and a control that does, are first solved from a small
-    relaxation. From any other guess the solver goes its own way; where the control of the guess, simulated, is
-    feasible, and the solver finds nothing, or something that costs more, it starts near that motion.
+    A solution, a motion that roughly satisfies the terminal constraints, and a control that does, are first solved with
+    a small relaxation. Any other guess is solved as usual. If the simulated control is feasible but the solver finds
+    nothing, or something that costs more, it starts near that motion.
 
     Parameters
     ----------
@@ -117,55 +119,55 @@ def started_near(
     guess
         Not None.
     once : function of a guess, `near`, and a solver `by`
-        Solves.
+        Solves the problem.
     patient : bool
-        Whether the solver is the default, which has no relaxation of the user's.
+        True for the default solver.
     deadline : float
         Stamp of time.monotonic().
     first : Solution, optional
-        What has been found from the guess already.
+        Result of the usual solve, if it has been done already.
     """
-    given = simulated_guess(ocp, guess, deadline)
+    simulated = simulated_guess(ocp, guess, deadline)
     tried = [] if first is None else [first]
     own = guess if isinstance(guess, Solution) and guess.success else None
-    start = own if own is not None else None if given is None else given.motion
-    if not tried and patient and start is not None and (own is not None or _reaches(ocp, guess, given)):
+    start = own if own is not None else None if simulated is None else simulated.motion
+    if not tried and patient and start is not None and (own is not None or _reaches(ocp, guess, simulated)):
         tried.append(once(start, near=True))
-        if tried[0].status in ENDED or (tried[0].success and not _worse(tried[0], given)):
+        if tried[0].status in ENDED or (tried[0].success and not _worse(tried[0], simulated)):
             return tried[0]
     if first is None:
         tried.append(once(guess, near=False))
-    ways: list[dict[str, Any]] = [{} for _ in range(2 - len(tried))] + [{"by": Auto()}] * (not patient)
-    for way in ways:  # the solver itself from a small relaxation, then the default
-        lost = not tried[-1].success or _worse(tried[-1], given)
-        if not lost or tried[-1].status in ENDED or given is None or not given.feasible:
+    attempts: list[dict[str, Any]] = [{} for _ in range(2 - len(tried))] + [{"by": Auto()}] * (not patient)
+    for options in attempts:  # the solver itself from a small relaxation, then the default
+        lost = not tried[-1].success or _worse(tried[-1], simulated)
+        if not lost or tried[-1].status in ENDED or simulated is None or not simulated.feasible:
             break
-        tried.append(once(given.motion, near=True, **way))
-    found = _best(tried)
-    if found.success or given is None or not given.feasible or found.status in ENDED:
-        return found
+        tried.append(once(simulated.motion, near=True, **options))
+    best = _best(tried)
+    if best.success or simulated is None or not simulated.feasible or best.status in ENDED:
+        return best
     note = (
-        f"the control of the guess, {given}, which these elements do not represent: give them its control intervals "
-        "(control_stages), more finite_elements, or equidistant_control_grid=False"
+        f"the control of the guess, {simulated}, which these elements do not represent: give them its control "
+        "intervals (control_stages), more finite_elements, or equidistant_control_grid=False"
     )
-    return replace(found, message="; ".join(part for part in (found.message, note) if part))
+    return replace(best, message="; ".join(part for part in (best.message, note) if part))
 
 
-def _reaches(ocp: OCP, guess: Any, given: SimulatedGuess | None) -> bool:
-    """Whether a guess ends where it has to, a motion roughly: without a goal every control is feasible."""
+def _reaches(ocp: OCP, guess: Any, simulated: SimulatedGuess | None) -> bool:
+    """Return True if a guess satisfies the terminal constraints (a motion: roughly)."""
     allowed = USEFUL if isinstance(guess, Trajectory) else FEASIBLE
-    return given is not None and bool(ocp.terminal_constraints) and given.broken <= allowed
+    return simulated is not None and bool(ocp.terminal_constraints) and simulated.broken <= allowed
 
 
-def _worse(found: Solution, given: SimulatedGuess | None) -> bool:
-    """Whether a solution costs more than a feasible guess, by more than the discretisation explains."""
-    if given is None or not given.feasible:
+def _worse(best: Solution, simulated: SimulatedGuess | None) -> bool:
+    """Return True if a solution costs more than a feasible guess, by more than the discretisation explains."""
+    if simulated is None or not simulated.feasible:
         return False
-    return found.objective > given.objective + WORSE * max(abs(given.objective), FEASIBLE)
+    return best.objective > simulated.objective + WORSE * max(abs(simulated.objective), FEASIBLE)
 
 
 def _best(tried: list[Solution]) -> Solution:
-    """The solved one of the lowest objective, else the last; with the effort of all."""
+    """Return the solution of the lowest objective, else the last result, with the effort of all."""
     best = min(tried, key=lambda one: (not one.success, one.objective if one.success else 0.0))
     if len(tried) == 1:
         return best

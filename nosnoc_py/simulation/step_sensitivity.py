@@ -1,8 +1,8 @@
-"""Derivatives of simulated steps with respect to their start, controls and parameters, and of chains of steps.
+"""Derivatives of simulated steps by initial state, control and parameters, and of chains of steps.
 
-A step is a solution of the unrelaxed finite-element equations, whatever method found it; the implicit function theorem
-on its branch gives d x(end) / d (x0, u, p). The times of events are among the unknowns: what happens at a switch (the
-saltation) needs no formula of its own.
+A step is a solution of the unrelaxed finite-element equations, whichever method solved it. The implicit function
+theorem on its branch of the complementarities gives d x(end) / d (x0, u, p). Times of events are among the unknowns, so
+that the jump of derivatives at a switch (saltation) is included.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from nosnoc_py.solution import Sensitivity
 from nosnoc_py.transcription import Transcription
 
 Array = np.ndarray
-# An approach at the start of a step that is faster than this is an impact at the start [m/s].
+# An approach faster than this [m/s] with an impulse above IMPULSE [N s] at the start of a step is an impact there.
 APPROACH = 1e-3
 IMPULSE = 1e-9
 
 
 class StepSensitivity:
-    """Derivatives of steps of one program, from `transcribe_step`; built once."""
+    """Derivatives of steps of one program of `transcribe_step` (built once)."""
 
     def __init__(self, problem: Transcription) -> None:
         self.problem = problem
@@ -36,16 +36,18 @@ class StepSensitivity:
         self._implicit = Implicit(problem.mpcc, wanted, columns, self._sizes[0], scale, _poles(problem))
 
     def __call__(self, w: Array, values: Array) -> StepDerivative:
-        """Derivatives of a step that is solved: w (n_w,) at the parameters (n_p_mpcc,) of its program."""
+        """Return the derivatives of a step with solution w (n_w,) at the parameters (n_p_mpcc,) of its program."""
         n_x, n_u, _ = self._sizes
-        found = self._implicit(w, values)
-        x, u, p = np.split(found.values, [n_x, n_x + n_u], axis=1)
-        return StepDerivative(x=x, u=u, p=p, keeps=found.kept, flags=(*self._hits(w, values), *found.flags))
+        solution_derivatives = self._implicit(w, values)
+        x, u, p = np.split(solution_derivatives.values, [n_x, n_x + n_u], axis=1)
+        return StepDerivative(
+            x=x, u=u, p=p, keeps=solution_derivatives.kept, flags=(*self._hits(w, values), *solution_derivatives.flags)
+        )
 
     def chain(self, steps: Sequence[StepDerivative]) -> Sensitivity:
-        """Derivatives of the state after consecutive steps, by x0, p and the control of every step.
+        """Return derivatives of the state after consecutive steps, by x0, p and the control of each step.
 
-        Where the motion is not smooth the flags have the number of the step, and the derivatives are NaN.
+        If the motion is not differentiable, flags name the step and derivatives are NaN.
         """
         n_x, n_u, n_p = self._sizes
         by_x, by_p, by_u = np.eye(n_x), np.zeros((n_x, n_p)), np.zeros((len(steps), n_x, n_u))
@@ -57,7 +59,7 @@ class StepSensitivity:
         return Sensitivity(x0=by_x + lost, p=by_p + lost, u=by_u + lost, flags=flags)
 
     def _hits(self, w: Array, values: Array) -> Iterator[str]:
-        """Impacts at the very start: whether they belong to this step is a question of round-off."""
+        """Yield impacts at the very start: rounding decides whether they belong to this step."""
         jump = self.problem.dcs.jump
         if jump is None:
             return
@@ -68,7 +70,7 @@ class StepSensitivity:
 
 
 def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
-    """Derivatives of several parts of a step with one control."""
+    """Return the derivatives of several consecutive parts of a step with one control."""
     x, u, p = parts[0].x, parts[0].u, parts[0].p
     for part in parts[1:]:
         x, u, p = part.x @ x, part.x @ u + part.u, part.x @ p + part.p
@@ -77,7 +79,7 @@ def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
 
 
 def _poles(problem: Transcription) -> Array:
-    """Pairs of variables (n, 2) that are the radii of a polar friction cone: of its force and of its slip."""
+    """Return pairs of variables (n, 2) that are the radii of a polar friction cone: of its force and its slip."""
     forces, speeds = (problem.mpcc.variables.blocks(role=role) for role in (Role.FRICTION_RADIUS, Role.SLIP_SPEED))
     speed_at = {(block.of, block.at): block.start for block in speeds}
     return np.array([(force.start, speed_at[force.of, force.at]) for force in forces], int).reshape(-1, 2)

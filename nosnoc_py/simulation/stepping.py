@@ -1,4 +1,8 @@
-"""One simulation step as an MPCC, from several guesses."""
+"""One simulation step as an MPCC, solved from several initial guesses.
+
+Used if the active-set Newton method fails or does not fit the method. The guesses are tried in the order of their
+probability: a prediction with fewer stages, the state at rest, with impulses, and generic ones.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +36,22 @@ SIMULATION_SOLVER = Homotopy(
     max_iterations=300,
 )
 SECOND_SOLVER = Auto()
-# How much of sigma_0 a prediction starts with: a large one forgets it.
+# Fraction of sigma_0 for a start from a prediction: a large relaxation parameter would lose it.
 PREDICTED = 1e-2
 
 
-# A program, a guess of w, a solver and its first relaxation parameter.
+# Program, guess of w, solver, and its first relaxation parameter.
 Attempt = tuple[Solvers, np.ndarray, Strategy, float | None]
 
 
 class Attempts(ABC):
-    """A step as an MPCC from several guesses, the likelier first."""
+    """Base class for a step as an MPCC, solved from several guesses, the likelier first."""
 
     def __init__(self, problem: Transcription, solver: Strategy) -> None:
         self._problem, self._solver = problem, solver
 
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
-        """Results of one attempt after the other, until a time.monotonic() stamp."""
+        """Yield the result of one attempt after the other, until a stamp of time.monotonic()."""
         for solvers, w, solver, sigma in self._attempts(values):
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
             yield solver.run(solvers.mpcc, w, values, sigma=sigma, solvers=solvers, time_limit=left)
@@ -56,11 +60,11 @@ class Attempts(ABC):
 
     @abstractmethod
     def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
-        """What to try at the parameters of the step."""
+        """Yield the attempts at the parameters of the step."""
 
 
 class MPCCStep(Attempts):
-    """A step of contacts as an MPCC."""
+    """A step with contacts as an MPCC."""
 
     def __init__(self, system: CLS, problem: Transcription, solver: Strategy) -> None:
         super().__init__(problem, solver)
@@ -77,15 +81,15 @@ class MPCCStep(Attempts):
         closed, slow = gaps <= RESTING_SOLVED * steepness, RESTING_SOLVED * steepness
         resting = closed & (np.abs(rates) <= slow)
         for w, sigma in self._guesses(values, closed & (rates < -slow)):
-            # In persistent contact the impulse is a double root that relaxations leave at sqrt(sigma), and the contact
-            # then takes off: at first there is none.
-            for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
-                yield self._pinned(pinned), w, self._solver, sigma
+            # In persistent contact the impulse is a double root that relaxations leave at sqrt(sigma), so that the
+            # contact opens. Fix such impulses to zero first.
+            for fixed_to_zero in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
+                yield self._without_impulses(fixed_to_zero), w, self._solver, sigma
                 if sigma is not None and self._is_guessed:  # homotopy alone leaves what two directions share
-                    yield self._pinned(pinned), w, SECOND_SOLVER, None
+                    yield self._without_impulses(fixed_to_zero), w, SECOND_SOLVER, None
 
-    def _pinned(self, contacts: np.ndarray) -> Solvers:
-        """The program, without impulses of some contacts."""
+    def _without_impulses(self, contacts: np.ndarray) -> Solvers:
+        """Return the program without impulses of some contacts."""
         if not contacts.any():
             return self._problem.solvers
         if contacts.tobytes() not in self._solvers:
@@ -97,10 +101,10 @@ class MPCCStep(Attempts):
         return self._solvers[contacts.tobytes()]
 
     def _guesses(self, values: np.ndarray, hits: np.ndarray) -> Iterator[tuple[np.ndarray, float | None]]:
-        """Initial guesses and first relaxation parameters.
+        """Yield initial guesses and first relaxation parameters.
 
-        A step of the active-set Newton method with one RK stage; then states at x0 with zeros, with the impulses of
-        what is about to hit, and with ones.
+        First a step of the active-set Newton method with one RK stage; then the state x0 at all stages with zeros, with
+        the impulses of contacts about to hit, and with ones.
         """
         for predicted in self._predictions(values):
             yield predicted, None if self._sigma is None else PREDICTED * self._sigma
@@ -112,24 +116,29 @@ class MPCCStep(Attempts):
         yield np.where(self._problem.mpcc.w0 == 0.0, 1.0, rest), self._sigma
 
     def _hit(self, values: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        """Return a guess with impulses of the contacts that hit."""
         problem, layout = self._problem, self._problem.mpcc.parameters
         x0, p = values[layout["x0"]], values[layout["p"]]
         places = Places.equal(problem.grid, problem.tableau.c, float(values[layout["horizon"]][0]))
         return fill(problem.mpcc, problem.dcs, places, p, lambda t, side: x0, hits=hits)
 
     def _predictions(self, values: np.ndarray) -> list[np.ndarray]:
+        """Return predicted iterates of the MPCC, if any."""
         layout = self._problem.mpcc.parameters
         x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
         method = self._problem.fesdj
-        # Of a polyhedral cone a prediction is a guess: its friction is of about the same size and direction.
+        # For a polyhedral cone the prediction is only a guess of about the right friction.
         if not method.switch_detection or not (self._is_guessed or is_exact(self._system, method.friction_cone)):
             return []
         step = self._coarse.step(x, u, p, float(values[layout["horizon"]][0]), None)
         if not step.success:
             return []
         full = _with_stages(step, self._problem.tableau.c)
-        found = [self._filling(full, values, mixed=mixed) for mixed in ((True, False) if self._is_guessed else (True,))]
-        return [w for w in found if np.isfinite(w).all()]
+        iterates = [
+            self._iterate_writer(full, values, mixed=mixed)
+            for mixed in ((True, False) if self._is_guessed else (True,))
+        ]
+        return [w for w in iterates if np.isfinite(w).all()]
 
     @cached_property
     def _coarse(self) -> ContactNewton:
@@ -139,7 +148,7 @@ class MPCCStep(Attempts):
         )
 
     @cached_property
-    def _filling(self) -> ContactIterateWriter:
+    def _iterate_writer(self) -> ContactIterateWriter:
         method = self._problem.fesdj
         return ContactIterateWriter(
             self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True)
@@ -147,9 +156,9 @@ class MPCCStep(Attempts):
 
 
 class FilippovStep(Attempts):
-    """A step of a system without jumps as an MPCC: from a prediction, from its start, and from amid everything.
+    """A step of a system without jumps as an MPCC: from a prediction, from its initial state, and from ones.
 
-    `predict` makes a trajectory of the step, or None, from its parameters.
+    `predict` returns a trajectory of the step for its parameters, or None.
     """
 
     def __init__(
@@ -162,9 +171,9 @@ class FilippovStep(Attempts):
         self._predict = predict
 
     def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
-        """Initial guesses, solvers and first relaxation parameters.
+        """Yield initial guesses, solvers and first relaxation parameters.
 
-        Events close to the ends of a step are where homotopy and active set fail, and not the same ones.
+        Homotopy and active-set strategies fail for different events close to the ends of a step, so both are tried.
         """
         problem = self._problem
         predicted = self._predict(values)
@@ -178,7 +187,7 @@ class FilippovStep(Attempts):
 
 
 def _with_stages(step: ContactStep, c: np.ndarray) -> ContactStep:
-    """A step with one RK stage written with the stages c: states on straight lines, constant forces."""
+    """Return a step with one RK stage extended to the stages c: states on straight lines, constant forces."""
     line = c[None, :, None]
     return replace(
         step,

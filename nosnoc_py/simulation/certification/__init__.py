@@ -1,1 +1,1 @@
-"""Certificates: the control of a solution simulated again by the event-driven referee, and what comes of it."""
+"""Certificates of solutions: their control is simulated independently by the event-driven method and compared."""

@@ -1,4 +1,4 @@
-"""What `solve` returns, with its certificate and what refuted it."""
+"""Solutions returned by `solve`, with their certificate and advice if they are not confirmed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nosnoc_py.status import Status, Verdict
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
-# Systems with a referee.
+# Systems that can be certified.
 JUDGED = (CLS, PSS, Heaviside, PDS)
-# A limit of time is overdrawn by this share, rather than that nothing is certified.
+# Share of the time limit that the certificate may take beyond it, so that solutions are not left uncertified.
 SHARE = 0.1
-# What helps against a verdict, by finite elements and by any other method.
+# Advice for each verdict, for finite elements and for other methods.
 ELEMENTS = {
     Verdict.INACCURATE: "raise rk_stages, finite_elements or control_stages",
     Verdict.REFUTED: "raise finite_elements, where several events fall into one control stage, or control_stages",
@@ -47,7 +47,7 @@ def with_certificate(
     ocp : OCP
     solution : Solution
     finite_elements : bool
-        Whether they made it, for the advice.
+        True if finite elements computed the solution (for the advice).
     deadline : float
         Stamp of time.monotonic() until which the certificate may take.
     time_limit : float, optional
@@ -57,19 +57,20 @@ def with_certificate(
         return solution
     left = None if time_limit is None else max(deadline - time.monotonic(), SHARE * time_limit)
     try:
-        found = certify(ocp, solution, time_limit=left)
+        certificate = certify(ocp, solution, time_limit=left)
     except KeyboardInterrupt:
         return _noted(solution, "not certified: interrupted")
-    except NosnocError as error:  # the referee refuses the system, or what the user's functions do on its way
+    except NosnocError as error:  # the simulation does not accept the system, or a user's function fails
         return _noted(solution, f"not certified: {error}")
-    if found.trajectory.status is Status.TIME_LIMIT:
+    if certificate.trajectory.status is Status.TIME_LIMIT:
         return _noted(solution, f"not certified: the simulation takes longer than the {left:.3g} s that were left")
-    solution = replace(solution, certificate=found)
-    if found.confirmed:
+    solution = replace(solution, certificate=certificate)
+    if certificate.confirmed:
         return solution
-    advice = ELEMENTS.get(found.verdict) if finite_elements else None
-    return _noted(solution, f"{found.verdict}: {found.reason}; {advice or OTHERS[found.verdict]}")
+    advice = ELEMENTS.get(certificate.verdict) if finite_elements else None
+    return _noted(solution, f"{certificate.verdict}: {certificate.reason}; {advice or OTHERS[certificate.verdict]}")
 
 
 def _noted(solution: Solution, note: str) -> Solution:
+    """Return the solution with a note added to its message."""
     return replace(solution, message="; ".join(part for part in (solution.message, note) if part))

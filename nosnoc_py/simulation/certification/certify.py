@@ -1,4 +1,9 @@
-"""The verb `certify`: a solution held against an independent simulation of its control."""
+"""Verification of a solution by an independent simulation of its control (`certify`).
+
+The simulation, the laws at the solution's own stages and jumps, and the consistency of the solution's data are computed
+here; `verdict.Comparison` draws the conclusion. Violations that are no larger than the residuals of the solver can
+cause are reported, but do not refute the solution.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,15 @@ from nosnoc_py.audit.records import violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import balance
-from nosnoc_py.simulation.certification.readings import ContactReading, inclusions_of, own_stages, standing
-from nosnoc_py.simulation.certification.statements import Free, chosen, statements
-from nosnoc_py.simulation.certification.verdict import Case
-from nosnoc_py.simulation.certification.windows import Pieces
+from nosnoc_py.simulation.certification.readings import (
+    ContactReading,
+    inclusions_of,
+    own_stages,
+    stopped_clock_violations,
+)
+from nosnoc_py.simulation.certification.statements import Free, consistency_violations, free_choices
+from nosnoc_py.simulation.certification.verdict import Comparison
+from nosnoc_py.simulation.certification.windows import WindowRuns
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
@@ -28,14 +38,15 @@ from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, GIVEN
 
-# Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
+# Default method. Soft landings of an optimal control bounce slightly in a simulation; slower impacts than this share of
+# the speed at work are inelastic.
 REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
-# Violations up to so many times what a residual amounts to are explained by it, up to this share; residuals count up to
-# this size: a solution that admits more is no solution.
+# Violations up to EXPLAINED times the effect of the residuals are explained by them, up to the relative size MOST.
+# Residuals count up to RESIDUAL: a solution with larger ones is no solution.
 EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
-# The share of the limit of time that the whole motion may take.
+# Share of the time limit for the simulation of the whole horizon; the windows need the rest.
 WHOLE = 0.5
-# Starts of windows are tried beside the solution's own, at this distance at least.
+# Smallest distance of the neighbouring starts that are tried for a window.
 NEIGHBOUR = 1e-7
 
 
@@ -49,48 +60,71 @@ def certify(
     window: float | None = None,
     time_limit: float | None = None,
 ) -> Certificate:
-    """Hold a solution against an independent simulation of its control.
+    """Check a solution by an independent simulation of its control.
 
-    The control is simulated from x0 by the event-driven referee, which knows nothing of finite elements; then
-    every window from the solution's own state at its beginning, because unstable motions amplify the smallest error;
-    and the solution's own stages and nodes are held against the laws of motion and of impacts (FESD-J, Eqs. 1 and 11),
-    those of a Filippov system against its inclusion. Solutions by time-freezing are held in physical time, at the
-    stages of their elements in numerical time.
+    Three checks are made:
+
+    1. The control is simulated from x0 by the event-driven method, which shares no code with finite elements.
+    2. Every window is simulated from the solution's own state at its start, because unstable motions amplify the
+       smallest error.
+    3. The solution's own stages and nodes are inserted into the laws of motion and of impacts,
+
+           M v' = f + J' lambda,   M (v+ - v-) = J' Lambda,   v_n+ = -e v_n-,   Coulomb friction
+
+       (FESD-J, Nurkanovic et al., Eqs. 1 and 11), or into the differential inclusion of a Filippov system.
+
+    Solutions by time-freezing are checked in physical time, at the stages of their elements in numerical time.
 
     Parameters
     ----------
     ocp : OCP
     solution : Solution
-        Of this OCP; a failed one, too. Stages are looked at for FESD, FESD-J and time-freezing
-        with Radau IIA and Gauss-Legendre.
+        Solution of this OCP, also a failed one. Its stages are checked for FESD, FESD-J and time-freezing with Radau
+        IIA and Gauss-Legendre schemes.
     method : EventDriven, optional
-        The referee. By default it goes on after grazing contacts; where it does not say otherwise, impacts below
-        1e-5 of the speed at work are inelastic.
+        Simulation method. By default it continues after grazing contacts, and impacts slower than 1e-5 of the speed at
+        work are inelastic (unless `rest_velocity` is set).
     tolerance : float
-        Absolute and relative, for end states, the objective, and constraints on the simulated motion.
+        Absolute and relative tolerance of end states, the objective, and constraints on the simulated motion.
     window : float, optional
         Length of the windows [s]; default the control stages.
     time_limit : float, optional
-        Seconds.
+        Limit of the computing time [s].
 
     Returns
     -------
     Certificate
-        With a verdict and its reason, see `Verdict`: `confirmed` where the simulated motion has the events, end state
-        and objective of the solution and keeps bounds and constraints, to the tolerance; where it does so in every
-        window only, or keeps constraints at the solution's nodes only, verdicts of their own. `refuted` names the first
-        place that is wrong by more than errors of discretisation and residuals explain. Prints as a table.
+        With a verdict and its reason, see `Verdict`. `CONFIRMED`: the simulated motion has the events, end state and
+        objective of the solution and satisfies bounds and constraints, up to the tolerance. Other verdicts: this holds
+        in every window only, or constraints hold at the solution's nodes only. `REFUTED` names the first place that is
+        wrong by more than errors of discretisation and residuals explain. Prints as a table.
 
     Raises
     ------
-    ModelError, OptionError
-        If the solution belongs to another OCP (names, x0, p, horizon), or for wrong options. Never for a bad solution.
+    ModelError
+        If the solution belongs to another OCP (names, x0, p, horizon).
+    OptionError
+        For wrong options, or a `HybridSystem`. A bad solution never raises an error.
+
+    Examples
+    --------
+    A mass of 1 kg moves by 1 m in 1 s, from rest to rest, with the least integral of u^2:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> contact = ns.Contact("floor", gap=q + 1.0)
+    >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1.0, force=u, contacts=[contact])
+    >>> goal = ns.Constraint(ca.vertcat(q - 1.0, v))
+    >>> ocp = ns.OCP(mass, x0=[0.0, 0.0], horizon=1.0, stage_cost=u**2, terminal_constraints=[goal])
+    >>> solution = ns.solve(ocp, method=ns.FESDJ(control_stages=4, finite_elements=1))
+    >>> print(ns.certify(ocp, solution).verdict)
+    confirmed
     """
     check_type(ocp, OCP, "ocp")
     check_type(solution, Solution, "solution")
     if isinstance(ocp.system, HybridSystem):
         raise OptionError(
-            "certify: the referee simulates contacts and Filippov systems, not the guards and resets of a "
+            "certify: the independent simulation takes contacts and Filippov systems, not the guards and resets of a "
             "HybridSystem; write mechanics as an ns.CLS, and the solution of its OCP can be certified."
         )
     method = REFEREE if method is None else method
@@ -98,9 +132,9 @@ def certify(
     check_positive(tolerance=tolerance, **({} if window is None else {"window": window}))
     _check_names(ocp, solution)
     if (nothing := _not_finite(solution)) is not None:
-        return _of_nothing(solution, tolerance, nothing)
+        return _refuted_without_simulation(solution, tolerance, nothing)
     _check_belongs(ocp, solution)
-    free, ocp = chosen(ocp, solution), ocp.settled(solution.horizon, solution.p)
+    free, ocp = free_choices(ocp, solution), ocp.settled(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
@@ -108,26 +142,26 @@ def certify(
     simulator = event_driven_simulator(
         ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS
     )
-    # What is unstable may end in ever more impacts: windows, which decide over such motions, keep their share of time.
+    # An unstable motion may have ever more impacts. The windows, which decide then, keep their share of the time.
     whole = np.inf if time_limit is None else started + WHOLE * time_limit
     history = simulator.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
     seconds = time.monotonic() - started
-    again = Pieces(simulator, solution, control, deadline)
-    pieces = again.between(edges)
-    refuting, explained, equations, jumps = _audited(ocp, solution, free)
+    window_runs = WindowRuns(simulator, solution, control, deadline)
+    runs = window_runs.between(edges)
+    refuting, explained, equations, jumps = _audit(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
-    case = Case(
+    case = Comparison(
         ocp=ocp,
         solution=solution,
         history=history,
-        pieces=pieces,
+        runs=runs,
         tolerance=tolerance,
         error=EXPLAINED * _residual(solution),
         refuting=refuting,
         explained=explained,
-        by_rounding=lambda window: again.neighbour_agrees(window, size),
+        by_rounding=lambda window: window_runs.neighbour_agrees(window, size),
     )
-    verdict, reason = case.judge()
+    verdict, reason = case.verdict_and_reason()
     return Certificate(
         verdict=verdict,
         reason=reason,
@@ -151,27 +185,27 @@ def certify(
 
 
 def _check_names(ocp: OCP, solution: Solution) -> None:
-    """A solution of another OCP is a mistake, not a bad solution."""
+    """Raise an error for names of another OCP: this is a mistake of the caller, not a bad solution."""
     s = ocp.system
-    for what, given, expected in (
+    for what, names, expected in (
         ("states", solution.state_names, s.state_names),
         ("controls", solution.control_names, s.control_names),
         ("parameters", tuple(solution.parameters), s.parameter_names),
     ):
-        if given != expected:
+        if names != expected:
             raise ModelError(
-                f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
-                f"{', '.join(given) or 'none'}."
+                f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, names "
+                f"{', '.join(names) or 'none'}."
             )
 
 
 def _check_belongs(ocp: OCP, solution: Solution) -> None:
-    """Its numbers; what a failed solver chose out of its bounds is no mistake of the user (see `statements`)."""
+    """Raise an error for numbers of another OCP; free choices of a failed solver may violate their bounds."""
     if solution.success:
-        for what, given, lower, upper in chosen(ocp, solution):
-            if not lower - GIVEN <= given <= upper + GIVEN:
+        for what, value, lower, upper in free_choices(ocp, solution):
+            if not lower - GIVEN <= value <= upper + GIVEN:
                 raise ModelError(
-                    f"solution: its {what} {given:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
+                    f"solution: its {what} {value:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
                     "it solves."
                 )
     ocp = ocp.settled(solution.horizon, solution.p)
@@ -181,22 +215,22 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
         ("x0", solution.x0, solution.x0 if ocp.x0 is None else ocp.x0),
         ("p", solution.p, ocp.p),
     )
-    for what, mine, wanted in numbers:
-        away = np.abs(np.asarray(mine) - np.asarray(wanted))
+    for what, value, wanted in numbers:
+        away = np.abs(np.asarray(value) - np.asarray(wanted))
         if np.size(away) and (away > GIVEN * (1.0 + np.abs(wanted))).any():
             raise ModelError(
-                f"solution: it belongs to another OCP; its {what} is {mine}, expected {wanted}; certify it with the "
+                f"solution: it belongs to another OCP; its {what} is {value}, expected {wanted}; certify it with the "
                 "OCP it solves (dataclasses.replace(ocp, ...) makes one)."
             )
 
 
 def _not_finite(solution: Solution) -> str | None:
-    """What of a solution is no number, so that there is nothing to simulate; None where all is."""
+    """Return a message about values of a solution that are not finite, or None."""
     bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
     if bad.size:
         return f"the solution holds NaN or infinity, first at t = {solution.t[bad[0]]:.6g} s"
-    interpolants = [found for found in (solution.interpolant, solution.control_interpolant) if found is not None]
-    dense = [values for found in interpolants for values in found.to_arrays().values()]
+    interpolants = [dense for dense in (solution.interpolant, solution.control_interpolant) if dense is not None]
+    dense = [values for dense in interpolants for values in dense.to_arrays().values()]
     own: list[Any] = [solution.t, solution.u_grid, solution.u, solution.x0, solution.p, solution.horizon]
     if not all(np.isfinite(values).all() for values in [*own, *dense]):
         return "the solution holds NaN or infinity in its times, control, x0, p, horizon or dense output"
@@ -204,7 +238,7 @@ def _not_finite(solution: Solution) -> str | None:
 
 
 def _edges(solution: Solution, window: float | None) -> np.ndarray:
-    """Windows as long as asked for, by default the control stages."""
+    """Return the boundaries of the windows: of the given length, by default the control stages."""
     if window is None:
         grid = solution.u_grid - solution.u_grid[0]
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
@@ -212,10 +246,10 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
     return np.linspace(0.0, length, max(1, round(length / window)) + 1)
 
 
-def _audited(
+def _audit(
     ocp: OCP, solution: Solution, free: list[Free]
 ) -> tuple[tuple[Violation, ...], tuple[Violation, ...], float | None, float | None]:
-    """The laws at the solution's own stages and nodes, and its statements.
+    """Check the laws at the solution's own stages and nodes, and the consistency of its data.
 
     Returns
     -------
@@ -224,10 +258,10 @@ def _audited(
     equations, jumps : float or None
         Largest shares at stages and nodes; None without them.
     """
-    said = statements(ocp, solution, free)
+    inconsistent = consistency_violations(ocp, solution, free)
     residual = _residual(solution)
-    refuting = [one for one in said if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
-    explained = [one for one in said if one not in refuting]
+    refuting = [one for one in inconsistent if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
+    explained = [one for one in inconsistent if one not in refuting]
     equations, jumps, broken, allowed = _laws(ocp.system, solution, residual)
     refuting += [one for one in broken if not one.share <= allowed]
     explained += [one for one in broken if one.share <= allowed]
@@ -237,12 +271,12 @@ def _audited(
 def _laws(
     system: Any, solution: Solution, residual: float
 ) -> tuple[float | None, float | None, list[Violation], float]:
-    """Largest shares, violations beyond the tolerance, and up to which share the residual explains them."""
+    """Return largest relative residuals, violations above the tolerance, and the size that residuals explain."""
     own = solution.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
         return None, None, [], BROKEN
     elements = own_stages(solution)
-    stopped = [] if elements is None else standing(solution, elements)
+    stopped = [] if elements is None else stopped_clock_violations(solution, elements)
     if isinstance(system, PSS | Heaviside | PDS):
         if elements is None:
             return None, None, [], BROKEN
@@ -258,17 +292,18 @@ def _laws(
 
 
 def _share(violation: Violation | None) -> float:
+    """Return the relative size of a violation, 0 for none."""
     return 0.0 if violation is None else violation.share
 
 
 def _residual(solution: Solution) -> float:
-    """What the solver left of equations and complementarities, as far as a solution may say so itself."""
+    """Return the residual of the solver as the solution states it, at most RESIDUAL."""
     sizes = [abs(solution.infeasibility), abs(solution.complementarity_min)]
     return min(max(sizes), RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
 
 
-def _of_nothing(solution: Solution, tolerance: float, reason: str) -> Certificate:
-    """A solution that is no numbers has no control to simulate."""
+def _refuted_without_simulation(solution: Solution, tolerance: float, reason: str) -> Certificate:
+    """Return the certificate of a solution with NaN or infinite values: refuted without a simulation."""
     return Certificate(
         verdict=Verdict.REFUTED,
         reason=reason,

@@ -1,4 +1,4 @@
-"""The modes of switches with hysteresis along a solution, from its states: what it says of them is not believed."""
+"""Modes of switches with hysteresis along a solution, determined from its states and not from its own claims."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from nosnoc_py.systems.inclusion import MEMORY, inclusion_of
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 Array = np.ndarray
-# A node within this share of the duration is the one that an event is at.
+# An event belongs to a node within this share of the duration.
 NEAR = 1e-6
-# Times that differ by this share of the duration are the same.
+# Times within this share of the duration are equal.
 ROUNDED = 1e-10
 
 
 def modes_at(system: Any, solution: Trajectory, p: Array, times: Array, *, after: bool = True) -> Array:
-    """1 for "high" and -1 for "low" (m, n), one column for each switch with hysteresis, at times (m,) since the start.
+    """Return 1 for "high" and -1 for "low" (m, n), one column per switch with hysteresis, at times (m,) since the
+    start.
 
-    A threshold is passed where a node of the solution lies beyond it, and where an event is claimed and the node lies
-    on it: what is claimed elsewhere counts for nothing. At a node itself the mode is that after it, or before it.
+    A threshold is passed if a node of the solution lies beyond it, or if an event is listed and its node lies on it;
+    other listed events are ignored. At a node itself the mode is that after it, or before it.
     """
     parts = [part for part in inclusion_of(system)[1] if part.kind == MEMORY] if system.remembers else []
-    nodes, found = solution.t - solution.t0, np.zeros((times.size, len(parts)))
+    nodes, modes_at_times = solution.t - solution.t0, np.zeros((times.size, len(parts)))
     moved = times + (ROUNDED if after else -ROUNDED) * solution.duration
     rows = np.clip(np.searchsorted(nodes, moved, "right") - 1, 0, nodes.size - 1)
     for column, part in enumerate(parts):
@@ -40,5 +41,5 @@ def modes_at(system: Any, solution: Trajectory, p: Array, times: Array, *, after
             if left < -TOUCHING_SOLVED or (left <= TOUCHING_SOLVED and distance <= NEAR * solution.duration):
                 mode = -mode
             modes.append(mode)
-        found[:, column] = np.array(modes)[rows]
-    return found
+        modes_at_times[:, column] = np.array(modes)[rows]
+    return modes_at_times

@@ -1,9 +1,8 @@
-"""A solution as plain numbers for the audit: its stages, its jumps, and what it lists beside them.
+"""Conversion of a solution into plain numbers for the audit: stages, jumps, and listed forces.
 
-Where a solution claims to satisfy the equations of motion: the stages of its own elements, in physical time.
-
-With time-freezing the elements are polynomials in numerical time, of which the clock is one component: at a stage
-dx/dt = (dx/dtau) / (dt/dtau). Elements in which the clock stands still are jumps, and have no stages.
+A solution claims the equations of motion at the stages of its own elements, in physical time. With time-freezing,
+elements are polynomials in numerical time tau, of which the clock t is one component; at a stage dx/dt = (dx/dtau) /
+(dt/dtau). Elements in which the clock stands still are jumps and have no stages.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
-# How far inside of an element its ends are looked at, in its lengths: the control may jump there.
+# Distance inside an element at which its ends are evaluated, in its lengths: the control may jump at the end.
 EDGE = 1e-9
-# The clock of an element that runs advances by more than this share of a control stage.
+# An element runs if its clock advances by more than this share of a control stage.
 RUNS = 1e-7
 
 
 def is_by_collocation(solution: Solution) -> bool:
-    """Whether a solution says that the nodes of its dense output are the stages of its scheme."""
+    """Return True if the nodes of a solution's dense output are the stages of its scheme."""
     return solution.discretization is not None and solution.discretization.collocation
 
 
 def own_stages(solution: Solution) -> ElementStages | None:
-    """The elements of a solution whose stages are those of its scheme; None where nothing is known of it."""
+    """Return the elements of a solution with the stages of its scheme; None if these are not known."""
     return collocation_of(solution) if is_by_collocation(solution) else None
 
 
 def collocation_of(solution: Solution) -> ElementStages | None:
-    """The elements of a solution; None without polynomials."""
+    """Return the elements of a solution; None without polynomials."""
     own = solution.interpolant if solution.numerical is None else solution.numerical.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
         return None
@@ -68,19 +67,19 @@ def collocation_of(solution: Solution) -> ElementStages | None:
 
 
 def controls_at_stages(solution: Solution, elements: ElementStages) -> Array:
-    """The control (E, n_s, n_u) at the stages, by its limits inside of the elements."""
+    """Return the control (E, n_s, n_u) at the stages; at ends of elements by its limits from inside."""
     inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
     times = elements.t_left[:, None] + elements.h[:, None] * np.broadcast_to(inside, elements.c.shape)
     return controls_of(solution, times.reshape(-1)).reshape(*times.shape, -1)
 
 
 def controls_of(solution: Solution, t: Array) -> Array:
-    """The control (times, n_u); elements of a failed solution may run past its grid, where the last value stays."""
+    """Return the control (times, n_u); beyond the grid of a failed solution its last value."""
     return np.asarray(solution.control(np.clip(t, *solution.u_grid[[0, -1]]))).reshape(len(t), -1)
 
 
 def states_of(solution: Trajectory, t: Array, side: Side) -> Array:
-    """The state (times, n_x); a failed solution may end too early or too late, its first or last state then stays."""
+    """Return the state (times, n_x); outside of a failed solution its first or last state."""
     own = solution.interpolant
     ends = solution.t[[0, -1]]
     if isinstance(own, RungeKuttaInterpolant):
@@ -89,13 +88,13 @@ def states_of(solution: Trajectory, t: Array, side: Side) -> Array:
 
 
 def samples_of(solution: Solution, elements: ElementStages, forces: Array | None = None) -> MotionSamples:
-    """The stages of a solution."""
+    """Return the stages of a solution as samples."""
     u = controls_at_stages(solution, elements)
     return elements.samples(u, forces, solution.duration, solution.infeasibility)
 
 
-def standing(solution: Solution, elements: ElementStages) -> list[Violation]:
-    """Elements of time-freezing in which time stops, although they are no jumps: those have elements of their own."""
+def stopped_clock_violations(solution: Solution, elements: ElementStages) -> list[Violation]:
+    """Return violations for elements of time-freezing in which the clock stops without a jump."""
     places = np.argwhere(elements.standing & (elements.h > SHORT * solution.duration)[:, None])
     return [
         Violation(time=float(elements.t[e, k]), law=Law.CLOCK, subject="", amount=1.0, share=1.0) for e, k in places
@@ -104,7 +103,7 @@ def standing(solution: Solution, elements: ElementStages) -> list[Violation]:
 
 @dataclass(frozen=True, eq=False)
 class ContactReading:
-    """A solution of a contact problem with collocation polynomials, and what the audit makes of it."""
+    """A solution with contacts and its audit."""
 
     system: CLS
     solution: Solution
@@ -116,7 +115,7 @@ class ContactReading:
 
     @cached_property
     def samples(self) -> MotionSamples:
-        """Its stages; those of the dense output without rates where nothing is known of the scheme."""
+        """Samples at the stages; nodes without rates if the scheme is not known."""
         elements, frames = self.elements, self.system.mechanics.frames_at(self.solution.p)
         if elements is None:
             solution = self.solution
@@ -126,7 +125,7 @@ class ContactReading:
 
     @cached_property
     def jumps(self) -> Jumps:
-        """The left ends of all elements."""
+        """Jumps at the left ends of all elements."""
         own = self.solution.interpolant
         assert isinstance(own, RungeKuttaInterpolant)
         before = np.vstack([own.x_initial, own.x_right[:-1]])
@@ -136,43 +135,43 @@ class ContactReading:
 
     @cached_property
     def scales(self) -> Scales:
-        """Sizes at work."""
+        """Typical sizes of the motion."""
         duration = self.solution.duration
         stage = duration / max(len(self.solution.u), 1)
         return scales_of(self.system, self.samples, self.jumps, p=self.solution.p, duration=duration, stage=stage)
 
     def laws_of_motion(self) -> list[Measured]:
-        """At the stages; nothing where they are not those of the scheme."""
+        """Return the residuals of the laws of motion at the stages; none if the scheme is not known."""
         return [] if self.elements is None else laws_of_motion(self.system, self.samples, self.scales, self.solution.p)
 
     @cached_property
     def explained(self) -> Jumps:
-        """The jumps with impulses, those that are listed or those that explain them."""
+        """Jumps with impulses: those listed, or computed ones that explain the jump."""
         return explained_impulses(self.system, self.jumps, self.scales, self.solution.p)
 
     def laws_of_impacts(self) -> list[Measured]:
-        """At the nodes."""
+        """Return the residuals of the laws of impacts at the nodes."""
         return laws_of_impacts(self.system, self.explained, self.scales, self.solution.p)
 
     def false_impacts(self) -> list[Violation]:
-        """Impacts that the solution lists although nothing jumps there, or with another impulse."""
-        jumps, names, made = self.explained, self.system.mechanics.frames.names, []
+        """Return impacts that are listed although nothing jumps there, or with another impulse."""
+        jumps, names, mismatches = self.explained, self.system.mechanics.frames.names, []
         assert jumps.impulses is not None
         for event in self.solution.impacts:
             k = int(np.argmin(np.abs(jumps.t - event.time)))
             near = abs(float(jumps.t[k]) - event.time) <= SHORT * self.solution.duration
             c = names.index(event.name) if event.name in names else -1
-            given, true = 0.0 if event.impulse is None else event.impulse, 0.0
+            listed_impulse, true = 0.0 if event.impulse is None else event.impulse, 0.0
             true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
-            share = abs(given - true) * self.scales.response / self.scales.speed
+            share = abs(listed_impulse - true) * self.scales.response / self.scales.speed
             if not share > BROKEN or (near and not self._is_unique(k)):
                 continue
-            text = f"impact {event.name} is listed with {given:.4g} N s, the jump there has {true:.4g}"
-            made.append(statement(event.time, text, abs(given - true), share))
-        return made
+            text = f"impact {event.name} is listed with {listed_impulse:.4g} N s, the jump there has {true:.4g}"
+            mismatches.append(statement(event.time, text, abs(listed_impulse - true), share))
+        return mismatches
 
     def _is_unique(self, k: int) -> bool:
-        """Whether impulses at a node are the only ones; those that the solution lists have to be its own."""
+        """Return True if the impulses at a node are unique; listed impulses have to be the solution's own."""
         if self.jumps.impulses is not None:
             return True
         here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
@@ -181,7 +180,7 @@ class ContactReading:
 
 
 def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: ElementStages) -> list[Violation]:
-    """The inclusion at the stages of a solution."""
+    """Return violations of the differential inclusion at the stages."""
     samples = samples_of(solution, elements)
     own = system.algebraic
     names = [
@@ -196,7 +195,7 @@ def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: E
 
 
 def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) -> Array:
-    """Largest rates (n_x,), not below what errors of the solver amount to by differences over short steps."""
+    """Return the largest rates (n_x,), at least those that errors of the solver cause over short steps."""
     long = elements.h[elements.h > SHORT * solution.duration]
     if not long.size or samples.rates is None:
         return np.ones(elements.x.shape[2])

@@ -1,4 +1,7 @@
-"""What a solution states about itself besides its motion: nodes, ends, objective, residuals, bounds, constraints."""
+"""Consistency of a solution with itself: nodes, ends, objective, residuals, bounds and constraints.
+
+Nothing is simulated here: the numbers that a solution lists are compared with its own dense output and with the OCP.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +21,30 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.tolerances import BROKEN, STATED
 
-# States of a solution are known to this share.
+# States of a solution are accurate to about this relative error.
 KNOWN = 1e-7
 
 Array = np.ndarray
 Free = tuple[str, float, float, float]
-"""Name, value and bounds of a horizon or a parameter that is optimised."""
-# Where a control that is not constant is looked at, in units of its stages.
+"""Name, value and bounds of a free horizon or parameter."""
+# Places at which a control with dense output is checked, in units of its stages.
 INSIDE = np.array([1e-6, 0.25, 0.5, 0.75, 1 - 1e-6])
-# Numbers that a solution claims; those of its horizon and its states are looked at before anything is simulated.
+# Numbers of a solution that have to be finite; horizon and states are checked before the simulation.
 CLAIMED = ("objective", "infeasibility", "complementarity", "complementarity_min", "penalty")
 
 
-def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
-    """Statements that are not true of the solution's own numbers; `free` is what its solver was free to choose."""
-    made = [*_numbers(solution), *_chosen(free), *_ends(solution), *_nodes(solution)]
-    made += _own_complementarities(ocp, solution)
+def consistency_violations(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
+    """Return violations of consistency in a solution; `free` are the free choices of its solver."""
+    violations = [*_numbers(solution), *_free_choice_violations(free), *_ends(solution), *_nodes(solution)]
+    violations += _own_complementarities(ocp, solution)
     elements = own_stages(solution)
-    made += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
-    found = [one for measured in imposed(ocp, solution) for one in _first(measured)]
-    return [*made, *found]
+    violations += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
+    broken = [one for measured in imposed(ocp, solution) for one in _first_violations(measured)]
+    return [*violations, *broken]
 
 
 def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
-    """Bounds and constraints of the OCP where the solution's method imposes them, by the solution's own numbers."""
+    """Return bounds and constraints of the OCP where the method imposes them, by the solution's own numbers."""
     elements = own_stages(solution)
     if elements is None:
         t, x = solution.t, solution.x
@@ -50,22 +53,22 @@ def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
         t = np.column_stack([elements.t, elements.t_left + elements.h]).reshape(-1)
     inner, u = _controls(solution)
     s, p, end = ocp.system, solution.p, solution.duration
-    found = [
+    residuals = [
         constraints.bounds(s.state_names, ocp.x_bounds, t, x),
         constraints.bounds(s.control_names, ocp.u_bounds, inner, u),
     ]
     for c in ocp.path_constraints:
         measured = _path(ocp, c, solution, elements)
-        found += [] if measured is None else [measured]
+        residuals += [] if measured is None else [measured]
     start, last = solution.x0, solution.x[-1]
     for c in ocp.point_constraints:
-        found.append(constraints.at_points(ocp, c, states_of(solution, c.times + solution.t0, "-"), p))
-    found += [constraints.at_end(ocp, c, Law.INITIAL, 0.0, start, start, p) for c in ocp.initial_constraints]
-    return found + [constraints.at_end(ocp, c, Law.TERMINAL, end, last, start, p) for c in ocp.terminal_constraints]
+        residuals.append(constraints.at_points(ocp, c, states_of(solution, c.times + solution.t0, "-"), p))
+    residuals += [constraints.at_end(ocp, c, Law.INITIAL, 0.0, start, start, p) for c in ocp.initial_constraints]
+    return residuals + [constraints.at_end(ocp, c, Law.TERMINAL, end, last, start, p) for c in ocp.terminal_constraints]
 
 
 def _path(ocp: OCP, c: Constraint, solution: Solution, elements: ElementStages | None) -> Measured | None:
-    """A path constraint at the places where it is imposed; None where algebraic variables are not listed there."""
+    """Return a path constraint at the places where it is imposed; None if algebraic variables are not listed there."""
     uses_z = bool(ca.depends_on(c.expression, ocp.system.z))
     p, z = solution.p, None
     if elements is None or c.at == "control_grid":
@@ -78,7 +81,7 @@ def _path(ocp: OCP, c: Constraint, solution: Solution, elements: ElementStages |
     if c.at == "element_ends":
         return constraints.path(ocp, c, elements.t_left + elements.h, elements.x_right, controls[:, -1], p)
     if uses_z:
-        z = listed(ocp, solution, elements)
+        z = listed_algebraic(ocp, solution, elements)
         if z is None:
             return None
     x, u = (values.reshape(elements.t.size, -1) for values in (elements.x, controls))
@@ -86,7 +89,7 @@ def _path(ocp: OCP, c: Constraint, solution: Solution, elements: ElementStages |
 
 
 def _numbers(solution: Solution) -> Iterator[Violation]:
-    """What is claimed has to be a number."""
+    """Yield listed values that are not finite."""
     wrong = [name for name in CLAIMED if not np.isfinite(getattr(solution, name))]
     wrong += [name for name, series in solution.series.items() if not np.isfinite(series.values).all()]
     for event in solution.events:
@@ -97,16 +100,16 @@ def _numbers(solution: Solution) -> Iterator[Violation]:
         yield statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
 
 
-def chosen(ocp: OCP, solution: Solution) -> list[Free]:
-    """What the solver was free to choose besides states and controls."""
+def free_choices(ocp: OCP, solution: Solution) -> list[Free]:
+    """Return the horizon and parameters that the solver could choose."""
     free = ocp.free_time
-    found: list[Free] = [] if free is None else [("horizon", solution.horizon, free.lower, free.upper)]
+    choices: list[Free] = [] if free is None else [("horizon", solution.horizon, free.lower, free.upper)]
     for name, (lower, upper) in ocp.free_parameters.items():
-        found.append((f"parameter {name}", solution.parameters[name], float(lower), float(upper)))
-    return found
+        choices.append((f"parameter {name}", solution.parameters[name], float(lower), float(upper)))
+    return choices
 
 
-def _chosen(free: list[Free]) -> Iterator[Violation]:
+def _free_choice_violations(free: list[Free]) -> Iterator[Violation]:
     for what, value, lower, upper in free:
         away = max(lower - value, value - upper, 0.0)
         if away > STATED * (1.0 + abs(value)):
@@ -115,7 +118,7 @@ def _chosen(free: list[Free]) -> Iterator[Violation]:
 
 
 def _ends(solution: Solution) -> Iterator[Violation]:
-    """A solution has to begin and end where it says."""
+    """Yield differences of the ends of the trajectory from x0 and horizon."""
     away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
     share = away / (1.0 + float(np.abs(solution.x0).max()))
     if share > STATED:
@@ -127,7 +130,7 @@ def _ends(solution: Solution) -> Iterator[Violation]:
 
 
 def _nodes(solution: Solution) -> Iterator[Violation]:
-    """The states at the nodes are those of the dense output, on one of its sides."""
+    """Yield the first node whose state is none of the limits of the dense output."""
     away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
     shares = away / (1.0 + np.abs(solution.x))
     wrong = np.flatnonzero((shares > STATED).any(axis=1))
@@ -137,15 +140,15 @@ def _nodes(solution: Solution) -> Iterator[Violation]:
         yield statement(float(solution.t[k] - solution.t0), text, float(away[k].max()), float(shares[k].max()))
 
 
-def listed(ocp: OCP, solution: Solution, elements: ElementStages) -> Array | None:
-    """Algebraic variables of the user's (E n_s, n_z) that the solution lists at its stages; None if it does not."""
+def listed_algebraic(ocp: OCP, solution: Solution, elements: ElementStages) -> Array | None:
+    """Return the algebraic variables (E n_s, n_z) listed at the stages; None if there are none."""
     own = ocp.system.algebraic
     return columns_of(solution.series, () if own is None else tuple(own.names or ()), elements.t.size)
 
 
 def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterator[Violation]:
-    """The objective of this OCP by the quadrature of the solution's own scheme."""
-    s, shape, z = ocp.system, elements.t.shape, listed(ocp, solution, elements)
+    """Yield a difference of the objective from the quadrature of the solution's own scheme."""
+    s, shape, z = ocp.system, elements.t.shape, listed_algebraic(ocp, solution, elements)
     if z is None:
         return
     u = controls_at_stages(solution, elements).reshape(elements.t.size, -1)
@@ -162,11 +165,11 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
     if not np.isfinite(solution.objective):
         return
     away = sum(parts) - solution.objective
-    # What vanishes at the optimum, as squares of residuals do, is known to no more than the states are.
+    # A cost that is zero at the optimum (a sum of squares) is only as accurate as the states are.
     noise = abs(sum(parts_of(1.0 + KNOWN)) - sum(parts))
     size = abs(solution.objective) + float(np.abs(parts).sum()) + noise / STATED
     share = float(abs(away) / max(size, 1e-300))
-    if not share <= STATED and not abs(finely(ocp, solution) - solution.objective) <= STATED * size:
+    if not share <= STATED and not abs(refined_objective(ocp, solution) - solution.objective) <= STATED * size:
         text = (
             f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
             f"{sum(parts):.9g}: it solves another OCP, or was changed"
@@ -174,27 +177,27 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
         yield statement(solution.duration, text, float(abs(away)), share)
 
 
-def finely(ocp: OCP, solution: Solution) -> float:
-    """The objective along the solution's own dense output by ever more pieces; NaN with algebraic variables."""
+def refined_objective(ocp: OCP, solution: Solution) -> float:
+    """Return the objective along the dense output with refined quadrature; NaN with algebraic variables."""
     s, own = ocp.system, solution.interpolant
     if s.z.numel() or not isinstance(own, RungeKuttaInterpolant):
         return float("nan")
     stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
 
-    def integrals(rows: Array, pieces: int) -> Array:
-        inside = (np.arange(pieces)[:, None] + GAUSS.c).reshape(-1) / pieces
+    def integrals(rows: Array, runs: int) -> Array:
+        inside = (np.arange(runs)[:, None] + GAUSS.c).reshape(-1) / runs
         t = (own.t_left[rows, None] + own.h[rows, None] * inside).reshape(-1)
         rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
-        found: Array = own.h[rows] * (rates.reshape(rows.size, -1) @ np.tile(GAUSS.b, pieces)) / pieces
-        return found
+        values: Array = own.h[rows] * (rates.reshape(rows.size, -1) @ np.tile(GAUSS.b, runs)) / runs
+        return values
 
     total = integrated(integrals, own.h.size)
     return total + float(end(solution.x[-1], solution.x0, solution.p)) + _points(ocp, solution)
 
 
 def _points(ocp: OCP, solution: Solution, factor: float = 1.0) -> float:
-    """Costs at chosen times by the solution's own states, or a multiple of them."""
+    """Return the costs at chosen times, by the solution's states times a factor."""
     t0 = solution.t0
     costs = (
         term.costs(ocp, factor * states_of(solution, term.times + t0, "-"), solution.p) for term in ocp.point_terms
@@ -203,7 +206,7 @@ def _points(ocp: OCP, solution: Solution, factor: float = 1.0) -> float:
 
 
 def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
-    """The objective where the quadrature is not known: no farther off than sums over the solution's own nodes are."""
+    """Yield a difference of the objective if the scheme is not known: it has to lie within sums over the nodes."""
     s, own = ocp.system, solution.interpolant
     if not isinstance(own, RungeKuttaInterpolant) or s.z.numel() or not np.isfinite(solution.objective):
         return
@@ -228,14 +231,14 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
 
 
 def _controls(solution: Solution) -> tuple[Array, Array]:
-    """Times inside of the control stages, and the control there; several where it has dense output."""
+    """Return times inside the control stages and the control there; several for a control with dense output."""
     places = np.array([0.5]) if solution.control_interpolant is None else INSIDE
     t = (solution.u_grid[:-1, None] + np.diff(solution.u_grid)[:, None] * places).reshape(-1)
     return t, controls_of(solution, t) if t.size else solution.u
 
 
 def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
-    """The user's own complementarities, where a solution breaks them at its nodes; those of x, u and p only."""
+    """Yield violations of the user's complementarities (of x, u and p only) at the nodes."""
     s = ocp.system
     times = solution.t[:-1]
     for pair in ocp.complementarities:
@@ -251,6 +254,6 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
             yield worst
 
 
-def _first(measured: Measured) -> list[Violation]:
-    """The first violation of every component."""
+def _first_violations(measured: Measured) -> list[Violation]:
+    """Return the first violation of each component."""
     return [violation for column in measured.columns() for violation in column.above(STATED)[:1]]

@@ -1,4 +1,4 @@
-"""Pieces of a solution simulated from its own states, and events compared one by one."""
+"""Simulation of windows of a solution from its own states, and comparison of events one by one."""
 
 from __future__ import annotations
 
@@ -20,20 +20,29 @@ from nosnoc_py.systems.controls import Control
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 SIDES: tuple[Side, Side] = ("-", "+")
-# Events this close to the end of a window, as a share of it, may as well happen on the other side.
+# Events this close to an end of a window (as a share of it) are not compared: they may happen on its other side.
 EDGE = 0.02
-# An event that comes later by this share of a window is another one.
+# Events further apart than this share of a window are different events.
 LATE = 0.25
-# Starts beside that of a window which are tried, and how far such a motion may end from the solution.
+# Neighbouring starts that are tried for a window, and how far such a motion may end from the solution.
 NEIGHBOURS, NEAR = 8, 1e-3
-# Where a contact has to be closed after the beginning of a window, as shares of it, to be closed there.
+# A contact counts as closed at the start of a window if it is closed at these shares of it.
 AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """A window, what was simulated in it, the kinds of events that differ, and the largest impulse of an impact there
-    without partner [N s]."""
+class WindowRun:
+    """Window with its simulation.
+
+    Attributes
+    ----------
+    window : Window
+    history : SimulationResult
+    differing : frozenset of str
+        Kinds of events that differ.
+    lone : float
+        Largest impulse of an impact without a partner [N s].
+    """
 
     window: Window
     history: SimulationResult
@@ -42,33 +51,34 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """Simulates pieces of a solution from its own states, under its control."""
+class WindowRuns:
+    """Simulations of windows of a solution from its own states, under its control."""
 
     simulator: EventDrivenSimulator
     solution: Solution
     control: Control
     deadline: float
 
-    def between(self, edges: np.ndarray) -> tuple[Piece, ...]:
-        """Every window between two edges [s]."""
-        return tuple(self._piece(*pair) for pair in pairwise(edges.tolist()))
+    def between(self, edges: np.ndarray) -> tuple[WindowRun, ...]:
+        """Return the runs of all windows between boundaries [s]."""
+        return tuple(self._run_window(*pair) for pair in pairwise(edges.tolist()))
 
     def neighbour_agrees(self, window: Window, size: float) -> bool:
-        """Whether a start that differs by `size`, absolute and relative, gives the events that the solution claims.
+        """Return True if a start that differs by `size` (absolute and relative) gives the events of the solution.
 
-        Where it does, the difference in a window is one of rounding: of a touch without speed, a threshold that is just
-        reached, or a surface that may be left at any time.
+        The difference in a window is then one of rounding: a touch without speed, a threshold that is just reached, or
+        a surface that may be left at any time.
         """
         x, random = state_at(self.solution, window.start, "+"), np.random.default_rng(7)
         for _ in range(NEIGHBOURS):
             away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
-            near = self._piece(window.start, window.end, away).window
+            near = self._run_window(window.start, window.end, away).window
             if near.events_agree and near.defect <= NEAR * (1.0 + float(np.abs(x).max())):
                 return True
         return False
 
-    def _piece(self, start: float, end: float, away: np.ndarray | float = 0.0) -> Piece:
+    def _run_window(self, start: float, end: float, away: np.ndarray | float = 0.0) -> WindowRun:
+        """Simulate a window, from a state moved by `away`."""
         solution, x = self.solution, state_at(self.solution, start, "+") + away
         modes, deadline = modes_from(self.simulator, solution, solution.p, start, end), self.deadline
         history = self.simulator.run(
@@ -79,18 +89,18 @@ class Pieces:
         impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
         odd = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
         kinds = frozenset(event.kind for pair in odd for event in (pair.claimed, pair.found) if event is not None)
-        return Piece(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
+        return WindowRun(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
 
 
 def state_at(solution: Trajectory, t: float, side: Side) -> np.ndarray:
-    """The solution's state at a time since its start; a failed one may end too early, its last state then stays."""
+    """Return the solution's state at a time since its start; beyond the end of a failed one its last state."""
     return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
 
 
 def modes_from(
     simulator: EventDrivenSimulator, solution: Trajectory, p: np.ndarray, start: float, end: float
 ) -> tuple[int, ...]:
-    """Contacts that are closed, or surfaces that the motion is on, from the beginning of a window on."""
+    """Return the modes at the start of a window: closed contacts, or surfaces the motion stays on."""
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(simulator.model, Filippov):
@@ -104,6 +114,7 @@ def modes_from(
 def _window(
     solution: Solution, history: SimulationResult, start: float, end: float, inside: Sequence[EventPair]
 ) -> Window:
+    """Return the comparison of a window with its simulation."""
     errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
     error = min(errors, key=np.max)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
@@ -121,7 +132,7 @@ def _window(
 
 
 def _inside(solution: Solution, history: SimulationResult, start: float, end: float) -> list[EventPair]:
-    """Events claimed and found in a window, but for those at its edges: they may as well be those of its neighbours."""
+    """Return pairs of events in a window without those at its ends, which may belong to its neighbours."""
     claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
     pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)
     edge = EDGE * (end - start)
@@ -129,7 +140,7 @@ def _inside(solution: Solution, history: SimulationResult, start: float, end: fl
 
 
 def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, str]:
-    """Time and words of the first event that has no partner, or one that comes `late` [s]; (NaN, "") without one."""
+    """Return time and description of the first event without a partner or later by `late` [s]; (NaN, "") for none."""
     for pair in sorted(pairs, key=lambda pair: pair.event.time):
         time, words = pair.event.time, f"{pair.event.kind} {pair.event.name} at {pair.event.time:.6g} s"
         if pair.lone:
@@ -140,7 +151,7 @@ def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, st
 
 
 def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[EventPair, ...]:
-    """Pairs of events of the same kind and name, nearest in time; those without a partner stay alone."""
+    """Return pairs of events of the same kind and name, nearest in time; events without a partner stay alone."""
     from scipy.optimize import linear_sum_assignment  # not paid for by an import of the library
 
     pairs = []

@@ -65,7 +65,7 @@ class Candidates:
         return int(3 ** (kinds == STEP).sum() * 2 ** np.isin(kinds, (REGION, FORCE)).sum())
 
     def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[FilippovCandidate]:
-        """Return all different motions from x; `modes` hold away from the touched surfaces, `refused` ones are left out."""
+        """Return all different motions from x; `modes` hold away from touched surfaces, `refused` ones are left out."""
         candidates: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
             for candidate in self._tried(x, choice) if choice != refused else ():
