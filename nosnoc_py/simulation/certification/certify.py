@@ -114,7 +114,7 @@ def certify(
     >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
     >>> contact = ns.Contact("floor", gap=q + 1.0)
     >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1.0, force=u, contacts=[contact])
-    >>> goal = ns.Constraint(ca.vertcat(q - 1.0, v))
+    >>> goal = ns.Constraint(ca.vertcat(q - 1.0, v), equals=0.0)
     >>> ocp = ns.OCP(mass, x0=[0.0, 0.0], horizon=1.0, stage_cost=u**2, terminal_constraints=[goal])
     >>> solution = ns.solve(ocp, method=ns.FESDJ(control_stages=4, finite_elements=1))
     >>> print(ns.certify(ocp, solution).verdict)
