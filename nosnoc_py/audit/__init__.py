@@ -1,1 +1,1 @@
-"""One judgement of a motion, on numbers: solvers, simulators and certificates report the same violation alike."""
+"""Audit of a motion by numbers, shared by solvers, simulators and certificates: each reports the same violation."""

@@ -1,4 +1,4 @@
-"""Bounds and constraints of an optimal control problem at samples: one function for each kind, whoever asks."""
+"""Residuals of bounds and constraints of an optimal control problem at samples."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Array = np.ndarray
 
 
 def bounds(names: tuple[str, ...], limits: tuple[Array, Array], t: Array, values: Array) -> Measured:
-    """Bounds (n,) of states or controls at samples (m, n)."""
+    """Return residuals of bounds (n,) of states or controls at samples (m, n)."""
     return _measured(Law.BOUND, names, limits, t, values)
 
 
 def path(ocp: OCP, constraint: Constraint, t: Array, x: Array, u: Array, p: Array, z: Array | None = None) -> Measured:
-    """A path constraint at samples; `z` (m, n_z) where it uses algebraic variables."""
+    """Return residuals of a path constraint at samples; `z` (m, n_z) if it uses algebraic variables."""
     s = ocp.system
     function = ca.Function("path", [s.x, s.z, s.u, s.p], [ca.densify(constraint.expression)])
     algebraic = np.zeros((len(t), s.z.numel())) if z is None else z
@@ -31,7 +31,7 @@ def path(ocp: OCP, constraint: Constraint, t: Array, x: Array, u: Array, p: Arra
 
 
 def at_points(ocp: OCP, constraint: Constraint, x: Array, p: Array) -> Measured:
-    """A constraint at chosen times, by the states (m, n_x) there."""
+    """Return residuals of a constraint at chosen times, with the states (m, n_x) there."""
     s = ocp.system
     function = ca.Function("constraint", [s.x, s.p], [ca.densify(constraint.expression)])
     values = np.array(function(x.T, p)).T.reshape(len(x), -1)
@@ -39,7 +39,7 @@ def at_points(ocp: OCP, constraint: Constraint, x: Array, p: Array) -> Measured:
 
 
 def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_initial: Array, p: Array) -> Measured:
-    """A terminal or an initial constraint at a state (n_x,)."""
+    """Return residuals of a terminal or initial constraint at a state (n_x,)."""
     s = ocp.system
     function = ca.Function("constraint", [s.x, s.x_initial, s.p], [ca.densify(constraint.expression)])
     values = np.array(function(x, x_initial, p)).reshape(1, -1)
@@ -47,17 +47,18 @@ def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_ini
 
 
 def excess(values: Array, lower: Array, upper: Array) -> Array:
-    """How far values (m, n) lie outside of their bounds (n,); NaN of what is no number."""
+    """Return how far values (m, n) lie outside of their bounds (n,); NaN for NaN."""
     return np.maximum(np.maximum(lower - values, values - upper), 0.0)
 
 
 def _of_constraint(law: Law, constraint: Constraint, t: Array, values: Array) -> Measured:
+    """Return the residuals of a constraint by its components."""
     many = values.shape[1] > 1
     names = tuple(f"{constraint.name}[{i}]" if many else str(constraint.name) for i in range(values.shape[1]))
     return _measured(law, names, (constraint.lower, constraint.upper), t, values)
 
 
 def _measured(law: Law, names: tuple[str, ...], limits: tuple[Array, Array], t: Array, values: Array) -> Measured:
-    """A share is absolute for small values and relative for large ones: constraints have no unit that is known."""
+    """Return residuals relative to 1 + |value|: the unit of a constraint is not known."""
     over = excess(values, *limits)
     return Measured(law=law, t=t, subjects=names, amounts=over, shares=over / (1.0 + np.abs(values)))

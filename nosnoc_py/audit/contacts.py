@@ -1,8 +1,8 @@
-"""The laws of contact mechanics (FESD-J, Eqs. 1 and 11), held against the numbers of a motion.
+"""Laws of contact mechanics (FESD-J, Eqs. 1 and 11), evaluated on the numbers of a motion.
 
-Distances are gaps divided by the norm of their normal and impulses are counted by the velocities that they change, so
-that no share depends on the unit of a gap, a force or a mass. Complementarities are measured by the smaller side: a
-force of half of what is at work at a distance of 1e-9 lengths breaks the law by 1e-9.
+Distances are gaps divided by the norm of their normal, and impulses are measured by the velocities that they change, so
+that relative residuals do not depend on the unit of a gap, a force or a mass. Complementarities are measured by the
+smaller side: a force of half of the typical force at a distance of 1e-9 lengths violates the law by 1e-9.
 
 References
 ----------
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.audit.explanation import Press, explain
+from nosnoc_py.audit.explanation import ContactLaw, explain
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales
 from nosnoc_py.contact_problems.instants import energy_rise
 from nosnoc_py.contact_problems.law import rebound
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.kinematics import ContactFrames, Kinematics
 
 Array = np.ndarray
-# A body at rest has no scale of its own: speeds count as this share of those at work in the problem at least, a
-# thousand times what residuals leave.
+# A body at rest has no typical speed: use at least this share of the speed of the problem (a thousand times the effect
+# of residuals).
 AT_REST = 1e-5
-# A jump has to be left where the contact would be reached within this share of the time at work: a bounce of 1e-4 m/s
-# is 1e-9 m high, and yet a flight.
+# A contact has to open after a jump if it would be reached again within this share of the typical time: a bounce at
+# 1e-4 m/s is 1e-9 m high, and yet a flight.
 AT_ONCE = 1e-7
-# Approaches up to this in default rest velocities may bounce or not: solutions have rest velocities of their own.
+# Approaches up to this multiple of the default rest velocity may bounce or not: solutions may use another one.
 RESTS = 1.1
-# A contact that leaves an impact faster than the law says, by this share of the speed, exerted nothing.
+# A contact that opens faster than the law requires, by this share of the speed, had no impulse.
 OPENING = 1e-5
-# Slip faster than this share of the speed has a direction, where forces are asked for.
+# Slip faster than this share of the speed has a direction when forces are computed.
 SLIPS = 1e-4
 TINY = 1e-300
-# Laws of the friction cone, which a pyramid in its place does not obey.
+# Laws of the circular friction cone, which a pyramid does not satisfy.
 CIRCULAR = (Law.CONE, Law.DISSIPATION)
 
 
 def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, duration: float, stage: float) -> Scales:
-    """Sizes at work in a motion.
+    """Return the typical sizes of a motion, which residuals are relative to.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         least, with controls or without, because they may hold each other.
     """
     at_v, frames = system.at_v, system.mechanics.frames_at(p)
-    here = _look(system, samples.x, samples.u, p)
+    here = _kinematics(system, samples.x, samples.u, p)
     free = times(here.inverse, here.force)
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     problem = _problem_scales(system, samples, p, duration)
@@ -79,7 +79,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
 
 
 def _problem_scales(system: CLS, samples: MotionSamples, p: Array, duration: float) -> ProblemScales:
-    """The scales that a simulation from the first sample on, under the same control, has."""
+    """Return the scales of a simulation from the first sample on, under the same control."""
     if not len(samples.t):
         return UNIT
 
@@ -92,7 +92,7 @@ def _problem_scales(system: CLS, samples: MotionSamples, p: Array, duration: flo
 def laws_of_motion(
     system: CLS, samples: MotionSamples, scales: Scales, p: Array, *, exact_friction: bool = True
 ) -> list[Measured]:
-    """Gaps, force at a distance, Coulomb's law, balance of forces and rates of positions at samples (Eq. 1).
+    """Return residuals of gaps, force at a distance, Coulomb's law, balance of forces and position rates (Eq. 1).
 
     Parameters
     ----------
@@ -101,88 +101,90 @@ def laws_of_motion(
     """
     if not len(samples.t):
         return []
-    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
+    here, frames = _kinematics(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
     distance = distances(here)
     below = np.maximum(-distance, 0.0)
-    found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
+    residuals = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
     closed = distance <= TOUCHING_SOLVED * scales.length
     forces = explained_forces(system, samples, scales, p).forces
     if forces is None:
-        return found
-    found += _coulomb(here, frames, samples.t, forces, here.rates, scales.acceleration, scales.speed, "N")
+        return residuals
+    residuals += _coulomb(here, frames, samples.t, forces, here.rates, scales.acceleration, scales.speed, "N")
     normal = forces[:, : frames.count]
     pushes = np.abs(normal) * _responses(here, frames)[0] / scales.acceleration
     apart = np.minimum(pushes, np.maximum(distance, 0.0) / scales.length)
-    found.append(_measured(Law.DISTANCE, samples.t, frames.names, np.abs(normal), apart, "N"))
+    residuals.append(_measured(Law.DISTANCE, samples.t, frames.names, np.abs(normal), apart, "N"))
     if samples.x_left is not None:
         open_ = np.maximum(distances(system.kinematics(samples.x_left, 0.0, p)), 0.0) / scales.length
         caught = np.minimum(pushes, open_)
-        found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
-    found = [one for one in found if exact_friction or one.law not in CIRCULAR]
+        residuals.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
+    residuals = [residual for residual in residuals if exact_friction or residual.law not in CIRCULAR]
     if samples.rates is not None:
-        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= TOUCHING_SOLVED), scales, p)
-    return found
+        residuals += _rates(
+            system, samples, here, forces, closed | (pushes > 0.0) & (apart <= TOUCHING_SOLVED), scales, p
+        )
+    return residuals
 
 
 def laws_of_impacts(
     system: CLS, jumps: Jumps, scales: Scales, p: Array, *, exact_friction: bool = True
 ) -> list[Measured]:
-    """The law of impacts (Eq. 11), and that an impact raises no kinetic energy.
+    """Return residuals of the law of impacts (Eq. 11), and of its energy.
 
-    0 <= Lambda, gamma+ + e min(gamma-, 0) >= 0, and one of them is zero: a contact that separates already gets no
-    rebound, but may be held. Where an approach is slower than `scales.rest`, e may be 0.
+    0 <= Lambda, gamma+ + e min(gamma-, 0) >= 0, and one of them is zero: a contact that separates already has no
+    rebound, but may be held. If an approach is slower than `scales.rest`, e may be 0.
     """
     if not len(jumps.t):
         return []
     frames, t = system.mechanics.frames_at(p), jumps.t
     names, n_c = frames.names, frames.count
-    here = _look(system, jumps.x_before, 0.0, p)
+    here = _kinematics(system, jumps.x_before, 0.0, p)
     distance, after = distances(here), jumps.x_after[:, system.at_v]
     change, new = after - here.velocity, here.rates_of(after)
     impulses = explained_impulses(system, jumps, scales, p).impulses
     assert impulses is not None
-    left = np.abs(change - times(here.response, impulses))
+    imbalance = np.abs(change - times(here.response, impulses))
     # Neither positions nor first-order states jump; the unit of these is theirs.
     jumped = np.abs(np.delete(jumps.x_after - jumps.x_before, system.at_v, axis=1))
     sizes = np.append(np.full(system.n_q, scales.length), _sizes_of_y(system, jumps.x_before, scales.length))
     normal = impulses[:, :n_c]
     shocks = np.abs(normal) * _responses(here, frames)[0]
-    late = _lateness(here, frames, new, scales.rest)
-    wrong = np.minimum(shocks, np.abs(late))
-    slow = np.maximum(-late, 0.0)
+    lateness = _lateness(here, frames, new, scales.rest)
+    defect = np.minimum(shocks, np.abs(lateness))
+    slow = np.maximum(-lateness, 0.0)
     at_once = AT_ONCE * scales.length / scales.speed  # [s]; another jump within this time may be the impact
     lasting = np.append(np.diff(t) > at_once, True)[:, None]
-    held = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
+    approaching = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
-    found = [
+    residuals = [
         _measured(Law.CONTINUITY, t, (*system.names["q"], *system.names["y"]), jumped, jumped / sizes, "m"),
-        _measured(Law.IMPULSES, t, system.names["v"], left, left / scales.speed, "m/s"),
-        _measured(Law.RESTITUTION, t, names, wrong, wrong / scales.speed, "m/s"),
-        _measured(Law.SEPARATION, t, names, held, held / scales.speed, "m/s"),
+        _measured(Law.IMPULSES, t, system.names["v"], imbalance, imbalance / scales.speed, "m/s"),
+        _measured(Law.RESTITUTION, t, names, defect, defect / scales.speed, "m/s"),
+        _measured(Law.SEPARATION, t, names, approaching, approaching / scales.speed, "m/s"),
         _measured(Law.IMPULSE_DISTANCE, t, names, np.abs(normal), apart, "N s"),
         *_coulomb(here, frames, t, impulses, new, scales.speed, scales.speed, "N s"),
         _energy(here, t, names, impulses, scales),
     ]
-    return [one for one in found if exact_friction or one.law not in CIRCULAR]
+    return [residual for residual in residuals if exact_friction or residual.law not in CIRCULAR]
 
 
 def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Array) -> MotionSamples:
-    """Samples with the forces of closed contacts that explain their rates, unless they have forces already."""
+    """Return samples with forces of closed contacts that explain their rates, unless they have forces."""
     if samples.forces is not None or samples.rates is None:
         return samples
-    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
-    shut = distances(here) <= TOUCHING_SOLVED * scales.length
+    here, frames = _kinematics(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
+    closed_ = distances(here) <= TOUCHING_SOLVED * scales.length
     needed = times(here.mass, samples.rates[:, system.at_v]) - here.force
     if samples.x_left is not None:
-        shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= TOUCHING_SOLVED * scales.length
-    return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
+        closed_ &= distances(system.kinematics(samples.x_left, 0.0, p)) <= TOUCHING_SOLVED * scales.length
+    return replace(samples, forces=_explaining(here, frames, closed_, needed, here.rates, scales.speed))
 
 
 def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array) -> Jumps:
-    """Jumps with the impulses of closed contacts that explain them, unless they have impulses already."""
+    """Return jumps with impulses of closed contacts that explain them, unless they have impulses."""
     if jumps.impulses is not None:
         return jumps
-    here, frames = _look(system, jumps.x_before, 0.0, p), system.mechanics.frames_at(p)
+    here, frames = _kinematics(system, jumps.x_before, 0.0, p), system.mechanics.frames_at(p)
     after = jumps.x_after[:, system.at_v]
     new = here.rates_of(after)
     wanted = times(here.mass, after - here.velocity)
@@ -192,19 +194,22 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array) -> J
 
 
 def _sizes_of_y(system: CLS, values: Array, least: float) -> Array:
-    """What errors of first-order states (m, n_y), or of their rates, are relative to: their sizes in the motion."""
-    found = values[:, system.at_y] if values.shape[1] == system.x.numel() else values
-    return np.maximum(np.abs(found).max(axis=0, initial=0.0), least)
+    """Return the sizes that errors of first-order states (m, n_y), or of their rates, are relative to."""
+    residuals = values[:, system.at_y] if values.shape[1] == system.x.numel() else values
+    return np.maximum(np.abs(residuals).max(axis=0, initial=0.0), least)
 
 
 def distances(here: Kinematics) -> Array:
-    """Gaps in the unit of length (m, n_c): divided by the norms of their normals."""
+    """Return gaps in the unit of length (m, n_c): divided by the norms of their normals."""
     steepness = here.steepness
     return np.asarray(here.gaps / np.maximum(steepness, 1e-6 * np.maximum(steepness.max(axis=0, initial=0.0), TINY)))
 
 
 def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) -> Array:
-    """gamma+ + e min(gamma-, 0) in the unit of speed (m, n_c); with e = 0 where an approach is slow and that fits."""
+    """Return gamma+ + e min(gamma-, 0) in the unit of speed (m, n_c).
+
+    With e = 0 if an approach is slow and that fits.
+    """
     steepness = np.maximum(here.steepness, TINY)
     before, after = (rates[:, : frames.count] / steepness for rates in (here.rates, new))
     bounced = after - rebound(before, frames.restitution)
@@ -212,7 +217,7 @@ def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) 
 
 
 def _responses(here: Kinematics, frames: ContactFrames) -> tuple[Array, Array]:
-    """The largest change of a velocity by a unit of every normal force (m, n_c) and friction force (m, n_tt)."""
+    """Return the largest change of a velocity per unit of each normal (m, n_c) and friction force (m, n_tt)."""
     sizes = np.abs(here.response).max(axis=1, initial=0.0)
     return sizes[:, : frames.count], sizes[:, frames.count :]
 
@@ -220,40 +225,40 @@ def _responses(here: Kinematics, frames: ContactFrames) -> tuple[Array, Array]:
 def _coulomb(
     here: Kinematics, frames: ContactFrames, t: Array, forces: Array, rates: Array, size: float, speed: float, unit: str
 ) -> Iterator[Measured]:
-    """Normal forces push, friction stays in its cone and opposes slip; for impulses the slip is that afterwards."""
+    """Yield residuals of pushing normal forces and Coulomb friction; for impulses with the slip after the impact."""
     n_c = frames.count
     normal, tangential, slips = forces[:, :n_c], forces[:, n_c:], rates[:, n_c:]
     by_normal, by_friction = _responses(here, frames)
     pull = np.maximum(-normal, 0.0)
     yield _measured(Law.PULL, t, frames.names, pull, pull * by_normal / size, unit)
-    rough = [c for c in range(n_c) if frames.width(c)]
-    if not rough:
+    with_friction = [c for c in range(n_c) if frames.width(c)]
+    if not with_friction:
         return
-    names = tuple(frames.names[c] for c in rough)
-    outside, wrong, units, fast = (np.zeros((len(t), len(rough))) for _ in range(4))
-    for k, c in enumerate(rough):
+    names = tuple(frames.names[c] for c in with_friction)
+    outside, defect, units, fast = (np.zeros((len(t), len(with_friction))) for _ in range(4))
+    for k, c in enumerate(with_friction):
         part = frames.tangents[c]
         friction, slip = tangential[:, part], slips[:, part]
         bound = frames.friction[c] * np.maximum(normal[:, c], 0.0)
         fast[:, k] = np.linalg.norm(slip, axis=1)
         along = slip / np.maximum(fast[:, k], TINY)[:, None]
         outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - bound, 0.0)
-        wrong[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)
+        defect[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)
         units[:, k] = by_friction[:, part].max(axis=1)
     yield _measured(Law.CONE, t, names, outside, outside * units / size, unit)
-    shares = np.minimum(wrong * units / size, fast / speed)
-    yield _measured(Law.DISSIPATION, t, names, wrong, shares, unit)
+    shares = np.minimum(defect * units / size, fast / speed)
+    yield _measured(Law.DISSIPATION, t, names, defect, shares, unit)
 
 
 def _rates(
     system: CLS, samples: MotionSamples, here: Kinematics, forces: Array, closed: Array, scales: Scales, p: Array
 ) -> Iterator[Measured]:
-    """Balance of forces, and q' = N v; a gap rate may be stabilised by a drift along normals of closed contacts."""
+    """Yield residuals of the balance of forces and of q' = N v (up to a drift along normals of closed contacts)."""
     noise = 0.0 if samples.noise is None else samples.noise[:, None]
     assert samples.rates is not None
-    given = times(here.inverse, here.force) + times(here.response, forces)
-    left = np.maximum(np.abs(samples.rates[:, system.at_v] - given) - noise, 0.0)
-    yield _measured(Law.BALANCE, samples.t, system.names["v"], left, left / scales.acceleration, "m/s^2")
+    explained_accelerations = times(here.inverse, here.force) + times(here.response, forces)
+    imbalance = np.maximum(np.abs(samples.rates[:, system.at_v] - explained_accelerations) - noise, 0.0)
+    yield _measured(Law.BALANCE, samples.t, system.names["v"], imbalance, imbalance / scales.acceleration, "m/s^2")
     drift = samples.rates[:, system.at_q] - here.position_rate
     for k in np.flatnonzero(closed.any(axis=1) & (np.abs(drift).max(axis=1) > 0.0)):
         along = here.jacobian[k, : closed.shape[1]][closed[k]].T
@@ -267,9 +272,9 @@ def _rates(
 
 
 def _energy(here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, scales: Scales) -> Measured:
-    """Kinetic energy gained by the impulses (`energy_rise` at the speed at work) [J].
+    """Return the kinetic energy gained by impulses (`energy_rise` at the typical speed) [J].
 
-    It is that of all contacts together, and told of the one with the largest impulse.
+    It is that of all contacts together, reported for the contact with the largest impulse.
     """
     gains = energy_rise(here, times(here.response, impulses), scales.speed)
     normal = np.abs(impulses[:, : len(names)])
@@ -287,17 +292,17 @@ def _explaining(
     speed: float,
     opening: Array | None = None,
 ) -> Array:
-    """Forces (m, n_c + n_tt) of closed contacts that make up generalised forces `wanted` (m, n_v)."""
+    """Return forces (m, n_c + n_tt) of closed contacts that sum up to generalised forces `wanted` (m, n_v)."""
     forces = np.zeros((len(wanted), frames.count + frames.n_t))
     for k in np.flatnonzero(closed.any(axis=1)):
         contacts = np.flatnonzero(closed[k])
         columns = frames.rows(contacts)
-        presses, position = [], len(contacts)
+        laws, position = [], len(contacts)
         for i, c in enumerate(contacts):
             slip = rates[k, frames.count :][frames.tangents[c]]
             size = float(np.linalg.norm(slip))
-            presses.append(
-                Press(
+            laws.append(
+                ContactLaw(
                     normal=i,
                     tangents=tuple(range(position, position + slip.size)),
                     friction=float(frames.friction[c]),
@@ -307,14 +312,14 @@ def _explaining(
             )
             position += slip.size
         if np.isfinite(wanted[k]).all() and np.isfinite(here.jacobian[k]).all():
-            forces[k, columns] = explain(here.jacobian[k, columns].T, wanted[k], presses)
+            forces[k, columns] = explain(here.jacobian[k, columns].T, wanted[k], laws)
         else:
             forces[k, columns] = np.nan
     return forces
 
 
-def _look(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
-    """Kinematics at many states; where a mass matrix is singular, its pseudo-inverse answers for what has a mass."""
+def _kinematics(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
+    """Return the kinematics at many states; a singular mass matrix is replaced by its pseudo-inverse."""
     here = system.kinematics(x, u, p)
     if np.isfinite(here.inverse).all() or not np.isfinite(here.mass).all():
         return here
@@ -322,4 +327,5 @@ def _look(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
 
 
 def _measured(law: Law, t: Array, subjects: Any, amounts: Array, shares: Array, unit: str) -> Measured:
+    """Return the residuals of one law."""
     return Measured(law=law, t=t, subjects=tuple(subjects), amounts=amounts, shares=shares, unit=unit)

@@ -1,4 +1,4 @@
-"""Finite elements as samples: the rates of collocation polynomials at their stages, and listed forces by name."""
+"""Finite elements as samples: rates of collocation polynomials at their stages, and listed forces by name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # Elements shorter than this share of the motion have no derivatives.
 SHORT = 1e-9
-# The clock of an element that runs advances at all of its stages by more than this share of its mean rate.
+# The clock of a running element advances at each stage by more than this share of its mean rate.
 STANDS = 1e-6
-# Residuals of a solved program are at most of this size, whatever it says itself.
+# Residuals of a solved program are at most of this size, whatever it states.
 SOLVED = 1e-8
 
 
 def slopes_of(c: Array, x_left: Array, x_stages: Array) -> Array:
-    """Derivatives (E, n_s, n_x) of the polynomials through left ends and stages by the share of their element."""
+    """Return derivatives (E, n_s, n_x), per length of the element, of polynomials through left ends and stages."""
     inner = c != 0.0
     values = np.concatenate([x_left[:, None], x_stages[:, inner]], axis=1)
     slopes = np.einsum("jk,ekx->ejx", lagrange_derivative(np.append(0.0, c[inner])), values)
@@ -34,7 +34,7 @@ def slopes_of(c: Array, x_left: Array, x_stages: Array) -> Array:
 
 
 def noise_of(c: Array, h: Array, x: Array, infeasibility: float) -> Array:
-    """Errors (E,) of the rates in elements of lengths h that rounding and the residual of the solver explain."""
+    """Return errors (E,) of rates in elements of lengths h, caused by rounding and the residual of the solver."""
     gain = float(np.abs(lagrange_derivative(np.append(0.0, c[c != 0.0]))).sum(axis=1).max())
     size = float(np.abs(x).max(initial=0.0, where=np.isfinite(x)))
     errors = (min(infeasibility, SOLVED) if infeasibility >= 0.0 else 0.0) + np.finfo(float).eps * (1.0 + size)
@@ -43,7 +43,7 @@ def noise_of(c: Array, h: Array, x: Array, infeasibility: float) -> Array:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ElementStages:
-    """Elements (E of them) with n_s stages.
+    """Finite elements (E of them) with n_s stages.
 
     Attributes
     ----------
@@ -72,34 +72,34 @@ class ElementStages:
 
     @property
     def standing(self) -> Array:
-        """At which stages (E, n_s) the clock stands still."""
+        """True for stages (E, n_s) at which the clock stands still."""
         return np.asarray(self.clock <= STANDS)
 
     @cached_property
     def rates(self) -> Array:
-        """dx/dt (E, n_s, n_x); NaN where the clock stands still or an element has no length."""
+        """Rates dx/dt (E, n_s, n_x); NaN where the clock stands still or an element has no length."""
         lengths = np.where(self.standing | (self.h[:, None] <= 0.0), np.nan, self.h[:, None] * self.clock)
         return np.asarray(self.slopes / lengths[:, :, None])
 
     def integrals(self, rates: Array) -> Array:
-        """Integrals (E,) over time of what has the rates (E, n_s) at the stages, by the scheme's own quadrature."""
+        """Return integrals (E,) over time of rates (E, n_s) at the stages, by the quadrature of the scheme."""
         weights = np.linalg.solve(np.vander(self.c, increasing=True).T, 1.0 / np.arange(1, self.c.size + 1))
         return np.asarray(self.h * ((rates * self.clock) @ weights))
 
     @classmethod
     def of(cls, t_left: Array, h: Array, c: Array, x_left: Array, x_right: Array, x: Array) -> ElementStages:
-        """Elements in the time of the user: the clock runs."""
+        """Return elements in physical time, without time-freezing."""
         t = t_left[:, None] + h[:, None] * c
         slopes = slopes_of(c, x_left, x)
         ends = {"x_left": x_left, "x_right": x_right}
         return cls(t_left=t_left, h=h, c=c, clock=np.ones(t.shape), t=t, **ends, x=x, slopes=slopes)
 
-    def kept(self, duration: float) -> Array:
-        """Stages (E, n_s) that have rates, of a motion of so many seconds."""
+    def with_rates(self, duration: float) -> Array:
+        """Return which stages (E, n_s) have rates, for a motion of a duration [s]."""
         return np.asarray((self.h > SHORT * duration)[:, None] & (self.c != 0.0) & ~self.standing)
 
     def samples(self, u: Array, forces: Array | None, duration: float, infeasibility: float) -> MotionSamples:
-        """The stages that have rates, with controls (E, n_s, n_u) and forces (E n_s, n_c + n_tt).
+        """Return the stages with rates as samples, with controls (E, n_s, n_u) and forces (E n_s, n_c + n_tt).
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class ElementStages:
         infeasibility : float
             Of the solution.
         """
-        rows, n_s = np.flatnonzero(self.kept(duration).reshape(-1)), self.c.size
+        rows, n_s = np.flatnonzero(self.with_rates(duration).reshape(-1)), self.c.size
         x, rates, u = (values.reshape(self.t.size, -1)[rows] for values in (self.x, self.rates, u))
         return MotionSamples(
             t=self.t.reshape(-1)[rows],
@@ -122,13 +122,13 @@ class ElementStages:
 
 
 def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -> Array | None:
-    """Values (count, names) that a solution lists under names; None unless it lists all of them, so many times each."""
+    """Return values (count, names) that a solution lists; None unless it lists all of them, `count` times each."""
     if not all(name in series and len(series[name].values) == count for name in names):
         return None
     return np.array([series[name].values for name in names], dtype=float).reshape(len(names), count).T
 
 
 def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
-    """Forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt) that a solution lists; None unless it lists all."""
-    found = columns_of(series, [f"{kind}_{along}{label}" for along, label, _ in frames.directions], count)
-    return None if found is None else found / np.array([weight for *_, weight in frames.directions])
+    """Return listed forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt); None unless all are listed."""
+    values = columns_of(series, [f"{kind}_{along}{label}" for along, label, _ in frames.directions], count)
+    return None if values is None else values / np.array([weight for *_, weight in frames.directions])

@@ -1,4 +1,4 @@
-"""Forces or impulses of closed contacts that explain a motion; where many do, those that obey the laws best."""
+"""Reconstruction of contact forces or impulses that explain a motion; of many, those that violate the laws least."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import best_choice, directions, null_space
 
-# Friction may leave its cone in space by this share of it before one more plane cuts it.
+# Friction may exceed its cone in space by this share before one more plane is added.
 CLOSE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Press:
-    """What one closed contact has to obey.
+class ContactLaw:
+    """Law of one closed contact.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Press:
     opening: bool = False
 
 
-def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:
-    """Forces (k,) along columns (n, k) that make up a vector, or leave least of it.
+def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[ContactLaw]) -> np.ndarray:
+    """Return forces (k,) along columns (n, k) that sum up to a vector, or leave the smallest remainder.
 
-    Of many choices it is the one with the smallest largest violation of the laws: a linear program, the velocities
-    being known.
+    Of many solutions it is the one with the smallest largest violation of the laws: a linear program, as velocities are
+    known.
     """
     forces, free = np.linalg.lstsq(columns, vector, rcond=1e-12)[0], null_space(columns)
     if not free.shape[1]:
@@ -55,8 +55,8 @@ def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) 
     )
 
 
-def _rows(size: int, contact: Press) -> list[np.ndarray]:
-    """Linear expressions of the forces (k,) that may not be negative; an equation is two of them."""
+def _rows(size: int, contact: ContactLaw) -> list[np.ndarray]:
+    """Return linear expressions of the forces (k,) that must not be negative; an equation is two of them."""
     normal, tangents = _units(size, contact)
     rows = [normal, -normal] if contact.opening else [normal]
     if contact.direction is not None:
@@ -65,8 +65,8 @@ def _rows(size: int, contact: Press) -> list[np.ndarray]:
     return rows + [contact.friction * normal - direction @ tangents for direction in directions(len(tangents))]
 
 
-def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray]:
-    """A plane that cuts off friction that leaves its cone in space by more than is allowed."""
+def _cuts(forces: np.ndarray, contact: ContactLaw, allowed: float) -> list[np.ndarray]:
+    """Return a plane that cuts off friction outside of its cone in space by more than is allowed."""
     friction = forces[list(contact.tangents)]
     size = float(np.linalg.norm(friction))
     excess = size - contact.friction * float(forces[contact.normal])
@@ -76,7 +76,7 @@ def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray
     return [contact.friction * normal - friction / size @ tangents]
 
 
-def _units(size: int, contact: Press) -> tuple[np.ndarray, np.ndarray]:
-    """The normal force and the friction force of a contact as rows of the forces."""
+def _units(size: int, contact: ContactLaw) -> tuple[np.ndarray, np.ndarray]:
+    """Return the normal and the friction force of a contact as rows of the forces."""
     every = np.eye(size)
     return every[contact.normal], every[list(contact.tangents)]

@@ -20,7 +20,7 @@ def depths(
     watched: Array | None = None,
     sizes: Array | None = None,
 ) -> Measured:
-    """How far functions fall below zero, by samples and by the parabolas through three of them.
+    """Return how far functions fall below zero, by samples and by parabolas through three of them.
 
     Parameters
     ----------
@@ -41,17 +41,17 @@ def depths(
 
 
 def catches(names: tuple[str, ...], t: Array, closed: Array, earlier: Array, rates: Array) -> Measured:
-    """Speeds (m, n) at which contacts that were open `earlier` are closed from an instant on: a force caught them.
+    """Return speeds (m, n) of contacts that were open `earlier` and are closed: a force caught them.
 
-    A very short element can carry a finite impulse by a huge force and so evade the law of restitution, with residuals
-    of 1e-16: what an impact leaves closed has no speed any more.
+    A very short element can carry a finite impulse by a huge force and so avoid the law of restitution, with residuals
+    of 1e-16. A contact that an impact leaves closed has no speed.
     """
     amounts = np.where(closed & ~earlier, np.abs(rates), 0.0)
     return Measured(law=Law.CATCH, t=t, subjects=names, amounts=amounts, shares=amounts, unit="m/s")
 
 
 def lowest(values: Array) -> Array:
-    """The least of equidistant samples (..., m) and of the parabolas through three of them."""
+    """Return the minimum of equidistant samples (..., m) and of the parabolas through three of them."""
     left, here, right = values[..., :-2], values[..., 1:-1], values[..., 2:]
     bend = left - 2.0 * here + right
     dip = (here < left) & (here < right)

@@ -1,9 +1,9 @@
-"""Numbers of a motion of a Filippov system, held against its differential inclusion.
+"""Differential inclusion of a Filippov system, evaluated on the numbers of a motion.
 
-x' lies in the convex hull of the motions of the regions that meet at x; with step functions every alpha is that of its
-function's sign, or anything between where the function is zero; a projected system is pushed by constraints that are
-active, into its set. A sample obeys if some multipliers explain its rate, and if the multipliers that are listed with
-it do, too. Violations are shares of the largest rate of a state.
+x' lies in the convex hull of the motions of the regions that meet at x. With step functions each alpha is given by the
+sign of its function, or is between 0 and 1 where the function is zero. A projected system is pushed into its set by
+active constraints. A sample satisfies the inclusion if some multipliers explain its rate, and if multipliers listed
+with it do so, too. Violations are relative to the largest rate of a state.
 
 References
 ----------
@@ -25,14 +25,14 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
-# The lowest and the highest multipliers (n_y,) that a place allows.
+# Lower and upper bounds (n_y,) of the multipliers at a state.
 Bounds = tuple[Array, Array]
-# Gauss-Newton steps for multipliers that the rate does not depend on linearly, and the last one of them.
+# Gauss-Newton steps for multipliers that enter nonlinearly, and the relative size of the last one.
 STEPS, LAST_STEP = 25, 1e-12
 
 
 class Inclusions:
-    """Checks samples against the inclusion of a system.
+    """Check of samples against the inclusion of a system.
 
     Parameters
     ----------
@@ -76,53 +76,58 @@ class Inclusions:
         self._functions = ca.Function("functions", [system.x, system.p], [functions])
 
     def violations(self) -> list[Violation]:
-        """The largest violation of every sample."""
+        """Return the largest violation of each sample."""
         values = np.asarray(self._functions(self.samples.x.T, self.p)).T.reshape(len(self.samples.t), -1)
-        return [self._at(k, functions, self._bounds(functions, self.high[k])) for k, functions in enumerate(values)]
+        return [
+            self._of_sample(k, functions, self._bounds(functions, self.high[k])) for k, functions in enumerate(values)
+        ]
 
     def _bounds(self, functions: Array, high: Array) -> Bounds:
-        """Bounds (n_y,) of the multipliers where the functions have these values and switches with hysteresis modes."""
+        """Return bounds (n_y,) of the multipliers for values of the functions and modes of hysteresis."""
         if not self.parts:
             return np.zeros(0), np.zeros(0)
         parts = np.split(functions, np.cumsum([part.count for part in self.parts])[:-1])
-        found = [_bounds_of(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
-        lower, upper = (np.concatenate(bounds) for bounds in zip(*found, strict=True))
+        limits = [_limitsof(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
+        lower, upper = (np.concatenate(bounds) for bounds in zip(*limits, strict=True))
         if high.size:
             remembered = [part.kind == MEMORY for part in self.parts for _ in range(part.count)]
             lower[remembered] = upper[remembered] = high
         return lower, upper
 
-    def _at(self, k: int, functions: Array, bounds: Bounds) -> Violation:
-        """The largest violation of a sample."""
-        made = [self._of(k, self._best(k, bounds), bounds, Law.INCLUSION), *self._claimed(k, bounds)]
+    def _of_sample(self, k: int, functions: Array, bounds: Bounds) -> Violation:
+        """Return the largest violation of a sample."""
+        candidates = [
+            self._largest_residual(k, self._best(k, bounds), bounds, Law.INCLUSION),
+            *self._of_listed(k, bounds),
+        ]
         if isinstance(self.system, PDS):
             depth = np.maximum(-functions, 0.0)
             i = int(np.argmax(depth))
             share = depth[i] * BROKEN / TOUCHING_SOLVED
-            made.append(self._made(k, Law.SET, self.system.constraint_names[i], depth[i], share))
-        return max(made, key=lambda violation: violation.share)
+            candidates.append(self._violation(k, Law.SET, self.system.constraint_names[i], depth[i], share))
+        return max(candidates, key=lambda violation: violation.share)
 
-    def _claimed(self, k: int, bounds: Bounds) -> Iterator[Violation]:
-        """Whether the listed ones are some."""
+    def _of_listed(self, k: int, bounds: Bounds) -> Iterator[Violation]:
+        """Yield violations of the listed multipliers."""
         if self.listed is None:
             return
         s = self.listed[k]
         outside = excess(s[: len(self.labels)], *bounds)
         if outside.size:
             i = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
-            yield self._made(k, Law.RANGE, self.labels[i], outside[i], outside[i])
-        yield self._of(k, s, bounds, Law.MULTIPLIERS)
+            yield self._violation(k, Law.RANGE, self.labels[i], outside[i], outside[i])
+        yield self._largest_residual(k, s, bounds, Law.MULTIPLIERS)
 
-    def _of(self, k: int, s: Array, bounds: Bounds, law: Law) -> Violation:
-        """The largest share that multipliers leave of the rates, sums and algebraic equations."""
+    def _largest_residual(self, k: int, s: Array, bounds: Bounds, law: Law) -> Violation:
+        """Return the largest residual of rates, sums and algebraic equations with given multipliers."""
         left = np.abs(self._residual(k, s, bounds)[0])
         left = np.where(np.isfinite(left), left, np.inf)
         i, names = int(np.argmax(left)), self.system.state_names
         if i < len(names):
-            return self._made(k, law, names[i], left[i] * self.size[i], left[i])
-        return self._made(k, Law.STATEMENT, "the equations of multipliers do not hold", left[i], left[i])
+            return self._violation(k, law, names[i], left[i] * self.size[i], left[i])
+        return self._violation(k, Law.STATEMENT, "the equations of multipliers do not hold", left[i], left[i])
 
-    def _made(self, k: int, law: Law, subject: str, amount: float, share: float) -> Violation:
+    def _violation(self, k: int, law: Law, subject: str, amount: float, share: float) -> Violation:
         amount, share = (float(size) if np.isfinite(size) else np.inf for size in (amount, share))
         return Violation(time=float(self.samples.t[k]), law=law, subject=subject, amount=amount, share=share)
 
@@ -133,7 +138,7 @@ class Inclusions:
         return np.asarray(rows).reshape(-1), np.asarray(slope)
 
     def _best(self, k: int, bounds: Bounds) -> Array:
-        """The multipliers within their bounds that leave least, by Gauss-Newton; linear systems take one step."""
+        """Return the multipliers within bounds of the smallest residual, by Gauss-Newton (one step if linear)."""
         from scipy.optimize import lsq_linear  # not paid for by an import of the library
 
         own = self.system.algebraic
@@ -158,8 +163,8 @@ class Inclusions:
         return s
 
 
-def _bounds_of(kind: int, functions: Array) -> Bounds:
-    """Bounds of multipliers of one kind that belong together."""
+def _limitsof(kind: int, functions: Array) -> Bounds:
+    """Return the bounds of multipliers of one kind that belong together."""
     close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
     if kind == STEP:
         return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)

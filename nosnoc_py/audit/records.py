@@ -1,4 +1,4 @@
-"""Plain records of an audit: samples of a motion, its jumps, the sizes at work in it, and how far it breaks laws."""
+"""Records of an audit: samples of a motion, its jumps, its typical sizes, and residuals of laws."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Array = np.ndarray
 
 
 def statement(time: float, text: str, amount: float, share: float) -> Violation:
-    """Return a statement of a solution that is not true, in words; what is no number is infinitely wrong."""
+    """Return the violation of a false statement, in words; values that are not finite count as infinite."""
     amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
     return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MotionSamples:
-    """A motion at m instants between its jumps.
+    """Samples of a motion at m instants between its jumps.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Jumps:
 
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """Sizes at work in a motion, which violations are shares of; all positive.
+    """Typical sizes of a motion, which violations are relative to; all positive.
 
     Attributes
     ----------
@@ -93,14 +93,14 @@ class Scales:
     rest: float = REST_VELOCITY
 
     def of_residual(self, residual: float) -> float:
-        """The share that a residual of a complementarity problem in gaps, rates, forces and impulses amounts to."""
+        """Return the relative violation caused by a residual of gaps, rates, forces and impulses."""
         by_force = self.response / min(self.acceleration, self.speed)
         return residual * max(1.0 / self.length, 1.0 / self.speed, by_force)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """One law at many instants.
+    """Residuals of one law at many instants.
 
     Attributes
     ----------
@@ -121,14 +121,14 @@ class Measured:
     unit: str = ""
 
     def columns(self) -> list[Measured]:
-        """The law for every subject alone."""
+        """Return the residuals of each subject separately."""
         return [
             replace(self, subjects=(name,), amounts=self.amounts[:, i : i + 1], shares=self.shares[:, i : i + 1])
             for i, name in enumerate(self.subjects)
         ]
 
     def above(self, share: float) -> list[Violation]:
-        """The worst subject of every instant, where it is worse than a share; what is no number is."""
+        """Return the worst subject of each instant above a relative size; values that are not finite are."""
         if not self.shares.size:
             return []
         shares = np.where(np.isfinite(self.shares), self.shares, np.inf)
@@ -137,7 +137,7 @@ class Measured:
         return [self._violation(int(k), int(worst[k]), float(shares[k, worst[k]])) for k in rows]
 
     def worst(self) -> Violation | None:
-        """The largest violation, where there is one."""
+        """Return the largest violation, or None."""
         if not self.shares.size:
             return None
         shares = np.where(np.isfinite(self.shares), self.shares, np.inf)
@@ -157,12 +157,12 @@ class Measured:
 
 
 def violations(measured: Sequence[Measured], above: float) -> list[Violation]:
-    """Every violation beyond a share, in the order of time."""
-    found = [violation for one in measured for violation in one.above(above)]
-    return sorted(found, key=lambda violation: violation.time)
+    """Return all violations above a relative size, in the order of time."""
+    all_violations = [violation for residual in measured for violation in residual.above(above)]
+    return sorted(all_violations, key=lambda violation: violation.time)
 
 
 def worst_of(measured: Sequence[Measured]) -> Violation | None:
-    """The violation with the largest share; None where no law is broken at all."""
-    found = [violation for one in measured if (violation := one.worst()) is not None]
-    return max(found, key=lambda violation: violation.share, default=None)
+    """Return the violation of the largest relative size, or None."""
+    worst = [violation for residual in measured if (violation := residual.worst()) is not None]
+    return max(worst, key=lambda violation: violation.share, default=None)

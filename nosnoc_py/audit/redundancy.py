@@ -2,7 +2,7 @@
 
 References
 ----------
-Cutting planes for the second-order cone: Kelley, J. SIAM 8 (1960).
+Cutting planes for convex constraints: Kelley, J. SIAM 8 (1960).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# Planes that are added, at most, before the choice is taken as it is.
+# Largest number of iterations with cutting planes.
 CUTS = 40
-# Singular values below this share of the largest one are zero.
+# Singular values below this share of the largest one count as zero.
 REDUNDANT = 1e-10
 
 
 def null_space(matrix: np.ndarray) -> np.ndarray:
-    """An orthonormal basis (n, d) of the vectors that a matrix (m, n) maps to zero."""
+    """Return an orthonormal basis (n, d) of the null space of a matrix (m, n)."""
     if not matrix.shape[1]:
         return np.zeros((0, 0))
     _, sizes, right = np.linalg.svd(matrix)
@@ -34,25 +34,25 @@ def best_choice(
     *,
     most: float,
 ) -> np.ndarray:
-    """The forces + free z for which the least of all rows @ forces is largest, up to `most`.
+    """Return the forces + free z that maximise the least of rows @ forces, up to `most`, by linear programming.
 
-    `cuts` gives more rows at a choice and its least value, where planes stand for something round; none ends it.
+    `cuts` returns more rows for a choice and its least value (cutting planes of a cone); none ends the iteration.
     """
     from scipy.optimize import linprog  # not paid for by an import of the library
 
     planes, best = list(rows), forces
     for _ in range(CUTS):
         A = np.array(planes)
-        found = linprog(
+        result = linprog(
             np.append(np.zeros(free.shape[1]), -1.0),
             A_ub=np.column_stack([-A @ free, np.ones(len(A))]),
             b_ub=A @ forces,
             bounds=[(None, None)] * free.shape[1] + [(None, most)],
         )
-        if not found.success:
+        if not result.success:
             break
-        best = np.asarray(forces + free @ found.x[:-1])
-        new = cuts(best, float(found.x[-1]))
+        best = np.asarray(forces + free @ result.x[:-1])
+        new = cuts(best, float(result.x[-1]))
         if not new:
             break
         planes += new
@@ -60,7 +60,7 @@ def best_choice(
 
 
 def directions(width: int) -> np.ndarray:
-    """Unit vectors (m, width) that stand for all: the first cuts of a cone."""
+    """Return unit vectors (m, width) in all directions: the first cutting planes of a cone."""
     if width == 0:
         return np.zeros((0, 0))
     if width == 1:

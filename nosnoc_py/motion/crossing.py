@@ -1,8 +1,17 @@
-"""The first guard that becomes zero on a piece of a smooth motion, dips between samples included.
+"""First zero of guards on a piece of a smooth motion, including dips between samples.
 
-Guards are positive as long as the modes of a motion hold. A piece is sampled at Chebyshev's eight extrema; the
-polynomials through the samples show where guards may be negative or dip below zero, and their last coefficients how far
-that can be trusted. Where it cannot, the piece is halved.
+Guards are positive as long as the modes of a motion hold. A piece is sampled at the eight Chebyshev extrema. The
+polynomials of degree 7 through the samples show where guards may be negative or dip below zero, and their last
+coefficients bound the error of interpolation. If that bound may hide a crossing, the piece is halved.
+
+Rules for zeros at the start: a guard that is zero at the start crosses at once, unless it is enabled (known to be about
+to rise); then it has to rise first. Of several crossings the earliest is returned; a touch (a minimum at zero) counts
+only for distances.
+
+References
+----------
+Trefethen, Approximation Theory and Approximation Practice (2013): Chebyshev interpolation and decay of coefficients.
+Brent, Algorithms for Minimization without Derivatives (1973): bracketing root search.
 """
 
 from __future__ import annotations
@@ -14,29 +23,42 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebder, chebvander
 
 Array = np.ndarray
-# Guards (m, n) at times (m,), and the rates (m, k) of the first k of them: those are distances.
+# Guards (m, n) at times (m,), and the rates (m, k) of the first k of them, which are distances.
 GuardFunction = Callable[[Array], tuple[Array, Array]]
 
-# Chebyshev's extrema on [0, 1]: with the left end they carry the polynomials of degree 7 of DOP853 exactly.
+# Chebyshev extrema on [0, 1]. With the left end they determine the polynomials of degree 7 of DOP853 exactly.
 NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(8) / 7)
-# Where the polynomial is looked at, on [0, 1].
-FINE = np.linspace(0.0, 1.0, 57)
-# A step is halved, so often at most, where what its samples miss may hide a crossing and exceeds this share of a guard.
+# Places in [0, 1] at which the polynomial is evaluated.
+FINE_GRID = np.linspace(0.0, 1.0, 57)
+# A piece is halved, HALVINGS times at most, if the uncertainty may hide a crossing and exceeds this share of a guard.
 UNRESOLVED = 1e-4
 HALVINGS = 10
-# A guard that rises from zero and falls again before the first sample is looked for so close to the beginning.
-CLOSE = 0.5 ** np.arange(1, 50).reshape(7, 7)
+# Places close to the start at which a guard is evaluated that rises from zero and falls before the first sample.
+CLOSE_TO_START = 0.5 ** np.arange(1, 50).reshape(7, 7)
 
 _COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
 _SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
-_TO_FINE = chebvander(2.0 * FINE - 1.0, 7) @ _COEFFICIENTS
+_TO_FINE = chebvander(2.0 * FINE_GRID - 1.0, 7) @ _COEFFICIENTS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Crossing:
-    """A guard that becomes negative between two times, or at once; `touches` when it comes to zero and turns back.
+    """Crossing of a guard.
 
-    `time` is where it is zero, of a touch where it is smallest [s]; `lost` where it ceases to be a number.
+    Attributes
+    ----------
+    guard : int
+        Index of the guard.
+    low, high : float
+        Times between which it becomes negative [s].
+    time : float
+        Time of its zero, for a touch of its minimum [s].
+    at_once : bool
+        It is negative from the start.
+    touches : bool
+        It comes to zero and turns back.
+    lost : bool
+        It is no longer finite.
     """
 
     guard: int
@@ -58,7 +80,7 @@ def first_crossing(
     rates: Callable[[float], Array] | None = None,
     touching: float = 0.0,
 ) -> Crossing | None:
-    """The earliest crossing of smooth functions of time, or None.
+    """Return the earliest crossing of smooth functions of time, or None.
 
     Parameters
     ----------
@@ -67,8 +89,8 @@ def first_crossing(
     low, high : float
         The piece [s].
     armed : (n,) bool, optional
-        Guards that are positive at the beginning or just behind it: such a one that is not positive there has to rise
-        before it can cross. Any other one that is not positive crosses at once. By default those that are positive.
+        Guards that are positive at the start or immediately after it. An enabled guard that is zero at the start has to
+        rise before it can cross; others cross at once. Default: those that are positive at the start.
     noise : float or (n,)
         Violations that are rounding.
     rates : function of t, optional
@@ -79,8 +101,8 @@ def first_crossing(
     Examples
     --------
     >>> import numpy as np
-    >>> found = first_crossing(lambda t: np.array([0.5 - 0.5 * t * t]), 0.0, 2.0)
-    >>> found.guard, round(found.time, 12)
+    >>> crossing = first_crossing(lambda t: np.array([0.5 - 0.5 * t * t]), 0.0, 2.0)
+    >>> crossing.guard, round(crossing.time, 12)
     (0, 1.0)
     """
 
@@ -97,7 +119,7 @@ def first_crossing(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GuardSearch:
-    """Looks for the first crossing on a piece whose samples are known.
+    """Search for the first crossing on a piece with known samples.
 
     Attributes
     ----------
@@ -120,7 +142,7 @@ class GuardSearch:
     slow: float = np.inf
 
     def first(self, t: Array, guards: Array, rates: Array, enabled: Array, halvings: int = HALVINGS) -> Crossing | None:
-        """The earliest crossing.
+        """Return the earliest crossing, or None.
 
         Parameters
         ----------
@@ -136,71 +158,71 @@ class GuardSearch:
         count = rates.shape[1]
         finite = np.isfinite(guards)
         watched = np.flatnonzero(finite.all(axis=0))
-        # Guards without a meaning are infinite in the whole step. One that is a number at some samples only may cross
-        # before it is none: what lies behind a contact need not have a gap.
+        # Guards that do not apply are infinite in the whole step. One that is finite at some samples only may cross
+        # before it ceases to be: behind a contact a gap may have no value.
         broken = np.flatnonzero(~finite.all(axis=0) & ~np.isposinf(guards).all(axis=0))
         if broken.size:
             if halvings:
-                return self._halves(t, enabled, halvings - 1)
+                return self._search_halves(t, enabled, halvings - 1)
             low, high = float(t[0]), float(t[-1])
             return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
         samples = guards[:, watched]
-        fine, floor, missed = _bounded(samples)
-        # The rates of distances are known: samples that miss a wave do not fit to them.
+        fine, floor, uncertainty = _bounded(samples)
+        # The rates of distances are known: samples that miss a wave between them do not fit these rates.
         distances = watched[watched < count]
-        wrong = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
-        missed[: distances.size] = np.maximum(missed[: distances.size], wrong)
+        mismatch = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
+        uncertainty[: distances.size] = np.maximum(uncertainty[: distances.size], mismatch)
         margin = np.where(watched < count, self.touching, -self.noise[watched])
-        near = floor.min(axis=0) - missed < margin
-        coarse = missed > np.maximum(self.noise[watched], UNRESOLVED * np.abs(samples).max(axis=0))
+        near = floor.min(axis=0) - uncertainty < margin
+        coarse = uncertainty > np.maximum(self.noise[watched], UNRESOLVED * np.abs(samples).max(axis=0))
         if halvings and (near & coarse).any():
-            return self._halves(t, enabled, halvings - 1)
-        found = []
+            return self._search_halves(t, enabled, halvings - 1)
+        candidates = []
         for k in np.flatnonzero(near):
             guard = int(watched[k])
             speeds = rates[:, guard] if guard < count else np.zeros(NODES.size)
-            found += [self._change(guard, t, guards[:, guard], speeds, enabled=bool(enabled[guard]))]
-            low = floor[:, k] - missed[k]
-            found += [self._dip(guard, t, guards[:, guard], speeds, fine[:, k], low, float(margin[k]))]
-        crossings = [crossing for crossing in found if crossing is not None]
+            candidates += [self._sign_change(guard, t, guards[:, guard], speeds, enabled=bool(enabled[guard]))]
+            low = floor[:, k] - uncertainty[k]
+            candidates += [self._dip(guard, t, guards[:, guard], speeds, fine[:, k], low, float(margin[k]))]
+        crossings = [crossing for crossing in candidates if crossing is not None]
 
         def order(crossing: Crossing) -> tuple[float, bool, float]:
-            # Of guards that are violated from the beginning rounding would choose; what falls deepest is most certain.
+            # Among guards violated from the start rounding would decide; the one that falls deepest is most certain.
             return crossing.time, crossing.touches, float(guards[1, crossing.guard]) if crossing.at_once else 0.0
 
         return min(crossings, key=order, default=None)
 
     def _is_clear(self, guards: Array, rates: Array, length: float) -> bool:
-        """Whether all guards stay far from zero, by the size of their coefficients: of most steps this is enough."""
+        """Return True if all guards stay away from zero by the size of their coefficients: enough for most steps."""
         here, count = np.isfinite(guards[0]), rates.shape[1]
         if not (guards[:, ~here] == np.inf).all():
             return False
         size = np.abs(_COEFFICIENTS @ guards[:, here])
-        # The constant coefficient is that of the guard, positive where the samples are.
+        # The constant coefficient is the mean of the guard; a positive one with small others means no zero.
         least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
         own = here[:count]
-        wrong = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, own])
-        least[: wrong.shape[1]] -= wrong.max(axis=0, initial=0.0)
+        mismatch = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, own])
+        least[: mismatch.shape[1]] -= mismatch.max(axis=0, initial=0.0)
         clear = (least > max(self.touching, 0.0)) & (guards[0, here] > 0.0)
         return bool(clear.all())
 
-    def _halves(self, t: Array, enabled: Array, halvings: int) -> Crossing | None:
+    def _search_halves(self, t: Array, enabled: Array, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])
         for low, high in ((t[0], middle), (middle, t[-1])):
             times = low + (high - low) * NODES
             guards, rates = self.evaluate(times)
-            found = self.first(times, guards, rates, enabled, halvings)
-            if found is not None:
-                return found
+            crossing = self.first(times, guards, rates, enabled, halvings)
+            if crossing is not None:
+                return crossing
             enabled = enabled | (guards[-1] > self.noise)
         return None
 
-    def _change(self, guard: int, t: Array, values: Array, speeds: Array, *, enabled: bool) -> Crossing | None:
-        """A guard that is negative at a sample; `speeds` are its rates where they are known, else zero."""
-        noise, opens = self.noise[guard], enabled and bool(speeds[0] > 0.0)
-        # A fast impact leaves its gap below zero by the rounding of large numbers, which may be more than the noise:
-        # what opens at the beginning has to rise before it can cross.
-        first = max(1, int(np.argmax(values > noise))) if opens else 0
+    def _sign_change(self, guard: int, t: Array, values: Array, speeds: Array, *, enabled: bool) -> Crossing | None:
+        """Return the crossing of a guard that is negative at a sample; `speeds` are its rates if known, else zero."""
+        noise, opens_at_start = self.noise[guard], enabled and bool(speeds[0] > 0.0)
+        # After a fast impact the gap may be below zero by the rounding of large numbers. A gap that opens at the start
+        # has to rise before it can cross.
+        first = max(1, int(np.argmax(values > noise))) if opens_at_start else 0
         hidden = (values < 0.0) & (speeds < -self.slow) & (speeds[0] > self.slow)
         below = first + np.flatnonzero((values < -noise)[first:] | hidden[first:])
         if not below.size:
@@ -209,9 +231,9 @@ class GuardSearch:
         above = np.flatnonzero(values[:j] > noise)
         if above.size:
             return self._between(guard, float(t[above[-1]]), float(t[j]))
-        # It rises and falls between two samples: look for the rise close to the beginning.
+        # The guard rises and falls between two samples: look for the rise close to the start.
         rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
-        for shares in CLOSE if enabled and j > 0 else ():
+        for shares in CLOSE_TO_START if enabled and j > 0 else ():
             times = t[0] + (t[j] - t[0]) * shares
             above = np.flatnonzero(self.evaluate(times)[0][:, guard] > rise)
             if above.size:
@@ -225,17 +247,17 @@ class GuardSearch:
         return float(self.evaluate(np.array([t]))[1][0, guard])
 
     def _between(self, guard: int, low: float, high: float) -> Crossing:
-        """The crossing of a guard that is positive at one time and negative at a later one."""
+        """Return the crossing of a guard that is positive at `low` and negative at `high`."""
         return Crossing(guard=guard, low=low, high=high, time=root(lambda s: self._value(guard, s), low, high))
 
     def _dip(
         self, guard: int, t: Array, values: Array, speeds: Array, fine: Array, floor: Array, margin: float
     ) -> Crossing | None:
-        """A guard that comes down between two samples and rises again."""
+        """Return the crossing or touch of a guard with a minimum between two samples."""
         lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor[1:-1] < margin)
-        times = t[0] + (t[-1] - t[0]) * FINE
+        times = t[0] + (t[-1] - t[0]) * FINE_GRID
         brackets = [(float(times[k]), float(times[k + 2])) for k in np.flatnonzero(lowest)]
-        # Close to an end of the piece only the rates tell that it turns there.
+        # A minimum close to an end of the piece shows in the rates only.
         if speeds[0] < 0.0 and fine[0] <= fine[1]:
             brackets.insert(0, (float(times[0]), float(times[1])))
         if speeds[-1] > 0.0 and fine[-1] <= fine[-2]:
@@ -253,7 +275,7 @@ class GuardSearch:
         return None
 
     def _bottom(self, guard: int, low: float, high: float) -> float:
-        """Time of the smallest value of a guard; of a distance, where its rate is zero."""
+        """Return the time of the smallest value of a guard; for a distance the zero of its rate."""
         from scipy.optimize import minimize_scalar  # not paid for by an import of the library
 
         ends = self.evaluate(np.array([low, high]))[1]
@@ -266,7 +288,7 @@ class GuardSearch:
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function is zero that has different signs at two points, to rounding (Brent, 1973).
+    """Return the zero of a function with different signs at two points, to rounding (Brent, 1973).
 
     Examples
     --------
@@ -275,26 +297,28 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     """
     from scipy.optimize import brentq  # not paid for by an import of the library
 
-    # The relative tolerance decides; the absolute one ends the search for a root of high order at zero.
+    # The relative tolerance decides; the absolute one ends the search for a zero of high order at t = 0.
     least = max(1e-24 * abs(high - low), np.finfo(float).tiny)
     return float(brentq(function, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
 
 
 def may_cross(samples: Array, margin: float | Array) -> Array:
-    """Whether functions (...) may fall below a margin on a piece, from samples (8, ...) at Chebyshev's extrema."""
-    _, floor, missed = _bounded(samples.reshape(NODES.size, -1))
-    return np.asarray((floor.min(axis=0) - missed).reshape(samples.shape[1:]) < margin)
+    """Return True where functions (...) may fall below a margin, from samples (8, ...) at the Chebyshev extrema."""
+    _, floor, uncertainty = _bounded(samples.reshape(NODES.size, -1))
+    return np.asarray((floor.min(axis=0) - uncertainty).reshape(samples.shape[1:]) < margin)
 
 
 def _bounded(samples: Array) -> tuple[Array, Array, Array]:
-    """Polynomials through samples (8, n) at the times `FINE`, what they are above in between, and their doubt (n,)."""
+    """Return polynomials through samples (8, n) at `FINE_GRID`, their lower bounds in between, and their uncertainty
+    (n,).
+    """
     fine = _TO_FINE @ samples
     floor = fine.copy()
-    # The lowest point of a parabola lies below that of its samples by an eighth of their second difference at most.
+    # The minimum of a parabola lies below its samples by at most an eighth of the second difference.
     floor[1:-1] -= 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
-    return fine, floor, _doubt(samples)
+    return fine, floor, _uncertainty(samples)
 
 
-def _doubt(samples: Array) -> Array:
-    """Four times the size of the last three coefficients (n,): more than what the polynomials miss."""
+def _uncertainty(samples: Array) -> Array:
+    """Return four times the last three coefficients (n,), a bound of the error of the polynomials."""
     return np.asarray(4.0 * np.abs(_COEFFICIENTS[5:] @ samples).sum(axis=0))

@@ -1,4 +1,4 @@
-"""What the events of a motion are called: one rule for what was and what is, whatever method tells."""
+"""Names of events, by one rule for all methods: the state of a contact or surface before and after."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from nosnoc_py.solution.records import Event
 
-# What happens to a thing at an instant; None for nothing.
+# Kind of an event; None for no event.
 Kind = str | None
 
 
 def of_modes(closed: Sequence[bool] | np.ndarray, slips: Sequence[bool] | np.ndarray, turns: bool = False) -> Kind:
-    """The change of a contact that was and is closed or not, and slips or not; one that goes on slipping may turn back.
+    """Return the event of a contact from (before, after) of closed and slips; `turns` marks a reversal of the slip.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def of_modes(closed: Sequence[bool] | np.ndarray, slips: Sequence[bool] | np.nda
 
 
 def of_sides(before: float, after: float) -> Kind:
-    """The change of a state that was and is on a side of a surface; NaN while it slides along it.
+    """Return the event of a state from its sides of a surface before and after; NaN means sliding along it.
 
     Examples
     --------
@@ -44,5 +44,5 @@ def of_sides(before: float, after: float) -> Kind:
 
 
 def events_at(time: float, changes: Iterable[tuple[str, Kind]]) -> list[Event]:
-    """Events of one instant from names and kinds, where there are any."""
+    """Return the events of one instant from names and kinds; kinds that are None are left out."""
     return [Event(time, name, kind) for name, kind in changes if kind is not None]

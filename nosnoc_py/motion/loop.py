@@ -1,4 +1,4 @@
-"""The loop of a simulation, from step to step or from event to event: limits, interruption and callbacks, once."""
+"""Loop of all simulations, from step to step or from event to event: limits, interruption and callbacks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ def driven(
     callback: Callable[[Any], Any] | None = None,
     deadline: float = np.inf,
 ) -> Any:
-    """Step until the motion is over, a step fails, or the work is stopped; the status of the last state says which.
+    """Step until the motion is over, a step fails, or the simulation is stopped; the last state has the status.
 
-    Ctrl-C ends the work after the last whole step, with a status.
+    Ctrl-C ends the simulation after the last complete step, with a status.
 
     Parameters
     ----------
     state : frozen dataclass with a status
-        `SOLVED` as long as the motion goes on.
+        `SOLVED` as long as the motion continues.
     step : function of a state
-        The next one, of another status where the motion cannot go on.
+        Returns the next state, with another status if the motion cannot continue.
     is_over : function of a state
+        True at the end of the motion.
     callback : function of a state, optional
-        Sees every state that goes on or is the end, and may stop the work; at the end there is nothing to stop.
+        Called with every state; may stop the simulation.
     deadline : float
         Stamp of time.monotonic().
 
@@ -44,10 +45,10 @@ def driven(
     Count(n=3, status=<Status.SOLVED: 'solved'>)
     """
 
-    def judged(state: Any) -> dict[str, Any] | None:
+    def terminate(state: Any) -> dict[str, Any] | None:
         return None if state.status is Status.SOLVED and not is_over(state) else {"status": state.status}
 
-    def shown(state: Any) -> Any:
+    def report(state: Any) -> Any:
         return callback(state) if callback is not None and state.status is Status.SOLVED else None
 
-    return iterated(state, lambda current, _: step(current), judged, shown, deadline)
+    return iterated(state, lambda current, _: step(current), terminate, report, deadline)

@@ -1,4 +1,4 @@
-"""A motion as every method records it, and the trajectory that it becomes."""
+"""Record of a motion, common to all simulation methods, and its conversion to a `Trajectory`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Values = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MotionRecord:
-    """Pieces on which the state is a polynomial, with what happened between them and what else is known.
+    """Record of a motion: pieces on which the state is a polynomial, events between them, and further series.
 
     Attributes
     ----------
     t, x : (nodes,), (nodes, n_x)
-        Ends of pieces; where the state jumps both limits.
+        Times [s] and states at ends of pieces; both limits where the state jumps.
     interpolant : Interpolant or None
-        The pieces; None where the motion has not begun.
+        The pieces; None if there is no motion.
     events : tuple of Event
     series, units
         By name.
     unit_parts : tuple of slice
-        Where unit quaternions are in the state: nodes have them with length one.
+        Positions of unit quaternions in the state; they are normalised at the nodes.
     """
 
     t: Array
@@ -47,7 +47,7 @@ class MotionRecord:
 
     @classmethod
     def of(cls, pieces: RungeKuttaInterpolant, x_right: Array, x_end: Array | None = None, **more: Any) -> MotionRecord:
-        """The record of pieces with the right ends (E, n_x) that the method found; `x_end` (n_x,) after a last jump."""
+        """Return the record of pieces with right ends (E, n_x); `x_end` (n_x,) is the state after a final jump."""
         t, x = nodes_of(pieces.t_left, pieces.h, pieces.x_initial, pieces.x_left, x_right)
         if x_end is not None:
             t, x = np.append(t, t[-1]), np.vstack([x, x_end])
@@ -55,15 +55,15 @@ class MotionRecord:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Those of a `Trajectory`."""
-        found = {**vars(self), "x": unit_states(self.x, self.unit_parts)}
-        del found["unit_parts"]
-        return found
+        """Fields of a `Trajectory`."""
+        values = {**vars(self), "x": unit_states(self.x, self.unit_parts)}
+        del values["unit_parts"]
+        return values
 
     def trajectory(
         self, system: Described, p: Array, control: tuple[Array, Array], status: Status, notes: Iterable[str]
     ) -> Trajectory:
-        """The trajectory, with the names of a system; `control` is (u_grid, u), and all notes are its message."""
+        """Return the trajectory, with the names of a system; `control` is (u_grid, u), and notes make its message."""
         return Trajectory(
             **{**self.fields, "units": {**system.units, **self.units}},
             state_names=system.state_names,
@@ -79,9 +79,9 @@ class MotionRecord:
 def contact_series(
     rows: Iterable[tuple[tuple[str, str, float], Values, Values | None, Values | None]],
 ) -> tuple[dict[str, Series], dict[str, str]]:
-    """Forces, impulses and slip velocities by the names of FESD-J, with their units.
+    """Return forces, impulses and slip velocities named as by FESD-J, with their units.
 
-    Every row is a direction (kind, label, weight of its force), the force, and perhaps impulses and the slip velocity.
+    Every row is a direction (kind, label, weight of its force), its force, and optionally impulses and slip velocity.
     """
     series, units = dict[str, Series](), dict[str, str]()
     for (kind, label, weight), *measured in rows:

@@ -1,4 +1,4 @@
-"""Derivatives of a motion through its events: the saltation matrix, its transpose, and the transport in between.
+"""Derivatives of a motion through its events: saltation matrix, its transpose, and transport between events.
 
 A motion w' = F- meets a guard g(w, t) = 0, jumps to w+ = R(w-) and goes on by w' = F+. A neighbour dw- meets the guard
 earlier or later. Seen at the fixed time of the event,
@@ -29,18 +29,18 @@ import numpy as np
 from nosnoc_py.tableaus import gauss_legendre
 
 Array = np.ndarray
-# Order 12: the steps of a simulation are seldom halved.
+# Order 12: steps of a simulation seldom have to be halved.
 GAUSS = gauss_legendre(6)
-# A transport matrix may change by this when its interval is halved, relative to its largest entry and to 1.
+# Accepted change of a transport matrix by halving, relative to its largest entry (at least 1).
 TOLERANCE = 1e-11
-# Changes below this are rounding if halving does not make them smaller by far, as the order of the method lets expect.
+# Changes below this are rounding unless halving reduces them at the order of the method.
 NOISE = 1e-6
-# So often an interval is halved at most: a slip in space that ends has a derivative like 1 / (time to the end).
+# Largest number of halvings: at the end of a slip in space the derivative grows like 1 / (time to the end).
 MOST_HALVINGS = 40
 
 
 class Saltation(NamedTuple):
-    """What an event does to a variation.
+    """Derivatives of the state and of the time of an event.
 
     Attributes
     ----------
@@ -57,10 +57,10 @@ class Saltation(NamedTuple):
 def saltation(
     gradient: Array, before: Array, after: Array, reset: Array | None = None, *, approach: float | None = None
 ) -> Saltation:
-    """Derivatives of the state after an event at a fixed time, and of the time of the event, by the state before.
+    """Return derivatives of the state after an event, at a fixed time, and of the event time, by the state before.
 
-    A costate goes back over it by the transpose, `jump.T @ costate`. With after = 0 the jump is the derivative of the
-    state at the event itself, not at a fixed time.
+    A costate is transported backwards by the transpose, `jump.T @ costate`. With after = 0 the jump is the derivative
+    of the state at the event itself, not at a fixed time.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def saltation(
     reset : (n_after, n), optional
         R_w; default: the state is continuous.
     approach : float, optional
-        g_w F- + g_t, where the guard depends on time or F- is not the motion that is to be judged by it.
+        g_w F- + g_t, if the guard depends on time or its rate differs from g_w F-.
 
     Examples
     --------
@@ -98,16 +98,17 @@ def saltation(
 
 
 def projection(rows: Array, columns: Array, share: float) -> Array:
-    """Derivative (n, n) of a state that moves along columns (n, k) within no time until rows (m, n) of it are zero.
+    """Return the derivative (n, n) of a state that moves along columns (n, k) instantly until rows (m, n) of it are
+    zero.
 
     This is the limit of a saltation for a motion that is fast across the rows. Singular values of rows @ columns below
-    a share of the largest one are zero.
+    a share of the largest one count as zero.
     """
     return np.asarray(np.eye(len(columns)) - columns @ np.linalg.pinv(rows @ columns, rcond=share) @ rows)
 
 
 def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array:
-    """Derivatives (..., n, n) of Runge-Kutta steps w' = F(w) by their starts: I + h sum_i b_i K_i.
+    """Return derivatives (..., n, n) of Runge-Kutta steps w' = F(w) by their starts: I + h sum_i b_i K_i.
 
     The stages follow from K_i = F_w(w_i) (I + h sum_j a_ij K_j).
 
@@ -139,9 +140,9 @@ def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array
 def transport(
     slope: Callable[[float], Array], low: float, high: float, halvings: int = MOST_HALVINGS, last: float = np.inf
 ) -> Array:
-    """Matrix (n, n) that takes W' = slope(t) W from `low` to `high`; the interval is halved until nothing changes.
+    """Return the matrix (n, n) that maps W at `low` to W at `high` by W' = slope(t) W, by adaptive halving.
 
-    `last` is what the last halving changed: where the rounding of the slope is all that changes, this is enough.
+    `last` is the change by the previous halving: if only the rounding of the slope changes, the result is accepted.
     """
     middle = 0.5 * (low + high)
     whole = _collocation(slope, low, high)
@@ -155,6 +156,6 @@ def transport(
 
 
 def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:
-    """One step of the Gauss-Legendre method."""
+    """Return the matrix of one step of the Gauss-Legendre method."""
     h = high - low
     return step_transport(np.array([slope(low + h * c) for c in GAUSS.c]), h, GAUSS.a, GAUSS.b)

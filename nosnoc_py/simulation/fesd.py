@@ -490,7 +490,7 @@ class FiniteElementStepper:
         errors = self._accuracy(solved, self._accuracy.sizes(x0, every))
         if not self._accuracy.is_missed(errors.share):
             return status, []
-        reason = [self._accuracy.reason(errors, self.length, rows)]
+        reason = [self._accuracy.message(errors, self.length, rows)]
         return Status.INACCURATE if status is Status.SOLVED else status, reason
 
     def _trajectory(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nosnoc_py.audit.explanation import Press, explain
+from nosnoc_py.audit.explanation import ContactLaw, explain
 
 pytestmark = pytest.mark.quick
 
@@ -14,15 +14,15 @@ pytestmark = pytest.mark.quick
 CORNER = np.array([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
 
 
-def presses(friction: float, floor_slip: float = 0.0, opening: bool = False) -> list[Press]:
+def presses(friction: float, floor_slip: float = 0.0, opening: bool = False) -> list[ContactLaw]:
     direction = np.array([np.sign(floor_slip)]) if floor_slip else None
     return [
-        Press(normal=0, tangents=(2,), friction=friction, direction=direction),
-        Press(normal=1, tangents=(3,), friction=friction, direction=None, opening=opening),
+        ContactLaw(normal=0, tangents=(2,), friction=friction, direction=direction),
+        ContactLaw(normal=1, tangents=(3,), friction=friction, direction=None, opening=opening),
     ]
 
 
-def violation(forces: np.ndarray, contacts: list[Press]) -> float:
+def violation(forces: np.ndarray, contacts: list[ContactLaw]) -> float:
     """How far forces are from Coulomb's law, written independently of the library."""
     sizes = []
     for contact in contacts:
@@ -33,7 +33,7 @@ def violation(forces: np.ndarray, contacts: list[Press]) -> float:
     return float(max(0.0, *sizes))
 
 
-def worst(force: tuple[float, float], contacts: list[Press]) -> float:
+def worst(force: tuple[float, float], contacts: list[ContactLaw]) -> float:
     found = explain(CORNER, np.array(force), contacts)
     np.testing.assert_allclose(CORNER @ found, force, atol=1e-9)
     return violation(found, contacts)
@@ -77,7 +77,7 @@ def test_a_contact_that_opens_is_not_chosen() -> None:
 
 def test_cones_in_space() -> None:
     """Two feet under one body share their forces; the tangential load of both cones is the limit."""
-    feet = [Press(normal=k, tangents=(2 + 2 * k, 3 + 2 * k), friction=0.5, direction=None) for k in range(2)]
+    feet = [ContactLaw(normal=k, tangents=(2 + 2 * k, 3 + 2 * k), friction=0.5, direction=None) for k in range(2)]
     columns = np.column_stack([[0, 0, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]]).astype(float)
 
     def size(force: list[float]) -> float:

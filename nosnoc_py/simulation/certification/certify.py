@@ -215,11 +215,11 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
         ("x0", solution.x0, solution.x0 if ocp.x0 is None else ocp.x0),
         ("p", solution.p, ocp.p),
     )
-    for what, value, wanted in numbers:
-        away = np.abs(np.asarray(value) - np.asarray(wanted))
+    for what, stated, wanted in numbers:
+        away = np.abs(np.asarray(stated) - np.asarray(wanted))
         if np.size(away) and (away > GIVEN * (1.0 + np.abs(wanted))).any():
             raise ModelError(
-                f"solution: it belongs to another OCP; its {what} is {value}, expected {wanted}; certify it with the "
+                f"solution: it belongs to another OCP; its {what} is {stated}, expected {wanted}; certify it with the "
                 "OCP it solves (dataclasses.replace(ocp, ...) makes one)."
             )
 

@@ -189,7 +189,7 @@ def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: E
     ]
     multipliers = columns_of(solution.series, names, elements.t.size)  # and algebraic variables, if they are listed
     if multipliers is not None:
-        multipliers = multipliers[np.flatnonzero(elements.kept(solution.duration).reshape(-1))]
+        multipliers = multipliers[np.flatnonzero(elements.with_rates(solution.duration).reshape(-1))]
     modes, sizes = modes_at(system, solution, solution.p, samples.t, after=False), _sizes(solution, elements, samples)
     return Inclusions(system, samples, solution.p, sizes, multipliers, modes > 0.0).violations()
 

@@ -46,7 +46,7 @@ class WindowRun:
 
     window: Window
     history: SimulationResult
-    odd: frozenset[str] = frozenset()
+    differing: frozenset[str] = frozenset()
     lone: float = 0.0
 
 
@@ -87,8 +87,8 @@ class WindowRuns:
         inside = _inside(solution, history, start, end)
         lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
         impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
-        odd = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
-        kinds = frozenset(event.kind for pair in odd for event in (pair.claimed, pair.found) if event is not None)
+        differing = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
+        kinds = frozenset(event.kind for pair in differing for event in (pair.claimed, pair.found) if event is not None)
         return WindowRun(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
 
 

@@ -1,1 +1,1 @@
-"""Time-stepping of contact mechanics: impulses of whole steps, no events to find, first order."""
+"""Time-stepping of contact mechanics: impulses over whole steps, no location of events, first order."""

@@ -1,4 +1,4 @@
-"""The smooth part of a step: velocity without contacts, and how the velocity answers to impulses."""
+"""Smooth part of a step: contact-free velocity, and the response of the velocity to impulses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nosnoc_py.systems.cls import CLS
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Inertia:
-    """The matrix A of a step: its diagonal (n_v,) where it has nothing else, or its inverse (n_v, n_v)."""
+    """Matrix A of a step: its diagonal (n_v,) if it is diagonal, else its inverse (n_v, n_v)."""
 
     diagonal: np.ndarray | None = None
     inverse: np.ndarray | None = None
 
-    def answer(self, impulse: np.ndarray) -> np.ndarray:
-        """A^-1 times a generalised impulse (n_v,)."""
+    def velocity_change(self, impulse: np.ndarray) -> np.ndarray:
+        """Return A^-1 times a generalised impulse (n_v,)."""
         if self.diagonal is not None:
             return np.asarray(impulse / self.diagonal)
         assert self.inverse is not None
@@ -42,39 +42,39 @@ class Dynamics:
             self._constant = self._inertia(np.array(ca.DM(matrix)).reshape(n, n))
         # One function for all that a step needs besides contacts: a call costs more than what it computes.
         seconds = ca.SX.sym("seconds", 2)
-        looks_at, ahead = (self._after(seconds[k]) for k in range(2))
+        gap_state, ahead = (self._after(seconds[k]) for k in range(2))
         slopes = [system.along_v(system.force), ca.jacobian(system.force, system.v)] if self._sloped else []
         masses = [] if self._constant else [matrix]
         acting = ca.Function("acting", arguments, [system.force, *slopes])(ahead, system.u, system.p)
         if masses:
-            masses = [ca.Function("mass", [system.x, system.p], masses)(looks_at, system.p)]
-        shown = [looks_at, *(acting if slopes else [acting]), *masses]
-        self._smooth = buffered(ca.Function("smooth", [*arguments, seconds], [ca.densify(each) for each in shown]))
+            masses = [ca.Function("mass", [system.x, system.p], masses)(gap_state, system.p)]
+        fields = [gap_state, *(acting if slopes else [acting]), *masses]
+        self._smooth = buffered(ca.Function("smooth", [*arguments, seconds], [ca.densify(each) for each in fields]))
         self._first_order = evaluation("first_order", arguments, system.y_rate)
 
     def _after(self, seconds: ca.SX) -> ca.SX:
-        """State after some seconds with the velocities of now."""
+        """Return the state after some seconds at the present velocities."""
         s = self.system
         return ca.vertcat(s.q + seconds * (s.rate_matrix @ s.v), s.v, s.y + seconds * s.y_rate)
 
     def first_order(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """y' (n_y,)."""
+        """Return y' (n_y,)."""
         return self._first_order(x, u, p) if self.system.y.numel() else np.zeros(0)
 
     def split(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coordinates, velocities and first-order states."""
+        """Return coordinates, velocities and first-order states."""
         s = self.system
         return x[s.at_q], x[s.at_v], x[s.at_y]
 
     def free(
         self, h: float, until: float, x: np.ndarray, u: np.ndarray, p: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, Inertia]:
-        """The state `until` seconds on, where gaps are looked at; the velocity (n_v,) without contacts, and A.
+        """Return the state `until` seconds later (where gaps are evaluated), the contact-free velocity (n_v,), and A.
 
-        A has M of that state, and slopes of the force where the theta-method takes the force.
+        A has M at that state, and derivatives of the force at the point of the theta-method.
         """
         reach = self.theta * h
-        looks_at, force, *matrices = self._smooth(x, u, p, [until, reach])
+        gap_state, force, *matrices = self._smooth(x, u, p, [until, reach])
         inertia = self._constant
         if inertia is None:
             matrix = matrices[-1]
@@ -82,9 +82,10 @@ class Dynamics:
                 stiffness, damping = matrices[:2]
                 matrix = matrix - reach * damping - reach**2 * stiffness
             inertia = self._inertia(matrix)
-        return looks_at[:, 0], x[self.system.at_v] + inertia.answer(h * force[:, 0]), inertia
+        return gap_state[:, 0], x[self.system.at_v] + inertia.velocity_change(h * force[:, 0]), inertia
 
     def _inertia(self, matrix: np.ndarray) -> Inertia:
+        """Return diagonal or inverse of the matrix A; NaN if it is singular or not finite."""
         if not np.isfinite(matrix).all():  # the inverse of something infinite is zero, and the body would hang still
             matrix = np.full(matrix.shape, np.nan)
         if self.diagonal:
@@ -98,7 +99,7 @@ class Dynamics:
 def problem_of(
     rows: np.ndarray, dofs: np.ndarray, inertia: Inertia, free: np.ndarray, least: np.ndarray, friction: np.ndarray
 ) -> RowProblem:
-    """The problem of contacts with rows (m, w, K) over coordinates (m, K)."""
+    """Return the problem of contacts with rows (m, w, K) over coordinates (m, K)."""
     n_v = free.size
     padded = np.append(free, 1.0)  # what the drift of contacts is multiplied by
     if inertia.diagonal is not None:

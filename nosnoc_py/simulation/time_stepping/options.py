@@ -1,4 +1,4 @@
-"""Options of time-stepping."""
+"""Options of time-stepping (Moreau-Jean and Stewart-Trinkle schemes)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import STRIKE, SWEPT
 
+# Default theta of each scheme: trapezoidal for Moreau-Jean, implicit Euler for Stewart-Trinkle.
 THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Speeds [m/s]: the options of `TimeStepping` with these names, and from where on closing is an impact."""
+    """Velocity limits [m/s].
+
+    Tolerance and rest velocity of `TimeStepping`, and the slowest approach that is an impact.
+    """
 
     tolerance: float
     rest_velocity: float
@@ -27,54 +31,70 @@ class Limits:
 
 
 class TimeStepping(SimulationMethod):
-    """Steps of equal length with contact impulses over whole steps: robust for many contacts, of first order.
+    """Time-stepping with contact impulses over whole steps: robust for many contacts, of first order.
 
-    The velocity after a step and the impulses Lambda of the contacts in it solve one contact problem,
+    The velocity v+ after a step of length h and the impulses Lambda of its contacts solve one contact problem,
 
         A (v+ - v-) = h f + n Lambda_n + t Lambda_t,   0 <= Lambda_n,  n'v+ >= c,  Lambda_n (n'v+ - c) = 0,
 
-    with Coulomb's law for Lambda_t at t'v+, and q+ = q- + h ((1 - theta) v- + theta v+). Gaps g, directions and M are
-    those of q- + (1 - theta) h v-; there the next step will look at g + h n'v+, to first order. A = M - theta h df/dv -
-    theta^2 h^2 df/dq makes the theta-method for the force of it, linearised. The schemes differ in c:
+    with Coulomb's law for Lambda_t at t'v+, and q+ = q- + h ((1 - theta) v- + theta v+). Gaps g, directions n, t and M
+    are evaluated at q- + (1 - theta) h v-. The matrix A = M - theta h df/dv - theta^2 h^2 df/dq gives the linearised
+    theta-method for the force. The schemes differ in the bound c of the normal velocity:
 
-    "moreau_jean": c = e |n'v-| where the contact is hit in this step (n'v- < 0, g + h n'v- <= 0), else c = -max(g, 0)
-    / h. "stewart_trinkle": c is the larger one of e |n'v-|, where the contact is hit, and -g / h. So neither one lets a
-    gap close further than to zero in a step, however fast the bodies are, as long as gaps are convex functions of q
-    (balls, flat walls). Where they are not, the first lets gaps drift by their curvature, and the second takes
-    penetrations back in the next step, at the price of a speed |g| / h. Bodies with e > 0 turn round up to one step too
-    early. Those without restitution lose their whole approach at once, and only for their positions c is -g / h, so
-    that they come to lie where they touch: in two parts friction would turn between them. Contacts that are hit through
-    others within a step bounce after these, one generation of impacts after the other, up to twenty.
+    - "moreau_jean" (Moreau, 1988; Jean, 1999): c = e |n'v-| for a contact that is hit in this step (n'v- < 0 and
+      g + h n'v- <= 0), else c = -max(g, 0) / h.
+    - "stewart_trinkle" (Stewart and Trinkle, 1996): c is the larger of e |n'v-|, for a contact that is hit, and -g / h.
 
-    Restitution of both is Newton's, by that larger one of two velocities, within the one contact problem of the step.
-    The control is held on a step: its value at the middle, of a feedback with the state at the start. The trajectory
-    joins the states after the steps by straight lines, so that an impact is a ramp over one step; its event stands at
-    the time where the step looked at the gaps, forces are the means of steps, impacts included.
+    Neither lets a gap close further than to zero in a step, however fast the bodies are, as long as gaps are convex
+    functions of q (balls, flat walls). Otherwise the first scheme lets gaps drift by their curvature; the second
+    removes penetrations in the next step, at a speed |g| / h. Bodies with e > 0 turn round up to one step too early.
+    Bodies without restitution lose their whole approach at once, and their positions continue to the contact. Contacts
+    that are hit through others within a step bounce after these, in up to twenty successive problems.
+
+    The control is held in each step: its value in the middle, for a feedback with the state at the start. The
+    trajectory joins the states by straight lines, so that an impact is a ramp over one step; its event has the time at
+    which the gaps were evaluated. Forces are means over steps, impacts included.
 
     Parameters
     ----------
     scheme : {"moreau_jean", "stewart_trinkle"}
     step : float
-        Length of a step [s]; the duration is divided into equal steps that are not longer than this. `simulate` takes
-        their number as `steps` instead.
+        Largest length of a step [s]; the duration is divided into equal steps. `simulate` takes their number as `steps`
+        instead.
     theta : float, optional
-        From 0.5 to 1; default 0.5 for Moreau-Jean (second order between events) and 1 for Stewart-Trinkle.
+        From 0.5 to 1; default 0.5 for Moreau-Jean (second order between events), 1 for Stewart-Trinkle.
     friction : {"conic", "polyhedral"}
-        Coulomb's cone, or a pyramid inside it. In the plane they are the same.
+        Coulomb's cone, or a pyramid inside it; the same in the plane.
     directions : int
-        Edges of the pyramid.
+        Edges of the pyramid, at least 3.
     solver : {"newton", "projected_gauss_seidel"}
-        Sweeps over contacts, those without a common body at once, accelerated by conjugate directions. "newton" tries
-        Newton's method first where contacts are few, and puts its steps between the sweeps where thirty of these were
-        not enough; not with a pyramid in space.
+        Projected Gauss-Seidel sweeps over the contacts, accelerated by conjugate directions. "newton" tries Newton's
+        method first if there are few contacts, and between the sweeps if thirty of them were not enough; not with a
+        pyramid in space.
     tolerance : float, optional
-        Residual of the contact law [m/s] up to which it sweeps; by default 1e-6 of the speed at work.
+        Accepted residual of the contact law [m/s]; default 1e-6 of the speed at work.
     max_sweeps : int
-        Steps that still miss the tolerance are counted in the message of the trajectory, and go on.
+        Limit of the sweeps in a step. Steps that still exceed the tolerance continue and are counted in the message.
     rest_velocity : float, optional
-        Impacts slower than this [m/s] are inelastic; by default 1e-3 of the speed at work.
+        Impacts slower than this [m/s] are inelastic; default 1e-3 of the speed at work.
     speed_scale : float, optional
-        The speed at work [m/s]; by default as with `EventDriven`.
+        Speed at work [m/s]; default as for `EventDriven`.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value that is not allowed, or `simulate` is asked for `sensitivities` or given a `solver`.
+
+    Examples
+    --------
+    A ball falls from 1 m and stays on the ground:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1.0, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+    >>> trajectory = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6, method=ns.TimeStepping(step=0.01))
+    >>> trajectory.impacts[0].name, bool(abs(trajectory.impacts[0].time - 0.4515) < 0.01)
+    ('ground', True)
     """
 
     takes = (CLS,)
@@ -98,11 +118,11 @@ class TimeStepping(SimulationMethod):
 
     @property
     def weight(self) -> float:
-        """The theta in use."""
+        """Theta in use."""
         return THETA[self.scheme] if self.theta is None else self.theta
 
     def limits(self, scales: ProblemScales) -> Limits:
-        """The limits of speeds that are given, or else follow from those at work."""
+        """Return the velocity limits: those given, or multiples of the speed at work."""
         return Limits(
             tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
             rest_velocity=scales.rest_velocity(self.rest_velocity),
@@ -110,7 +130,7 @@ class TimeStepping(SimulationMethod):
         )
 
     def simulate(self, system: CLS, task: SimulationTask) -> Trajectory:
-        """Step by step; see `nosnoc_py.simulate`."""
+        """Simulate step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 
         return run(system, self, task)

@@ -1,4 +1,4 @@
-"""What contacts did over the steps: events and series."""
+"""Record of contacts over the steps: events, and series of forces, impulses and slip velocities."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nosnoc_py.simulation.time_stepping.scheme import StepResult
 from nosnoc_py.solution import Event, Series
 from nosnoc_py.systems.kinematics import ContactFrames
 
-# Contacts that never closed have series of zeros only where there are no more contacts than these.
+# With more contacts than this, those that never closed have no series.
 MOST_SHOWN = 200
 
 
 @dataclass(kw_only=True)
 class _Impact:
-    """An impact that may go on in the next step."""
+    """Impact that may continue in the next step."""
 
     contact: int
     t: float
@@ -31,13 +31,13 @@ class _Impact:
 
 
 class ImpulseRecord:
-    """Collects impulses step by step; changed in place."""
+    """Record of impulses, step by step (changed in place)."""
 
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:
         self.frames, self.limits, self._directions = frames, limits, frames.directions
         count = frames.count
-        self._rubs = np.array([frames.width(contact) > 0 for contact in range(count)], dtype=bool)
-        self._carried = np.zeros(count, dtype=bool)  # in the last step
+        self._has_friction = np.array([frames.width(contact) > 0 for contact in range(count)], dtype=bool)
+        self._loaded_before = np.zeros(count, dtype=bool)  # in the last step
         self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._contacts: list[np.ndarray] = []
         self._impulses: list[np.ndarray] = []
@@ -49,21 +49,21 @@ class ImpulseRecord:
         self._last = 0.0  # when the last step looked at the contacts
 
     def add(self, t: float, h: float, step: StepResult) -> None:
-        """One step from t over h seconds."""
-        self._h, when = h, t + step.looked * h
+        """Add a step from t of h seconds."""
+        self._h, when = h, t + step.gap_time * h
         loaded = step.impulses[:, 0] > 0.0
         contacts = step.contacts[loaded]
-        self._hits(when, step, np.flatnonzero(loaded))
+        self._add_impacts(when, step, np.flatnonzero(loaded))
         slips = step.after[loaded, 1:]
-        self._modes(when, contacts, slips)
+        self._add_mode_changes(when, contacts, slips)
         self._contacts.append(contacts)
         self._impulses.append(step.impulses[loaded])
         self._slips.append(slips)
         self._last = when
 
-    def _hits(self, when: float, step: StepResult, loaded: np.ndarray) -> None:
-        """Impacts of this step; one whose contact did not close all the way in the last step goes on in this one."""
-        still: dict[int, _Impact] = {}
+    def _add_impacts(self, when: float, step: StepResult, loaded: np.ndarray) -> None:
+        """Add impacts of a step; an impact whose contact did not stop in the last step continues in this one."""
+        unfinished: dict[int, _Impact] = {}
         fast = step.approach[loaded] < -self.limits.impact_velocity
         for k in loaded[fast & ~self._touching[step.contacts[loaded]]].tolist():
             contact, after = int(step.contacts[k]), float(step.after[k, 0])
@@ -82,29 +82,29 @@ class ImpulseRecord:
                 impact.impulse = impact.impulse + step.impulses[k]
                 impact.after, impact.energy_gain = after, impact.energy_gain + step.work
             if after < -self.limits.impact_velocity:
-                still[contact] = impact
-        self._open = still
+                unfinished[contact] = impact
+        self._open = unfinished
 
-    def _modes(self, when: float, contacts: np.ndarray, slips: np.ndarray) -> None:
-        """Contacts that stay and go: two steps in a row with an impulse, or without one."""
-        carried = np.zeros_like(self._carried)
-        carried[contacts] = True
-        slipping = np.zeros_like(carried)
+    def _add_mode_changes(self, when: float, contacts: np.ndarray, slips: np.ndarray) -> None:
+        """Add changes of modes: contact after two steps in a row with an impulse, release after two without one."""
+        loaded_now = np.zeros_like(self._loaded_before)
+        loaded_now[contacts] = True
+        slipping = np.zeros_like(loaded_now)
         slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.limits.rest_velocity
-        both = carried & self._carried
-        touching = (self._touching | both) & (carried | self._carried)
-        slipping = np.where(carried, slipping, self._slipping)
-        # Slip begins or ends where both steps have a force: a step without one tells nothing of it.
-        slides = self._rubs & both & self._touching & (slipping != self._slipping)
+        both = loaded_now & self._loaded_before
+        touching = (self._touching | both) & (loaded_now | self._loaded_before)
+        slipping = np.where(loaded_now, slipping, self._slipping)
+        # Slip starts or ends only between two steps with a force: a step without force has no information about it.
+        slides = self._has_friction & both & self._touching & (slipping != self._slipping)
         for contact in np.flatnonzero((touching != self._touching) | slides).tolist():
             closed = self._touching[contact], touching[contact]
             kind = kinds.of_modes(closed, (self._slipping[contact], slipping[contact]))
             time = self._last if closed[0] != closed[1] else when
             self._events += kinds.events_at(time, [(self.frames.names[contact], kind)])
-        self._touching, self._slipping, self._carried = touching, slipping, carried
+        self._touching, self._slipping, self._loaded_before = touching, slipping, loaded_now
 
     def events(self) -> tuple[Event, ...]:
-        """All events in the order of time, impacts first among those of one time."""
+        """Return all events in the order of time, impacts first at equal times."""
         impacts = [
             Event(i.t, self.frames.names[i.contact], "impact", i.impulse[0], i.before, i.after, i.energy_gain)
             for i in self._impacts
@@ -112,19 +112,19 @@ class ImpulseRecord:
         return tuple(sorted([*impacts, *self._events], key=lambda event: event.time))
 
     def series(self, t: np.ndarray) -> tuple[dict[str, Series], dict[str, str]]:
-        """Forces, slip velocities and impulses of impacts, by the names of FESD-J; `t` are the nodes.
+        """Return forces, slip velocities and impulses of impacts, named as by FESD-J; `t` are the nodes.
 
-        Forces are means of steps, at their middle: impulses over h, those of impacts included. Between steps without
-        a force only the first and the last zero are kept. Slip velocities are those after steps with a force.
+        Forces are means over steps, in their middle: impulses divided by h, impacts included. In an interval without a
+        force only the first and the last zero are listed. Slip velocities are those after steps with a force.
         """
         impacts = self._impacts_by_contact()
-        every = self._by_contact() if len(t) > 1 else ()
+        loaded_contacts = self._by_contact() if len(t) > 1 else ()
         return contact_series(
-            row for contact, *data in every for row in self._of(contact, t, impacts.get(contact, []), *data)
+            row for contact, *data in loaded_contacts for row in self._of(contact, t, impacts.get(contact, []), *data)
         )
 
     def _by_contact(self) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Every contact with the steps in which it had a force, its impulses and slips; few contacts: all of them."""
+        """Yield each contact with the steps in which it had a force, its impulses and slips; of few contacts all."""
         sizes = [len(contacts) for contacts in self._contacts]
         steps, contacts = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(self._contacts)
         impulses, slips = np.concatenate(self._impulses), np.concatenate(self._slips)
@@ -144,25 +144,26 @@ class ImpulseRecord:
         impulses: np.ndarray,
         slips: np.ndarray,
     ) -> Iterator[tuple[tuple[str, str, float], Values, Values | None, Values | None]]:
-        """What `contact_series` asks of one contact."""
-        kept = np.unique(np.concatenate([[0, len(t) - 2], steps - 1, steps, steps + 1]))
-        kept = kept[(kept >= 0) & (kept <= len(t) - 2)]
-        at, middles = np.searchsorted(kept, steps), 0.5 * (t[kept] + t[kept + 1])
+        """Yield the rows of a contact for `contact_series`."""
+        shown_steps = np.unique(np.concatenate([[0, len(t) - 2], steps - 1, steps, steps + 1]))
+        shown_steps = shown_steps[(shown_steps >= 0) & (shown_steps <= len(t) - 2)]
+        at, middles = np.searchsorted(shown_steps, steps), 0.5 * (t[shown_steps] + t[shown_steps + 1])
         hits = np.array([impact.t for impact in impacts])
         for column, direction in enumerate(self._of_contact(contact)):
-            forces = np.zeros(kept.size)
+            forces = np.zeros(shown_steps.size)
             forces[at] = impulses[:, column] / self._h
-            struck = (hits, np.array([impact.impulse[column] for impact in impacts])) if impacts else None
+            impact_contacts = (hits, np.array([impact.impulse[column] for impact in impacts])) if impacts else None
             slip = (t[steps + 1], slips[:, column - 1]) if direction[0] == "tangent" else None
-            yield direction, (middles, forces), struck, slip
+            yield direction, (middles, forces), impact_contacts, slip
 
     def _of_contact(self, contact: int) -> list[tuple[str, str, float]]:
-        """Kind, label and weight of the directions of a contact."""
+        """Return kind, label and weight of the directions of a contact."""
         count, part = self.frames.count, self.frames.tangents[contact]
         return [self._directions[contact], *self._directions[count + part.start : count + part.stop]]
 
     def _impacts_by_contact(self) -> dict[int, list[_Impact]]:
-        found: dict[int, list[_Impact]] = {}
+        """Return the impacts of each contact."""
+        by_contact: dict[int, list[_Impact]] = {}
         for impact in self._impacts:
-            found.setdefault(impact.contact, []).append(impact)
-        return found
+            by_contact.setdefault(impact.contact, []).append(impact)
+        return by_contact

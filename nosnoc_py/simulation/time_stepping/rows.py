@@ -1,4 +1,4 @@
-"""Numbers of many contacts at one configuration: all gaps at little cost, directions as rows with few entries."""
+"""Gaps and contact directions of many contacts at one configuration, as rows with few entries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Entries = list[tuple[int, int, Any]]
 
 
 def evaluation(name: str, arguments: Sequence[ca.SX], result: ca.SX) -> Callable[..., np.ndarray]:
-    """A fast function from several vectors to one, whatever the shape of the result."""
+    """Return a fast function from several vectors to one, whatever the shape of the result."""
     function = buffered(ca.Function(name, list(arguments), [ca.densify(ca.vec(result))]))
     return lambda *values: function(*values)[0][:, 0]
 
 
 class ContactRows:
-    """Gaps, and normals and weighted tangents as rows over the few coordinates that a contact depends on.
+    """Gaps, and normals and weighted tangents as rows over the few coordinates that each contact depends on.
 
     Attributes
     ----------
@@ -47,37 +47,38 @@ class ContactRows:
         self._values = evaluation("rows", [system.x, system.p], values)
 
     def directions(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Rows (n_c, width, K) of all contacts: normals first."""
+        """Return the rows (n_c, width, K) of all contacts, normals first."""
         rows = np.zeros(self.count * self.width * self.dofs.shape[1])
         rows[self._places] = self._values(x, p)
         return rows.reshape(self.count, self.width, self.dofs.shape[1])
 
 
 def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
-    """Entries (row, coordinate, expression) of one contact that are not zero by structure."""
+    """Return the entries (row, coordinate, expression) of a contact that are not structurally zero."""
     if contact.normal is None and system.moves_by_v:  # gradients by a few coordinates: there may be many contacts
         symbols = [s for s in ca.symvar(contact.gap) if s.element_hash() in index]
         slopes = ca.gradient(contact.gap, ca.vertcat(*symbols)).elements()
-        found = [(0, index[s.element_hash()], slope) for s, slope in zip(symbols, slopes, strict=True)]
+        entries = [(0, index[s.element_hash()], slope) for s, slope in zip(symbols, slopes, strict=True)]
     else:
-        found = _column(system.normal(contact), 0, 1.0)
+        entries = _column(system.normal(contact), 0, 1.0)
     if contact.frictional:
         for k, weight in enumerate(ca.vertsplit(contact.cone[1])):
-            found += _column(contact.tangent[:, k], 1 + k, weight)
+            entries += _column(contact.tangent[:, k], 1 + k, weight)
             if not contact.surface_velocity[k].is_zero():
-                found.append((1 + k, system.n_v, -weight * contact.surface_velocity[k]))
+                entries.append((1 + k, system.n_v, -weight * contact.surface_velocity[k]))
     if ca.depends_on(contact.gap, system.y):
-        found.append((0, system.n_v, ca.jtimes(contact.gap, system.y, system.y_rate)))
-    return found
+        entries.append((0, system.n_v, ca.jtimes(contact.gap, system.y, system.y_rate)))
+    return entries
 
 
 def _column(vector: ca.SX, row: int, weight: Any) -> Entries:
+    """Return the entries of a sparse vector as a row."""
     sparse = ca.sparsify(vector)
     return [(row, dof, weight * value) for dof, value in zip(sparse.sparsity().row(), sparse.nonzeros(), strict=True)]
 
 
 def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_v: int) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of every contact, and where its entries stand in the flat array of rows."""
+    """Return the coordinates of each contact, and the positions of its entries in the flat array of rows."""
     owned = [sorted({dof for _, dof in each}) for each in entries]
     most = max((len(dofs) for dofs in owned), default=0)
     table = np.full((len(owned), most), n_v)

@@ -23,19 +23,19 @@ from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.unsigned import refuse_unsigned
 
-# Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
-FEW, FEW_CONTACTS = 6, 50
-# A contact law that is missed by more than this share of the speeds at work is not solved.
-GROSS = 1e-2
+# Other outcomes of impacts are searched with up to this many contacts in a step, of a system with up to so many.
+MOST_IN_IMPACT, MOST_CONTACTS = 6, 50
+# A residual of the contact law above this share of the typical speed makes the simulation inaccurate.
+INACCURATE_LAW = 1e-2
 LOST = "gaps, their directions, forces or derivatives of forces are no finite numbers at t = {:.6g} s"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimeSteppingState(StepState):
-    """Where a simulation stands: what a callback sees after every step.
+    """State of a simulation, passed to a callback after every step.
 
     `iterations` are the sweeps over the contacts, `complementarity` is the residual of the contact law [m/s],
-    `infeasibility` the deepest penetration where the step looked at the gaps [m].
+    `infeasibility` the deepest penetration where gaps were evaluated [m].
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class TimeSteppingState(StepState):
 
 
 def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
-    """See `nosnoc_py.simulate`."""
+    """Simulate a system; see `nosnoc_py.simulate`."""
     refuse_unsigned(system)
     seconds = task.seconds
     count = equal_steps(method, "step", task.steps, seconds)
@@ -60,7 +60,7 @@ def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
     return loop.run(start, seconds, count, task.callback, deadline)
 
 
-def stepped(
+def after_steps(
     system: CLS,
     method: TimeStepping,
     limits: Limits,
@@ -71,7 +71,7 @@ def stepped(
     count: int,
     deadline: float,
 ) -> TimeSteppingState:
-    """The state after some steps, with the status of all of them."""
+    """Return the state after several steps, with the status of all of them."""
     loop = _TimeSteppingLoop(system, method, limits, control, p)
     status = loop.run(x, seconds, count, None, deadline).status
     return replace(loop.last, status=status)
@@ -79,7 +79,7 @@ def stepped(
 
 @dataclass(eq=False)
 class _TimeSteppingLoop:
-    """One simulation."""
+    """State of one simulation."""
 
     system: CLS
     method: TimeStepping
@@ -90,11 +90,11 @@ class _TimeSteppingLoop:
     def run(
         self, start: np.ndarray, seconds: float, count: int, callback: Callable[[Any], Any] | None, deadline: float
     ) -> Trajectory:
-        """Step by step; what there is when it ends early."""
+        """Simulate step by step; return the trajectory up to the end or the failure."""
         self.h, self.grid = seconds / count, np.linspace(0.0, seconds, count + 1)
         self.x, self.applied = [start], list[np.ndarray]()
-        self.unsolved, self.refused = _Missed(self.method, self.limits, self.system), list[str]()
-        self.struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
+        self.unsolved, self.refused = _ToleranceMonitor(self.method, self.limits, self.system), list[str]()
+        self.impacts: list[tuple[float, np.ndarray, np.ndarray]] = []
         self.stepper = Stepper(self.system, self.method, self.limits, self.p)
         self.record = ImpulseRecord(self.system.mechanics.frames_at(self.p), self.limits)
         first = TimeSteppingState(t=0.0, x=start, p=self.p)
@@ -103,14 +103,14 @@ class _TimeSteppingLoop:
         x, t = np.array(self.x), self.grid[: len(self.x)]
         if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1], self.p)).all():
             status = Status.NUMERICAL_ERROR
-        if status is Status.SOLVED and self.unsolved.worst > GROSS * self.unsolved.speed(x):
+        if status is Status.SOLVED and self.unsolved.worst > INACCURATE_LAW * self.unsolved.speed(x):
             status = Status.INACCURATE
-        notes = [self._lost(float(t[-1]), x[-1])] if status is Status.NUMERICAL_ERROR else []
+        notes = [self._not_finite_message(float(t[-1]), x[-1])] if status is Status.NUMERICAL_ERROR else []
         notes += no_time_note(status, len(self.applied))
-        notes += [*self.refused, *self.unsolved.notes, *not_unique_note(self._several(self.struck_at))]
+        notes += [*self.refused, *self.unsolved.notes, *not_unique_note(self._ambiguous_impacts(self.impacts))]
         u = np.array(self.applied).reshape(len(self.applied), self.system.n_u)
         series, units = self.record.series(t)
-        made = MotionRecord(
+        record = MotionRecord(
             t=t,
             x=x,
             interpolant=RungeKuttaInterpolant.linear(t, x),
@@ -118,16 +118,17 @@ class _TimeSteppingLoop:
             series=series,
             units=units,
         )
-        return made.trajectory(self.system, self.p, (t, u), status, notes)
+        return record.trajectory(self.system, self.p, (t, u), status, notes)
 
-    def _lost(self, t: float, x: np.ndarray) -> str:
-        """What is no number any more, as far as the system itself tells."""
+    def _not_finite_message(self, t: float, x: np.ndarray) -> str:
+        """Return the message about numbers that are not finite."""
         with np.errstate(all="ignore"):
             u = self.control(t + 0.5 * self.h, x)
-            found = not_finite(self.system, ahead(self.system, x, u, self.p, self.h), u, self.p)
-        return LOST.format(t) + (f": {found}" if found else "")
+            name = not_finite(self.system, ahead(self.system, x, u, self.p, self.h), u, self.p)
+        return LOST.format(t) + (f": {name}" if name else "")
 
     def _step(self, state: TimeSteppingState) -> TimeSteppingState:
+        """Take one step and record it."""
         done, names = len(self.applied), self.system.mechanics.frames.names
         t, x = float(self.grid[done]), self.x[-1]
         u = self.control.reached(t + 0.5 * self.h, x)
@@ -136,11 +137,11 @@ class _TimeSteppingLoop:
         if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
             return replace(state, status=Status.NUMERICAL_ERROR)
         if step.gain > 0.0:
-            struck = step.contacts[step.approach < 0.0]
-            self.refused.append(f"t = {t:.9g}: at {', '.join(names[c] for c in struck)}")
+            impact_contacts = step.contacts[step.approach < 0.0]
+            self.refused.append(f"t = {t:.9g}: at {', '.join(names[c] for c in impact_contacts)}")
             return replace(state, status=Status.ENERGY_GAIN)
-        if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
-            self.struck_at.append((t, x, step.contacts))
+        if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= MOST_IN_IMPACT:
+            self.impacts.append((t, x, step.contacts))
         self.applied.append(u)
         self.x.append(np.concatenate([step.q, step.v, step.y]))
         self.record.add(t, self.h, step)
@@ -155,17 +156,17 @@ class _TimeSteppingLoop:
             infeasibility=step.penetration,
         )
 
-    def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
-        """Times [s] of impacts, at states with contacts, that admit other outcomes."""
-        if not impacts or self.system.mechanics.frames.count > FEW_CONTACTS:
+    def _ambiguous_impacts(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
+        """Return the times [s] of impacts with other admissible outcomes."""
+        if not impacts or self.system.mechanics.frames.count > MOST_CONTACTS:
             return []
-        times, states, struck = zip(*impacts, strict=True)
-        found = several_outcomes(self.system, np.array(states), self.p, self.limits.rest_velocity, struck)
-        return list(np.array(times)[found])
+        times, states, impact_contacts = zip(*impacts, strict=True)
+        name = several_outcomes(self.system, np.array(states), self.p, self.limits.rest_velocity, impact_contacts)
+        return list(np.array(times)[name])
 
 
-class _Missed:
-    """Counts the steps whose contact problem was not solved to the tolerance."""
+class _ToleranceMonitor:
+    """Counter of steps whose contact problem was not solved to the tolerance."""
 
     def __init__(self, method: TimeStepping, limits: Limits, system: CLS) -> None:
         self.method, self.limits, self.system = method, limits, system
@@ -173,7 +174,7 @@ class _Missed:
         self.fastest = self.push = 0.0
 
     def add(self, t: float, step: StepResult) -> None:
-        """Take note of a step."""
+        """Add a step."""
         self.steps += 1
         self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
         self.push = max(self.push, step.push)
@@ -183,13 +184,13 @@ class _Missed:
                 self.worst, self.when = step.residual, float(t)
 
     def speed(self, x: np.ndarray) -> float:
-        """Speeds at work in states (k, n_x) [m/s]: the fastest one, at least that of a fall over their length."""
+        """Return the typical speed of states (k, n_x) [m/s]: the fastest, at least that of a fall over their length."""
         fall = float(np.sqrt(self.push * np.abs(x[:, self.system.at_q]).max(initial=0.0)))
         return max(self.fastest, fall, float(np.abs(x[:, self.system.at_v]).max(initial=0.0)))
 
     @property
     def notes(self) -> list[str]:
-        """A word about them, or none."""
+        """Notes about these steps, if any."""
         if not self.count:
             return []
         return [

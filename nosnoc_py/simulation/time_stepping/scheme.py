@@ -1,4 +1,17 @@
-"""One step of Moreau and Jean's or of Stewart and Trinkle's scheme."""
+"""One step of the schemes of Moreau and Jean, or of Stewart and Trinkle.
+
+1. Evaluate gaps, directions, the contact-free velocity and the matrix A (`dynamics`).
+2. Choose the contacts that may close, and the lower bound c of their normal velocities (`lower_velocity_bound`).
+3. Solve the contact problem; add contacts that its solution would close, and repeat. Contacts with restitution that
+others push together bounce in a problem of their own (`_impact_sequence`).
+4. Refuse the step if the rebound raises the kinetic energy by more than forces and tolerances explain.
+
+References
+----------
+Moreau, Unilateral contact and dry friction in finite freedom dynamics (1988). Jean, The non-smooth contact dynamics
+method (1999). Stewart and Trinkle, An implicit time-stepping scheme for rigid body dynamics with inelastic collisions
+and Coulomb friction (1996).
+"""
 
 from __future__ import annotations
 
@@ -18,31 +31,31 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import ENERGY
 
-# Contacts that other contacts push together within a step are found by solving again, so many times at most.
+# Largest number of problems in a step for contacts that others push together.
 ROUNDS = 20
-# Contacts are looked after where gaps are below so many ways of the fastest one in a step, and expected to close
-# where they miss it by less than this part of it.
+# Contacts with gaps below MARGIN ways of the fastest one in a step are considered, and expected to close if they miss
+# it by less than EXPECTED of that way.
 MARGIN = 3.0
 EXPECTED = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepResult:
-    """A step.
+    """Result of a step; m contacts took part, each with w rows (normal, tangents).
 
     Attributes
     ----------
     q, v : (n_q,), (n_v,)
-        At its end.
+        State at its end.
     contacts : (m,) int
-        Those that took part.
+        Indices of the contacts.
     impulses : (m, w)
     approach : (m,)
         Normal velocities before the step, or with which other contacts brought them to their impact.
     after : (m, w)
         Rates at the end, in the directions of the step.
     looked : float
-        When gaps were looked at, in units of the step.
+        Time at which gaps were evaluated, in units of the step.
     penetration : float
         Deepest one there [m].
     sweeps : int
@@ -64,7 +77,7 @@ class StepResult:
     impulses: np.ndarray
     approach: np.ndarray
     after: np.ndarray
-    looked: float
+    gap_time: float
     penetration: float
     sweeps: int
     residual: float
@@ -74,7 +87,7 @@ class StepResult:
 
 
 class Stepper:
-    """Steps of one system; keeps the impulses of the last step as a guess for the next one."""
+    """Solver of the steps of one system. It keeps the impulses of the last step as the next guess."""
 
     def __init__(self, system: CLS, options: TimeStepping, limits: Limits, p: np.ndarray) -> None:
         frames = system.mechanics.frames_at(p)
@@ -90,62 +103,64 @@ class Stepper:
         self._begun = False
 
     def step(self, h: float, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
-        """From a state over h seconds with a constant control; None from numbers that are not finite."""
+        """Take a step of h seconds with constant control; None if numbers are not finite."""
         theta, reach = self._weights(h)
         q, v, y = self.dynamics.split(x)
         moved = self.dynamics.system.mechanics.moved
         slope = self.dynamics.first_order(x, u, p)
-        looks_at, free, inertia = self.dynamics.free(h, (1.0 - theta) * h, x, u, p)
-        gaps = self.rows.gaps(looks_at, p)
-        directions = self.rows.directions(looks_at, p)
+        gap_state, free, inertia = self.dynamics.free(h, (1.0 - theta) * h, x, u, p)
+        gaps = self.rows.gaps(gap_state, p)
+        directions = self.rows.directions(gap_state, p)
         if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
             return None
         near = self._near(gaps, directions, v, free, reach)
-        blow = self._blows(near, inertia, free)
-        after, taking = blow.velocity[:-1], np.flatnonzero(blow.took_part)
-        # An impact without rebound takes all of an approach at once, for in two parts friction would turn between them
-        # and its impulse be another one. Positions still go on to where the bodies touch.
-        carried = self._blows(near, inertia, free, stops=False).velocity[:-1] if blow.stopped else after
+        result = self._impact_sequence(near, inertia, free)
+        after, taking = result.velocity[:-1], np.flatnonzero(result.took_part)
+        # An impact without rebound removes the whole approach at once: in two parts, friction could turn in between and
+        # the impulse would differ. Positions still continue until the bodies touch.
+        loaded_now = self._impact_sequence(near, inertia, free, stops=False).velocity[:-1] if result.stopped else after
         contacts = near.contacts[taking]
         self._last = np.zeros_like(self._last)
-        self._last[contacts] = blow.impulses[taking]
+        self._last[contacts] = result.impulses[taking]
         middle = np.concatenate([q + 0.25 * h * moved(x, p, v + after), 0.5 * (v + after), y + 0.5 * h * slope])
-        ahead = q + h * moved(middle, p, (1.0 - theta) * (v - after) + carried)
+        ahead = q + h * moved(middle, p, (1.0 - theta) * (v - after) + loaded_now)
         return StepResult(
             q=unit_states(ahead, self.dynamics.system.unit_parts),
             v=after,
             y=y + h * self.dynamics.first_order(middle, u, p),
             contacts=contacts,
-            impulses=blow.impulses[taking],
-            approach=blow.approach[taking],
-            after=np.einsum("mwk,mk->mw", near.rows[taking], blow.velocity[near.dofs[taking]]),
-            looked=1.0 - theta,
+            impulses=result.impulses[taking],
+            approach=result.approach[taking],
+            after=np.einsum("mwk,mk->mw", near.rows[taking], result.velocity[near.dofs[taking]]),
+            gap_time=1.0 - theta,
             penetration=float(max(0.0, -gaps.min(initial=0.0))),
-            sweeps=blow.sweeps,
-            residual=blow.residual,
-            work=blow.work,
-            gain=blow.gain,
+            sweeps=result.sweeps,
+            residual=result.residual,
+            work=result.work,
+            gain=result.gain,
             push=float(np.abs(free - v).max(initial=0.0)) / h,
         )
 
     def _weights(self, h: float) -> tuple[float, float]:
-        """Theta of the positions, and the seconds of v+ until gaps are looked at again.
+        """Return theta of the positions, and the time of v+ [s] until gaps are evaluated again.
 
-        The first step looks at its beginning: a contact that is closed and hit there must not be passed by.
+        The first step evaluates them at its start: a contact that is closed and hit there must not be missed.
         """
         theta, first = self.options.weight, not self._begun
         self._begun = True
         return (1.0, (2.0 - theta) * h) if first else (theta, h)
 
-    def _near(self, gaps: np.ndarray, directions: np.ndarray, v: np.ndarray, free: np.ndarray, reach: float) -> _Near:
-        """Contacts that might close within the step, and those of them that are expected to."""
+    def _near(
+        self, gaps: np.ndarray, directions: np.ndarray, v: np.ndarray, free: np.ndarray, reach: float
+    ) -> _NearContacts:
+        """Return the contacts that may close within the step, and those of them that are expected to."""
         normals, dofs = directions[:, 0], self.rows.dofs
-        before, loose = (np.einsum("mk,mk->m", normals, np.append(rate, 1.0)[dofs]) for rate in (v, free))
-        fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, loose))
+        before, free_rates = (np.einsum("mk,mk->m", normals, np.append(rate, 1.0)[dofs]) for rate in (v, free))
+        fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, free_rates))
         near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
-        g, coming = gaps[near], np.minimum(before, loose)[near]
-        expected = (g + reach * coming <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
-        return _Near(
+        g, slowest_rate = gaps[near], np.minimum(before, free_rates)[near]
+        expected = (g + reach * slowest_rate <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
+        return _NearContacts(
             contacts=near,
             rows=directions[near],
             dofs=dofs[near],
@@ -159,46 +174,58 @@ class Stepper:
             slowest=self.limits.rest_velocity * np.sqrt(((normals * (dofs < self.rows.n_v))[near] ** 2).sum(axis=1)),
         )
 
-    def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray, stops: bool = True) -> _Blow:
-        """Impulses of a step, impact after impact; without `stops` what does not bounce only slows down to a touch.
+    def _impact_sequence(
+        self, near: _NearContacts, inertia: Inertia, free: np.ndarray, stops: bool = True
+    ) -> _ImpulseResult:
+        """Return the impulses of a step, impact after impact.
 
-        A contact that the impulses of others close within the step bounces in a problem of its own, from the velocity
-        after them, so that restitution is not lost. The last problem of too many of them knows no such contacts.
+        With `stops=False` contacts without restitution only slow down until they touch. A contact with restitution that
+        the impulses of others close within the step bounces in a problem of its own, from the velocity after them, so
+        that its restitution is not lost. The last of ROUNDS problems has no such contacts.
         """
-        blow = _Blow.none(near, free)
+        result = _ImpulseResult.none(near, free)
         before = near.before
         may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
         for number in range(ROUNDS):
-            least, hit = least_velocity(
+            least, hit = lower_velocity_bound(
                 self.options, near.restitution, near.gaps, before, near.reach, near.slowest, stops
             )
             waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
-            blow = self._solve(
-                near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before), before
+            result = self._solve(
+                near,
+                (near.expected | hit) & ~waiting,
+                waiting,
+                least,
+                inertia,
+                result.with_approach(hit, before),
+                before,
             )
-            stopped = blow.stopped or bool((hit & (near.restitution == 0.0) & (near.gaps > 0.0)).any())
-            blow = replace(blow, stopped=stopped)
-            before = _normal_rates(near, blow.velocity)
+            stopped = result.stopped or bool((hit & (near.restitution == 0.0) & (near.gaps > 0.0)).any())
+            result = replace(result, stopped=stopped)
+            before = _normal_rates(near, result.velocity)
             if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
                 break
             near = replace(near, guess=np.zeros_like(near.guess))
-        return blow
+        return result
 
     def _solve(
         self,
-        near: _Near,
+        near: _NearContacts,
         chosen: np.ndarray,
         waiting: np.ndarray,
         least: np.ndarray,
         inertia: Inertia,
-        blow: _Blow,
+        result: _ImpulseResult,
         before: np.ndarray,
-    ) -> _Blow:
-        """Solve for the chosen contacts, and again with those that they close, but for the waiting ones."""
+    ) -> _ImpulseResult:
+        """Solve for the active set.
+
+        Add contacts that the solution would penetrate, and repeat (except deferred impacts).
+        """
         impulses, sweeps = near.guess, 0
         for _ in range(ROUNDS):
             k = np.flatnonzero(chosen)
-            problem = problem_of(near.rows[k], near.dofs[k], inertia, blow.velocity[:-1], least[k], near.friction[k])
+            problem = problem_of(near.rows[k], near.dofs[k], inertia, result.velocity[:-1], least[k], near.friction[k])
             solution = self._solver.solve(problem, self._colours(near.contacts[k]), impulses[k])
             sweeps += solution.sweeps
             impulses = np.zeros_like(impulses)
@@ -210,12 +237,12 @@ class Stepper:
         pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
         if self.options.scheme == "stewart_trinkle":  # which takes penetrations back at the price of a speed
             pushed += np.maximum(-near.gaps[k] / near.reach, 0.0)
-        return blow.then(problem, solution, impulses, chosen, sweeps, pushed, self.limits.tolerance)
+        return result.with_solution(problem, solution, impulses, chosen, sweeps, pushed, self.limits.tolerance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Near:
-    """Contacts (m,) that might close: rows, gaps, normal velocities before the step, and what is expected of them."""
+class _NearContacts:
+    """Contacts (m,) that may close: rows, gaps, normal velocities before the step, and whether they are expected to."""
 
     contacts: np.ndarray
     rows: np.ndarray
@@ -231,8 +258,8 @@ class _Near:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Blow:
-    """What contacts have done so far in a step: impulses (m, w), velocity (n_v + 1,) and so on."""
+class _ImpulseResult:
+    """Impulses (m, w), velocity (n_v + 1,) and measures of the problems solved so far in a step."""
 
     impulses: np.ndarray
     velocity: np.ndarray
@@ -245,17 +272,17 @@ class _Blow:
     stopped: bool = False
 
     @classmethod
-    def none(cls, near: _Near, free: np.ndarray) -> _Blow:
-        """Nothing yet."""
+    def none(cls, near: _NearContacts, free: np.ndarray) -> _ImpulseResult:
+        """Return the result before any problem."""
         none = np.zeros(near.contacts.size, dtype=bool)
         impulses = np.zeros_like(near.guess)
         return cls(impulses=impulses, velocity=np.append(free, 1.0), took_part=none, approach=near.before)
 
-    def meeting(self, hit: np.ndarray, rates: np.ndarray) -> _Blow:
-        """With contacts that are hit at these rates next."""
+    def with_approach(self, hit: np.ndarray, rates: np.ndarray) -> _ImpulseResult:
+        """Return the result with contacts that are hit at these rates next."""
         return replace(self, approach=np.where(hit, np.minimum(self.approach, rates), self.approach))
 
-    def then(
+    def with_solution(
         self,
         problem: RowProblem,
         solution: RowSolution,
@@ -264,21 +291,24 @@ class _Blow:
         sweeps: int,
         pushed: np.ndarray,
         tolerance: float,
-    ) -> _Blow:
-        """With what a solution adds; `pushed` are changes of the normal rates that are not of the law of impacts."""
+    ) -> _ImpulseResult:
+        """Return the result with a solution added.
+
+        `pushed` are changes of the normal rates by other causes than impacts.
+        """
         after, free = problem.rates(solution.velocity), problem.rates(problem.free)
-        # Relative to what is touched; where that moves by itself the body gets another energy.
+        # Work relative to the touched surface; a moving surface adds the energy of the body in `surfaces`.
         work = float(np.sum(energy_gain(solution.impulses, free, after)))
         surfaces = np.einsum("mwk,mk->mw", problem.rows, problem.dofs == problem.free.size - 1)
-        # The rebound is that of the rates before the step, but the impulses meet the rates that forces have changed
-        # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
+        # The rebound uses the rates before the step, but impulses act on rates that forces have changed within it. The
+        # residual of the contact law times the impulses is energy of the solver.
         missed = max(solution.residual, tolerance)
         own = float(solution.impulses[:, 0] @ pushed + missed * np.abs(solution.impulses).sum())
-        # Only a rebound raises the energy; without one all that is left is what the solver leaves of the contact law.
-        thrown = bool(((problem.least > 0.0) & (solution.impulses[:, 0] > 0.0)).any())
+        # Only a rebound can raise the energy; without one the rest is the residual of the solver.
+        rebounds = bool(((problem.least > 0.0) & (solution.impulses[:, 0] > 0.0)).any())
         fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (after, free))
         exchanged = fastest * float(np.abs(solution.impulses).sum())
-        return _Blow(
+        return _ImpulseResult(
             impulses=self.impulses + impulses,
             velocity=solution.velocity,
             took_part=self.took_part | chosen,
@@ -287,15 +317,16 @@ class _Blow:
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
             work=self.work + work - float(np.sum(solution.impulses * surfaces)),
-            gain=max(self.gain, work - own - ENERGY * exchanged) if thrown else self.gain,
+            gain=max(self.gain, work - own - ENERGY * exchanged) if rebounds else self.gain,
         )
 
 
-def _normal_rates(near: _Near, velocity: np.ndarray) -> np.ndarray:
+def _normal_rates(near: _NearContacts, velocity: np.ndarray) -> np.ndarray:
+    """Return the normal velocities (m,) of the contacts."""
     return np.einsum("mk,mk->m", near.rows[:, 0], velocity[near.dofs])
 
 
-def least_velocity(
+def lower_velocity_bound(
     options: TimeStepping,
     restitution: np.ndarray,
     gaps: np.ndarray,
@@ -304,9 +335,9 @@ def least_velocity(
     slowest: np.ndarray | float,
     stops: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The normal velocity c (m,) that contacts may not fall below, see `TimeStepping`, and which of them are hit.
+    """Return the lower bound c (m,) of normal velocities, see `TimeStepping`, and which contacts are hit.
 
-    `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit. Those without a restitution
+    `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit. Contacts without restitution
     stop when they are hit, or else come as far as they may within the step.
     """
     until_closed = -gaps / reach

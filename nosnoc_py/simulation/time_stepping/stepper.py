@@ -11,7 +11,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.functions import numbers
 from nosnoc_py.simulation.common import SimulationTask, SteppedRun, deadline_of, equal_steps, next_time
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
-from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, run, stepped
+from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, after_steps, run
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
@@ -21,7 +21,7 @@ from nosnoc_py.systems.unsigned import refuse_unsigned
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimeSteppingStep(TimeSteppingState):
-    """Where a simulation stands after a step.
+    """State of a simulation after a step.
 
     Attributes
     ----------
@@ -35,8 +35,8 @@ class TimeSteppingStep(TimeSteppingState):
     limits: Limits | None = None
 
 
-class _Held:
-    """A control that keeps the value that it has in the middle of a step, for the state where the step begins."""
+class _MidpointHold:
+    """Control held in each step at its value in the middle, for the state at the start."""
 
     def __init__(self, control: Control, length: float) -> None:
         self.control, self.length, self.step, self.value = control, length, -1, np.zeros(0)
@@ -49,7 +49,7 @@ class _Held:
 
 
 class TimeStepper:
-    """Steps of equal length of one system, each made of as many of the method's as fit into it."""
+    """Stepper with equal steps of one system; each consists of as many steps of the method as needed."""
 
     def __init__(self, system: CLS, method: TimeStepping, length: float) -> None:
         refuse_unsigned(system)
@@ -57,14 +57,14 @@ class TimeStepper:
         self.count = equal_steps(method, "step", None, length)
 
     def init(self, x0: Any, p: Any = None) -> TimeSteppingStep:
-        """The state at t = 0."""
+        """Return the state at t = 0."""
         parameters = self.system.parameters(p)
         return TimeSteppingStep(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
 
     def step(
         self, state: TimeSteppingStep, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
     ) -> TimeSteppingStep:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+        """Take one step with constant control u (n_u,); a step that fails keeps t and x and sets the status."""
         if sensitivities:
             raise OptionError(f"sensitivities: {self.method.refuses['sensitivities']}.")
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
@@ -80,29 +80,31 @@ class TimeStepper:
             )
         )
         deadline = deadline_of(time_limit)
-        last = stepped(self.system, self.method, limits, control, state.x, state.p, self.length, self.count, deadline)
+        last = after_steps(
+            self.system, self.method, limits, control, state.x, state.p, self.length, self.count, deadline
+        )
         if not last.status.success:
             return replace(state, status=last.status, u=u)
         end = next_time(state.t, self.length)
-        shown = {
+        fields = {
             name: getattr(last, name) for name in ("x", "contacts", "iterations", "complementarity", "infeasibility")
         }
-        return replace(state, t=end, status=last.status, u=u, limits=limits, **shown)
+        return replace(state, t=end, status=last.status, u=u, limits=limits, **fields)
 
-    def run(self, x0: Any, asked: SteppedRun) -> Trajectory:
-        """All steps as one simulation."""
-        seconds = asked.steps * self.length
-        control = control_of(asked.u, self.system.n_u, seconds)
-        u = asked.u if control.constant else _Held(control, self.length)
+    def run(self, x0: Any, arguments: SteppedRun) -> Trajectory:
+        """Simulate all steps as one simulation."""
+        seconds = arguments.steps * self.length
+        control = control_of(arguments.u, self.system.n_u, seconds)
+        u = arguments.u if control.constant else _MidpointHold(control, self.length)
         task = SimulationTask(
             x0=x0,
             duration=seconds,
             steps=None,
             u=u,
-            p=asked.p,
-            callback=asked.callback,
-            time_limit=asked.left(),
-            sensitivities=asked.sensitivities,
+            p=arguments.p,
+            callback=arguments.callback,
+            time_limit=arguments.left(),
+            sensitivities=arguments.sensitivities,
         )
         task.check(self.method.refuses)
         return run(self.system, self.method.replace(step=self.length / self.count), task)
