@@ -90,7 +90,9 @@ class PlanWindows:
         fields: dict[str, Any] = {
             "start": start, "end": end, "x": x, "u": u, "history": history, "defect": self._tangent(x) @ defect
         }  # fmt: skip
-        derivatives = sensitivity_along(self.system, history, control, control.breaks) if history.status.success else None
+        derivatives = (
+            sensitivity_along(self.system, history, control, control.breaks) if history.status.success else None
+        )
         if (
             derivatives is not None
             and derivatives.smooth
