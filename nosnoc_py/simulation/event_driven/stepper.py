@@ -37,7 +37,7 @@ class EventDrivenStep(EventDrivenState):
         The control of the last step.
     history : History or None
         What happened in the last step; None before the first one and after one that failed.
-    referee : Referee or None
+    simulator : EventDrivenSimulator or None
         With the tolerances of this motion, from its first step on.
     sensitivity : StepDerivative or None
         Derivatives of x by the x, u and p with which the last step began.
