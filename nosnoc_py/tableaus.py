@@ -102,10 +102,11 @@ class Tableau:
         return bool(self.c[0] == 0.0 and not self.a[0].any())
 
     @property
-    def astray(self) -> NDArray[np.bool_]:
-        """Stages (n_s,) at an end of the step, by their node, whose state is another one than that of this end.
+    def off_trajectory_stages(self) -> NDArray[np.bool_]:
+        """Mask (n_s,) of the stages whose node is an end of the step but whose state differs from the state there.
 
-        Where the solution is at a boundary of its region exactly at this end, such a state may lie beyond it.
+        If the solution reaches the boundary of its region exactly at this end, the state of such a stage may lie
+        beyond the boundary.
         """
         left, right = self.c == 0.0, self.c == 1.0
         left[0] &= not self.starts_left

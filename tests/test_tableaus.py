@@ -226,8 +226,8 @@ def test_what_an_element_asks_of_a_tableau(scheme: str, stages: int) -> None:
     assert rk.invertible == (scheme not in ("radau_i", "explicit"))
     assert rk.starts_left == (scheme in ("radau_i", "explicit"))
     assert rk.is_collocation == (scheme in ("radau_iia", "gauss_legendre"))
-    astray = {"lobatto_iiic": [0], "explicit": [stages - 1] if stages > 1 else []}.get(scheme, [])
-    assert np.array_equal(np.flatnonzero(rk.astray), astray)
+    off_trajectory_stages = {"lobatto_iiic": [0], "explicit": [stages - 1] if stages > 1 else []}.get(scheme, [])
+    assert np.array_equal(np.flatnonzero(rk.off_trajectory_stages), off_trajectory_stages)
 
 
 @pytest.mark.parametrize(("scheme", "stages"), EVERY)

@@ -1,9 +1,17 @@
-"""The one finite-element engine: a DCS on a grid becomes the dynamic part of an MPCC.
+"""Finite elements with switch and jump detection: discretise a DCS into the dynamic part of an MPCC.
 
-For every finite element: the Runge-Kutta equations with the step as a variable (Eq. 12), the algebraic equations and
-pairs at the stages (Eq. 13), the cross complementarity (Eq. 20), the jump or continuity conditions at its left
-boundary (Eqs. 16-18); for every control stage: the steps add up to its length (Eq. 15) and are equilibrated (Eq. 26).
-Nothing in here knows what a contact is.
+For every finite element (FESD-J):
+
+- Runge-Kutta equations with the step h as a variable (Eq. 12),
+- algebraic equations and pairs at the stages (Eq. 13), and the cross complementarity (Eq. 20),
+- jump or continuity conditions at its left boundary (Eqs. 16-18).
+
+For every control stage: the steps add up to its length (Eq. 15) and are equilibrated where nothing switches (Eq. 26).
+
+The engine is the same for all systems: it sees a `DCS` and a `Tableau`, never a contact or a region. Elements are
+written from left to right; each one hands on its right state and its `ElementBoundary`, the rows and values of
+continuous quantities, which are the left boundary values of the next one. Schemes that are not stiffly accurate get
+variables at the right boundary for them (FESD-J, Remark 3).
 """
 
 from __future__ import annotations
@@ -20,7 +28,12 @@ from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
 from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.runge_kutta import RungeKutta, representation_of
-from nosnoc_py.discretization.step_equilibration import EquilibratedElement, equilibrate, isolate, step_bounds
+from nosnoc_py.discretization.step_equilibration import (
+    EquilibratedElement,
+    add_switch_conditions,
+    equilibrate,
+    step_bounds,
+)
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import At, Edge
 from nosnoc_py.mpcc.program import ProgramBuilder
@@ -31,7 +44,30 @@ from nosnoc_py.tableaus import Tableau
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Element:
-    """Symbols of one finite element, from which numbers are read after the solve."""
+    """Symbols of one finite element, by which its numbers are read from a solution.
+
+    Attributes
+    ----------
+    at : At
+    h : SX scalar
+        Length [s].
+    x_minus, x_left, x_right : SX (n_x,)
+        State before and after the jump at the left boundary, and at the right boundary.
+    boundary : SX (n_b,)
+        Boundary variables of the jump law.
+    x_stages, z_stages : tuple of SX (n_x,), (n_z,)
+        States and algebraic variables at the RK stages.
+    x_dense : SX (n_x, nodes)
+        States at the nodes of the dense output.
+    cost : SX scalar
+        Quadrature of the running cost.
+    impacts : SX (3 n_i,)
+        Impulse, velocity before and after, of every impact of the jump law.
+    rows : dict of PairRows
+        By the name of the pair.
+    edge : ElementBoundary
+        Continuous quantities at the right boundary.
+    """
 
     at: At
     h: ca.SX
@@ -50,7 +86,7 @@ class Element:
 
 @dataclass(frozen=True, eq=False)
 class ElementBoundary:
-    """What is continuous, at a boundary of elements.
+    """Continuous quantities at a boundary of two elements; empty if there are none.
 
     Attributes
     ----------
@@ -66,7 +102,7 @@ class ElementBoundary:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Stages:
-    """Symbols at the stages of one element: increments S, states X and algebraic variables Z in columns."""
+    """Unknowns of one element: increments S = h k (n_x, n_s), derivatives V, states X and algebraic variables Z."""
 
     S: ca.SX
     V: ca.SX
@@ -77,7 +113,7 @@ class _Stages:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StateBounds:
-    """Bounds and start values of the state, at every node and stage."""
+    """Bounds and start values (n_x,) of the state at every node and stage."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -87,31 +123,32 @@ class StateBounds:
 def _written(
     rows: Sequence[Equation], symbols: list[ca.SX], inner: Mapping[Role, ca.SX] | None = None
 ) -> list[tuple[Equation, ca.Function]]:
-    """Rows as functions, some roles with other expressions."""
+    """Return equations with their functions; `inner` replaces the expressions of some roles."""
     return [(e, ca.Function("rows", symbols, [(inner or {}).get(e.role, e.expression)])) for e in rows]
 
 
 class _Functions:
-    """The equations of the DCS as Functions, written once and inlined by SX calls for every element."""
+    """Equations of the DCS as CasADi functions, created once and inlined (called with SX) in every element."""
 
     def __init__(self, dcs: DCS) -> None:
         arguments = [dcs.x, dcs.z, dcs.u, dcs.p]
         self.stage = ca.Function("stage", arguments, [dcs.flow, dcs.running_cost])
         self.equations, self.inequalities = _written(dcs.equations, arguments), _written(dcs.inequalities, arguments)
         self.sides = {p.name: ca.Function("sides", arguments, [p.a, p.b]) for p in dcs.pairs}
-        # Side a as a function of the state, which the left boundary then has, too.
+        # Sides a that are functions of the state can be evaluated at the left boundary.
         of_state = [p for p in dcs.pairs if p.left is None and p.cross != "none" and not p.continuous]
         self.state_side = {p.name: ca.Function("left", [dcs.x, dcs.p], [p.a]) for p in of_state}
         self.edge_equations = [(e, function) for e, function in self.equations if e.boundary]
-        self.coherences = [
-            (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight])) for c in dcs.coherences
+        self.direction_consistencies = [
+            (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight]))
+            for c in dcs.direction_consistencies
         ]
         self.jump_left: list[ca.Function] = []
         if dcs.jump is not None:
             j = dcs.jump
             at_node = [j.x_minus, j.symbol, j.h, dcs.p]
             self.x_plus = ca.Function("x_plus", at_node, [j.x_plus])
-            # At the first node the state before is given and may be any; see `JumpLaw.inner` for the others.
+            # The state before the first node is arbitrary; at later nodes the simpler rows of `JumpLaw.inner` apply.
             self.jump_rows, self.jump_bounds = (
                 {True: _written(rows, at_node), False: _written(rows, at_node, j.inner)}
                 for rows in (j.equations, j.inequalities)
@@ -121,7 +158,7 @@ class _Functions:
                 for p in dcs.pairs
                 if p.left is not None
             }
-            self.jump_left = [ca.Function("left", at_node, [c.left]) for c in dcs.coherences]
+            self.jump_left = [ca.Function("left", at_node, [c.left]) for c in dcs.direction_consistencies]
             watched = [ca.vertcat(i.impulse, i.v_before, i.v_after) for i in j.impacts]
             self.impacts = ca.Function("impacts", at_node, [ca.vertcat(ca.SX(0, 1), *watched)])
             self.jump_pairs = [(pair, ca.Function("node_pair", at_node, [pair.a, pair.b])) for pair in j.pairs]
@@ -129,7 +166,21 @@ class _Functions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FiniteElements:
-    """Writes the finite elements of one problem into a `ProgramBuilder`."""
+    """Writer of the finite elements of one problem into a `ProgramBuilder`.
+
+    Attributes
+    ----------
+    builder : ProgramBuilder
+    dcs : DCS
+    tableau : Tableau
+        Runge-Kutta scheme.
+    options : FESD
+    bounds : StateBounds
+    p : SX (n_p,)
+        Parameters of the DCS in symbols of the program.
+    default_gamma : float
+        gamma_h if the options have none.
+    """
 
     builder: ProgramBuilder
     dcs: DCS
@@ -140,7 +191,7 @@ class FiniteElements:
     default_gamma: float
 
     def write(self, grid: Grid, controls: Sequence[ca.SX], x_initial: ca.SX) -> tuple[Element, ...]:
-        """Write all control stages, from the state x_initial on; return the elements in order."""
+        """Write all control stages, starting at x_initial, and return the elements in order."""
         self._check_simulation()
         functions = _Functions(self.dcs)
         elements: list[Element] = []
@@ -157,8 +208,9 @@ class FiniteElements:
             if self.options.switch_detection:
                 steps = [EquilibratedElement(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
-                isolate(self.builder, steps, self.dcs.isolations, self.options)
-        for pair in self.dcs.pairs:  # sides that are functions of the state stay nonnegative at the end, too
+                add_switch_conditions(self.builder, steps, self.dcs.switch_conditions, self.options)
+        # The last node is no left boundary: nothing else keeps sides a nonnegative there if no stage lies on it.
+        for pair in self.dcs.pairs:
             if pair.name in functions.state_side:
                 side = functions.state_side[pair.name](elements[-1].x_right, self.p)
                 self.builder.left.add(pair.a_labels, side, elements[-1].at)
@@ -166,7 +218,10 @@ class FiniteElements:
         return tuple(elements)
 
     def _check_simulation(self) -> None:
-        """A program with controls as parameters is a simulation step, and steps with jumps are made of stage states."""
+        """Raise `OptionError` if simulation steps with jumps are to be written in a form their solver does not read.
+
+        A program whose controls are parameters is a simulation step.
+        """
         if self.dcs.jump is None or not any(self.builder.layouts["parameters"].blocks(role=Role.CONTROL)):
             return
         options, fits = self.options, "systems with jumps are simulated with"
@@ -182,16 +237,17 @@ class FiniteElements:
             )
 
     def _step(self, at: At) -> ca.SX:
-        """Relative length s = h / h0: its bounds do not depend on the horizon, which may be a parameter."""
+        """Return the relative length s = h / h0; its bounds do not depend on the horizon, which may be a parameter."""
         lower, upper = step_bounds(self.options, self.default_gamma)
         return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0, role=Role.STEP)
 
     @cached_property
     def scheme(self) -> RungeKutta:
-        """The Runge-Kutta equations with their unknowns."""
+        """Runge-Kutta equations with their unknowns."""
         return RungeKutta(self.tableau, representation_of(self.options, self.tableau))
 
     def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX, before: ElementBoundary) -> Element:
+        # The order of these calls is the order of the variables and rows in the program.
         boundary, x_left, impacts = self._left_boundary(f, at, h, x_minus)
         stages = self._stages(at, h, x_left, before)
         cost = self._dynamics(f, at, h, x_left, stages, u)
@@ -200,6 +256,7 @@ class FiniteElements:
         for j, (x, z) in enumerate(zip(X, Z, strict=True)):
             place = At(at.stage, at.element, j)
             for equation, function in f.equations:
+                # A first stage on the left boundary shares its variables, whose equations are there already.
                 if not (equation.boundary and shared and j == 0):
                     self._equation(equation, function(x, z, u, self.p), place)
             for inequality, function in f.inequalities:
@@ -208,7 +265,7 @@ class FiniteElements:
         node = (x_minus, boundary, h, self.p)
         rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
         if self.options.switch_detection:
-            self._coherences(f, at, node, X, Z)
+            self._direction_consistencies(f, at, node, X, Z)
         return Element(
             at=at,
             h=h,
@@ -226,7 +283,7 @@ class FiniteElements:
         )
 
     def _stages(self, at: At, h: ca.SX, x_left: ca.SX, before: ElementBoundary) -> _Stages:
-        """The unknowns of an element, and what follows from them."""
+        """Create the unknowns of an element, and the stage and end states that depend on them."""
         n_s, scheme = self.tableau.stages, self.scheme
         places = [At(at.stage, at.element, j) for j in range(n_s)]
         X = ca.horzcat(*[self._state("x", place) for place in places]) if scheme.has_states else ca.SX()
@@ -245,14 +302,14 @@ class FiniteElements:
         if not scheme.has_states:
             if self.tableau.stiffly_accurate:
                 columns[-1] = x_right
-            self._bound(places, columns)
+            self._bound(places, columns)  # states that are no variables have bounds as constraints
         shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
         edges = [before.values if self._first_is_left(before) and j == 0 else {} for j in range(n_s)]
         Z = [self._algebraic(shared | edge, place) for edge, place in zip(edges, places, strict=True)]
         return _Stages(S=S, V=V, X=columns, Z=Z, x_right=x_right)
 
     def _dynamics(self, f: _Functions, at: At, h: ca.SX, x_left: ca.SX, stages: _Stages, u: ca.SX) -> ca.SX:
-        """The Runge-Kutta equations; returns the integral of the running cost."""
+        """Add the Runge-Kutta equations, and return the quadrature of the running cost."""
         values = [f.stage(x, z, u, self.p) for x, z in zip(stages.X, stages.Z, strict=True)]
         residual = self.scheme.dynamics(h, stages.V, stages.S, ca.horzcat(*[flow for flow, _ in values]))
         names = [f"{name}'" for name in self.dcs.x_names]
@@ -262,11 +319,11 @@ class FiniteElements:
         return h * sum((b * cost for b, (_, cost) in zip(self.tableau.b, values, strict=True)), ca.SX(0))
 
     def _first_is_left(self, before: ElementBoundary) -> bool:
-        """Whether the first stage is the left boundary, and shares its continuous variables and their equations."""
+        """Return True if the first stage is the left boundary, and shares its continuous variables and equations."""
         return self.tableau.starts_left and bool(before.values)
 
     def _last_stage(self, rows: dict[str, PairRows], z: ca.SX) -> ElementBoundary:
-        """The right boundary, where the last stage lies there."""
+        """Return the right boundary of a stiffly accurate scheme, whose last stage lies there."""
         rows_of_z = rows_of(self.dcs.variables)
         values = {v.name: z[rows_of_z[v.name]] for v in self.dcs.variables if v.boundary}
         return ElementBoundary({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
@@ -276,11 +333,11 @@ class FiniteElements:
         return self.builder.variable("x'", at, names, scale=self.dcs.x_scale, role=Role.STATE_DERIVATIVE)
 
     def _state_rows(self, name: str, at: At, residual: ca.SX, role: Role) -> None:
-        """Equations of every state, in its name and unit."""
+        """Add one equation per state, with its name and scale."""
         self.builder.constraint(name, at, residual, self.dcs.x_names, scale=self.dcs.x_scale, role=role)
 
     def _bound(self, places: list[At], states: list[ca.SX]) -> None:
-        """Bounds of states that are expressions, where there are any."""
+        """Add bounds of states that are expressions as constraints; variables have them as bounds."""
         b = self.bounds
         rows = [int(i) for i in np.flatnonzero(np.isfinite(b.lower) | np.isfinite(b.upper))]
         names = [self.dcs.x_names[i] for i in rows]
@@ -290,29 +347,31 @@ class FiniteElements:
                 self.builder.constraint("bounds", place, x[rows], names, *limits, role=Role.STATE_BOUNDS)
 
     def _algebraic(self, shared: dict[str, ca.SX], at: At) -> ca.SX:
-        """All algebraic variables at a stage; `shared` are those it does not have of its own."""
-        astray = self.options.switch_detection and self.tableau.astray[at.rk or 0]
-        unsigned = [replace(v, lower=-np.inf) if astray and v.boundary else v for v in self.dcs.variables]
+        """Return all algebraic variables at a stage; `shared` are those that other stages or a boundary define."""
+        off_trajectory = self.options.switch_detection and self.tableau.off_trajectory_stages[at.rk or 0]
+        # At such a stage continuous multipliers are functions of a state off the trajectory and may have either sign.
+        unsigned = [replace(v, lower=-np.inf) if off_trajectory and v.boundary else v for v in self.dcs.variables]
         own = [shared[v.name] if v.name in shared else self._variable(v, at) for v in unsigned]
         return ca.vertcat(ca.SX(0, 1), *own)
 
     def _edge(self, f: _Functions, at: At, end: Edge, x: ca.SX, u: ca.SX) -> ElementBoundary:
-        """Continuous variables at a boundary where no stage lies, and their equations."""
+        """Create continuous variables and their equations at a boundary where no stage lies."""
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
             return ElementBoundary()
-        named = [replace(v, name=v.name + SUFFIX[end]) for v in self.dcs.variables]
-        made = [self._variable(v, at, end) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
-        z = ca.vertcat(ca.SX(0, 1), *made)
+        variables = [replace(v, name=v.name + SUFFIX[end]) for v in self.dcs.variables]
+        # Other algebraic variables have no value here; boundary equations do not depend on them, so zeros will do.
+        values = [self._variable(v, at, end) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in variables]
+        z = ca.vertcat(ca.SX(0, 1), *values)
         for equation, function in f.edge_equations:
-            named_so = replace(equation, name=equation.name + SUFFIX[end])
-            self._equation(named_so, function(x, z, u, self.p), at, edge=end)
+            renamed = replace(equation, name=equation.name + SUFFIX[end])
+            self._equation(renamed, function(x, z, u, self.p), at, edge=end)
         rows = {
             pair.name: self.builder.left.add(pair.a_labels, f.sides[pair.name](x, z, u, self.p)[0], at)
             for pair in self.dcs.pairs
             if pair.continuous
         }
         return ElementBoundary(
-            rows, {v.name: symbol for v, symbol in zip(self.dcs.variables, made, strict=True) if v.boundary}
+            rows, {v.name: symbol for v, symbol in zip(self.dcs.variables, values, strict=True) if v.boundary}
         )
 
     def _pairs(
@@ -326,14 +385,15 @@ class FiniteElements:
         before: ElementBoundary,
         after: ElementBoundary,
     ) -> dict[str, PairRows]:
-        found = {}
+        """Add both sides of all pairs at the stages and boundaries of an element, and the products that vanish."""
+        pair_rows = {}
         end, detects = self.tableau.end_weights, self.options.switch_detection
         for pair in self.dcs.pairs:
             a_rows, b_rows = [], []
             for j, (x, z) in enumerate(zip(stages.X, stages.Z, strict=True)):
                 a, b = f.sides[pair.name](x, z, u, self.p)
                 place = At(at.stage, at.element, j)
-                if detects and pair.cross != "none" and self.tableau.astray[j]:
+                if detects and pair.cross != "none" and self.tableau.off_trajectory_stages[j]:
                     a_rows += self._parts(pair, a, place)
                 else:
                     a_rows.append(self.builder.left.add(pair.a_labels, a, place))
@@ -345,28 +405,35 @@ class FiniteElements:
             if pair.name in f.state_side:
                 side = f.state_side[pair.name]
                 a_left = self.builder.left.add(pair.a_labels, side(x_left, self.p), at)
-                if detects and self.tableau.starts_left:  # b at the last stage acts on the right end only
+                # With the first stage on the left boundary, b at the last stage acts on the right end only: without
+                # this row it could push there while a is positive.
+                if detects and self.tableau.starts_left:
                     a_rows.append(self.builder.left.add(pair.a_labels, side(stages.x_right, self.p), at))
             elif pair.left is not None:
                 a, b = f.jump_sides[pair.name](*node)
                 a_left = self.builder.left.add(pair.a_labels, a, at)
                 b_left = self.builder.right.add(pair.b_labels[: b.numel()], b, at)
             rows = PairRows(a_left, np.array(a_rows), np.array(b_rows), b_left, end)
-            kind: dict[str, Any] = {"split": pair.split, "faint": pair.faint, "role": pair.role}
+            kind: dict[str, Any] = {
+                "difference_only": pair.difference_only,
+                "small_side": pair.small_side,
+                "role": pair.role,
+            }
             add_groups(self.builder, rows, pair.cross if detects else "none", pair.components, **kind)
-            found[pair.name] = rows
-        return found
+            pair_rows[pair.name] = rows
+        return pair_rows
 
     def _parts(self, pair: Pair, a: ca.SX, at: At) -> list[np.ndarray]:
-        """Rows of the two parts of a side that may have either sign at a stage, for its state is none of the solution.
+        """Return rows for a signed side a at a stage that is not a point of the solution.
 
-        The ends of the element say which region it lies in. Where they lie on its boundary, the state of a stage that
-        belongs to this end is off by the error of the stage, on any side.
+        The boundaries of the element determine the region it lies in. If a boundary lies on a switching surface, the
+        state of a stage at this boundary differs by the stage error, on either side of the surface. Side a is then
+        replaced by its positive and negative part, both complementary to b.
         """
         parts, rows = [], []
-        for what in ("above", "below"):
-            labels = [f"{label} {what}" for label in pair.a_labels]
-            name = f"{pair.name} ({what})"
+        for part in ("above", "below"):
+            labels = [f"{label} {part}" for label in pair.a_labels]
+            name = f"{pair.name} ({part})"
             parts.append(self.builder.variable(name, at, labels, lower=0.0, role=Role.SIGNED_SIDE))
             rows.append(self.builder.left.add(labels, parts[-1], at))
         self.builder.constraint(
@@ -374,12 +441,14 @@ class FiniteElements:
         )
         opposite = self.builder.right.add([f"{label} below" for label in pair.a_labels], parts[1], at)
         for above, below in zip(rows[0], opposite, strict=True):
-            self.builder.group(np.array([above]), np.array([below]), split=True, role=Role.SIGNED_SIDE)
+            self.builder.group(np.array([above]), np.array([below]), difference_only=True, role=Role.SIGNED_SIDE)
         return rows
 
-    def _coherences(self, f: _Functions, at: At, node: tuple[ca.SX, ...], X: list[ca.SX], Z: list[ca.SX]) -> None:
-        """Directions within a right angle of the first one, and of the left boundary's, where they have a weight."""
-        for (item, function), left in zip(f.coherences, f.jump_left, strict=True):
+    def _direction_consistencies(
+        self, f: _Functions, at: At, node: tuple[ca.SX, ...], X: list[ca.SX], Z: list[ca.SX]
+    ) -> None:
+        """Keep directions within a right angle of the first one and of that at the left boundary, where weighted."""
+        for (item, function), left in zip(f.direction_consistencies, f.jump_left, strict=True):
             directions = [function(x, z, self.p) for x, z in zip(X, Z, strict=True)]
             first = left(*node)
             rows = [weight * ca.dot(first, d) for d, weight in directions]
@@ -387,13 +456,13 @@ class FiniteElements:
             self.builder.constraint(item.name, at, ca.vertcat(*rows), None, 0.0, np.inf, role=Role.COHERENCE)
 
     def _left_boundary(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX]:
-        """Boundary variables, the right limit of the state, and what impacts are watched by, at the left end."""
+        """Write the jump law at the left boundary; return boundary variables, right limit and impact quantities."""
         jump = self.dcs.jump
         first = at.stage == 0 and at.element == 0
         if jump is None:
             return ca.SX(0, 1), x_minus, ca.SX(0, 1)
-        still = first and isinstance(self.options, FESDJ) and not self.options.initial_impulse
-        variables = [replace(v, lower=0.0, upper=0.0) if still and v.impulsive else v for v in jump.variables]
+        no_jump = first and isinstance(self.options, FESDJ) and not self.options.initial_impulse
+        variables = [replace(v, lower=0.0, upper=0.0) if no_jump and v.impulsive else v for v in jump.variables]
         boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in variables])
         arguments = (x_minus, boundary, h, self.p)
         for equation, function in f.jump_rows[first]:
@@ -403,7 +472,7 @@ class FiniteElements:
         for pair, function in f.jump_pairs:
             a, b = function(*arguments)
             rows = self.builder.left.add(pair.a_labels, a, at), self.builder.right.add(pair.b_labels, b, at)
-            self.builder.group(*rows, summed=True, split=pair.split, role=pair.role, of=pair.of)
+            self.builder.group(*rows, summed=True, difference_only=pair.difference_only, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
 
     def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: Edge | None = None) -> None:
@@ -420,7 +489,7 @@ class FiniteElements:
 
 
 def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, ca.SX, Element]]:
-    """Where a path constraint is imposed: (place, state there, element)."""
+    """Return (place, state there, element) for all points at which a path constraint is imposed."""
     if at == "control_grid":
         return [(At(e.at.stage), e.x_minus, e) for e in elements if e.at.element == 0]
     if at == "element_ends":

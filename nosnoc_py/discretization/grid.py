@@ -11,17 +11,17 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import Edge
 
-# Lengths of control stages relative to equal ones, where they are unknowns.
+# Block of the lengths of control stages relative to equal ones, if they are unknowns.
 STAGE_LENGTH = "control stage length"
-# Variables that are continuous have values of their own where no stage lies: at the start and, for some schemes, at the
-# right ends of elements. The names of their blocks carry these suffixes.
+# Continuous algebraic variables have values at element boundaries where no stage lies: at the start and, for schemes
+# that are not stiffly accurate, at the right ends of elements. The names of their blocks have these suffixes.
 START, RIGHT = " (start)", " (right)"
 SUFFIX = {Edge.LEFT: START, Edge.RIGHT: RIGHT}
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Control stages and their finite elements.
+    """Time grid of a discretisation: control stages and their finite elements.
 
     Attributes
     ----------
@@ -36,7 +36,16 @@ class Grid:
 
     @classmethod
     def of(cls, horizon: ca.SX, elements: tuple[int, ...], shares: Sequence[ca.SX | float]) -> Grid:
-        """Control stages with these lengths, relative to equal ones.
+        """Create the grid of a horizon from relative lengths of its control stages.
+
+        Parameters
+        ----------
+        horizon : SX scalar
+            [s].
+        elements : tuple of int
+            Number of finite elements of every control stage.
+        shares : sequence of SX or float
+            Lengths of the control stages relative to equal ones.
 
         Raises
         ------
@@ -52,11 +61,11 @@ class Grid:
 
     @property
     def control_stages(self) -> int:
-        """N."""
+        """Number of control stages N."""
         return len(self.elements)
 
     def nominal_nodes(self, horizon: float) -> list[np.ndarray]:
-        """Element boundaries of every control stage for equal lengths [s], for initial guesses."""
+        """Return the element boundaries of every control stage for equal steps [s], for initial guesses."""
         stage = horizon / self.control_stages
         return [k * stage + np.linspace(0.0, stage, n + 1) for k, n in enumerate(self.elements)]
 

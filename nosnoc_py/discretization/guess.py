@@ -1,4 +1,10 @@
-"""Initial guesses on the nodes of a discretisation, from whatever the user has."""
+"""Initial guesses of a discretised problem, from functions of time or from a trajectory.
+
+`TimeGrid` knows the time of every block of variables; `fill` evaluates the guess of the user there. Nodes are moved so
+that known events lie on them (`TimeGrid.through`): a guess with its impacts inside elements would contradict the cross
+complementarity. Where a quantity jumps, blocks at the beginning of an element take the right limit ("+"), all others
+the left limit ("-").
+"""
 
 from __future__ import annotations
 
@@ -16,13 +22,14 @@ from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Trajectory
 
-# Times closer than this, relative to the interval, are one time.
+# Times that differ by less than this fraction of the interval are equal: events and samples at events are stored with
+# rounding errors.
 TOUCHING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Times of all places of a discretisation.
+class TimeGrid:
+    """Times of all blocks of a discretisation.
 
     Attributes
     ----------
@@ -36,31 +43,31 @@ class Places:
     c: np.ndarray
 
     @classmethod
-    def equal(cls, grid: Grid, c: np.ndarray, horizon: float) -> Places:
-        """Every element has its equal share of its control stage."""
+    def equal(cls, grid: Grid, c: np.ndarray, horizon: float) -> TimeGrid:
+        """Create the grid in which all elements of a control stage have the same length."""
         return cls(tuple(grid.nominal_nodes(horizon)), c)
 
     @classmethod
-    def of_lengths(cls, grid: Grid, c: np.ndarray, h: np.ndarray) -> Places:
-        """From the lengths of all elements (E,)."""
+    def of_lengths(cls, grid: Grid, c: np.ndarray, h: np.ndarray) -> TimeGrid:
+        """Create the grid from the lengths h (E,) of all elements [s]."""
         ends = np.concatenate([[0.0], np.cumsum(h)])
         starts = np.concatenate([[0], np.cumsum(grid.elements)])
         return cls(tuple(ends[a : b + 1] for a, b in pairwise(starts)), c)
 
-    def through(self, times: Sequence[float], *, free_stages: bool = False) -> Places:
-        """Move inner nodes so that events fall on nodes, as far as there are enough elements.
+    def through(self, times: Sequence[float], *, free_stages: bool = False) -> TimeGrid:
+        """Return the grid with inner nodes moved onto the times of events, if there are enough elements.
 
-        Where control stages have free lengths, an event is put on the boundary of two stages.
+        If control stages have free lengths, events are put on boundaries of stages.
         """
         if not free_stages:
-            return Places(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
+            return TimeGrid(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
         ends = np.array([nodes[0] for nodes in self.nodes] + [self.nodes[-1][-1]])
         moved = _moved(ends, times)
         pieces = zip(self.nodes, pairwise(moved), strict=True)
-        return Places(tuple(a + (nodes - nodes[0]) * (b - a) / np.ptp(nodes) for nodes, (a, b) in pieces), self.c)
+        return TimeGrid(tuple(a + (nodes - nodes[0]) * (b - a) / np.ptp(nodes) for nodes, (a, b) in pieces), self.c)
 
     def time(self, at: At, *, end: bool = False) -> float:
-        """Time [s] of a place: of a stage, else of the left end, or of the right end, of an element."""
+        """Return the time [s] of an RK stage, or of the left end (or right end) of an element."""
         nodes = self.nodes[at.stage or 0]
         if at.element is None:
             return float(nodes[0])
@@ -68,39 +75,40 @@ class Places:
         return float(nodes[at.element] + inside * (nodes[at.element + 1] - nodes[at.element]))
 
     def time_of(self, block: Block) -> float:
-        """Time [s] of a block; controls are looked up in the middle of their stages."""
+        """Return the time [s] of a block; controls are evaluated in the middle of their control stage."""
         if block.role is Role.CONTROL:
             nodes = self.nodes[block.at.stage or 0]
             return float(0.5 * (nodes[0] + nodes[-1]))
         return self.time(block.at, end=block.edge is Edge.RIGHT)
 
     def side_of(self, block: Block) -> str:
-        """Which limit a block takes where the state jumps: "+" for what begins an element, else "-"."""
+        """Return the limit that a block takes at a jump: "+" at the beginning of an element, else "-"."""
         first = block.at.rk is not None and float(self.c[block.at.rk]) == 0.0
         return "+" if first or block.edge is Edge.LEFT else "-"
 
     def relative(self, at: At) -> float:
-        """Length of an element relative to its equal share."""
+        """Return the length of an element relative to the mean length in its control stage."""
         nodes, n = self.nodes[at.stage or 0], at.element or 0
         return float((nodes[n + 1] - nodes[n]) / (nodes[-1] - nodes[0]) * (len(nodes) - 1))
 
     def stage_share(self, at: At) -> float:
-        """Length of a control stage relative to an equal one."""
+        """Return the length of a control stage relative to the mean length."""
         nodes = self.nodes[at.stage or 0]
         return float((nodes[-1] - nodes[0]) / (self.nodes[-1][-1] - self.nodes[0][0]) * len(self.nodes))
 
     def nearest(self, time: float) -> float:
-        """The element boundary nearest to a time."""
-        every = np.concatenate(self.nodes)
-        return float(every[np.argmin(np.abs(every - time))])
+        """Return the element boundary nearest to a time [s]."""
+        boundaries = np.concatenate(self.nodes)
+        return float(boundaries[np.argmin(np.abs(boundaries - time))])
 
 
 def _moved(ends: np.ndarray, times: Sequence[float]) -> np.ndarray:
-    """Boundaries of control stages with events on near ones, in order; those in between keep their proportions."""
+    """Return boundaries of control stages with the nearest ones moved onto events, the others in proportion."""
     last = ends.size - 1
     fixed = {0: float(ends[0])}
     for k, t in enumerate(inner := sorted(t for t in times if ends[0] < t < ends[-1])):
         nearest = int(np.argmin(np.abs(ends - t)))
+        # Leave a boundary for each of the events that follow.
         index = int(np.clip(nearest, max(fixed) + 1, last - (len(inner) - k)))
         if index <= max(fixed):
             return ends  # more events than boundaries
@@ -110,20 +118,21 @@ def _moved(ends: np.ndarray, times: Sequence[float]) -> np.ndarray:
 
 
 def _through(nodes: np.ndarray, times: Sequence[float]) -> np.ndarray:
-    """Events well inside a stage become nodes; the nodes left over halve the longest elements."""
+    """Return the nodes of a control stage with events on them; the remaining nodes halve the longest elements."""
+    # Events closer to the ends than a tenth of an element would make very short elements.
     margin = 0.1 * (nodes[-1] - nodes[0]) / (len(nodes) - 1)
     inner = [t for t in times if nodes[0] + margin < t < nodes[-1] - margin][: len(nodes) - 2]
     if not inner:
         return nodes
-    made = [nodes[0], *inner, nodes[-1]]
-    while len(made) < len(nodes):
-        k = int(np.argmax(np.diff(made)))
-        made.insert(k + 1, 0.5 * (made[k] + made[k + 1]))
-    return np.array(made)
+    moved = [nodes[0], *inner, nodes[-1]]
+    while len(moved) < len(nodes):
+        k = int(np.argmax(np.diff(moved)))
+        moved.insert(k + 1, 0.5 * (moved[k] + moved[k + 1]))
+    return np.array(moved)
 
 
 def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-    """Function (x_minus, p, hit) -> likely values of all boundary variables."""
+    """Return a function (x_minus, p, hit) -> estimates of all boundary variables (n_b,)."""
     jump = dcs.jump
     if jump is None:
         return lambda x, p, hit: np.zeros(0)
@@ -138,7 +147,7 @@ def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray]
 def fill(
     mpcc: MPCC,
     dcs: DCS,
-    places: Places,
+    places: TimeGrid,
     p: np.ndarray,
     state: Callable[[float, str], np.ndarray],
     control: Callable[[float], np.ndarray] | None = None,
@@ -147,19 +156,24 @@ def fill(
     hits: np.ndarray | None = None,
     known: Container[tuple[str, At]] = (),
 ) -> np.ndarray:
-    """Return w with states, controls and algebraic variables set at their places.
+    """Return w with states, controls, steps and algebraic variables set from a guess.
 
     Parameters
     ----------
+    mpcc : MPCC
+    dcs : DCS
+    places : TimeGrid
+    p : (n_p,)
     state : function (t, side) -> (n_x,)
     control : function t -> (n_u,), optional
     series : function (name, t, side) -> value or None
+        Values of named algebraic quantities; None if the guess has none.
     impacts : sequence of Event
-        Put on the nearest nodes.
+        Assigned to the nearest nodes, whose boundary variables are estimated for an impact.
     hits : (n_impacts,), optional
-        What hits at the very beginning, beside the impacts.
+        Flags of further impacts at t = 0.
     known : container of (name, At), optional
-        Blocks that are left as they are.
+        Blocks that keep the start values of the program.
     """
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
@@ -171,7 +185,7 @@ def fill(
             continue
         t, side = places.time_of(block), places.side_of(block)
         if block.role is Role.STATE:
-            w[block.rows] = state(t, side)[: len(block.components)]  # a free x(0) has no clock
+            w[block.rows] = state(t, side)[: len(block.components)]  # the block of a free x(0) has no clock state
         elif block.role is Role.STATE_DERIVATIVE:
             w[block.rows] = _mean_slope(places, block.at, state)
         elif block.role is Role.CONTROL and control is not None:
@@ -194,47 +208,47 @@ def fill(
     return w
 
 
-def _mean_slope(places: Places, at: At, state: Callable[[float, str], np.ndarray]) -> np.ndarray:
-    """Derivative of the state, as the mean over its element; zero where the element has no length."""
+def _mean_slope(places: TimeGrid, at: At, state: Callable[[float, str], np.ndarray]) -> np.ndarray:
+    """Return the mean derivative of the state over its element; zero if the element has no length."""
     left, right = (places.time(At(at.stage, at.element), end=end) for end in (False, True))
     rise = np.asarray(state(right, "-")) - state(left, "+")
     return rise / (right - left) if right > left else np.zeros_like(rise)
 
 
 def stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
-    """Likely values of algebraic variables, as functions of x and p, by the names of their blocks."""
-    found: dict[str, ca.Function] = {}
+    """Return estimates of algebraic variables as functions of x and p, by the names of their blocks."""
+    functions: dict[str, ca.Function] = {}
     for v in dcs.variables:
         if v.estimate is not None:
             function = ca.Function("estimate", [dcs.x, dcs.p], [v.estimate])
-            found |= {v.name + suffix: function for suffix in ("", *SUFFIX.values())}
-    return found
+            functions |= {v.name + suffix: function for suffix in ("", *SUFFIX.values())}
+    return functions
 
 
 def trajectory_series(trajectory: Trajectory) -> Callable[[str, float, str], float | None]:
-    """Look up a named series of a trajectory by time and side; None where it has no such series.
+    """Return a function (name, t, side) -> value of a named series of a trajectory, or None if it has none.
 
-    Algebraic quantities jump at events: between two of them only their own samples count.
+    Algebraic quantities jump at events, so that values are interpolated between samples of the same phase only.
     """
     slack = TOUCHING * max(trajectory.duration, TOUCHING)
     cuts = np.unique([event.time for event in trajectory.events])
     numbers: dict[str, np.ndarray] = {}
 
-    def look(name: str, t: float, side: str) -> float | None:
-        found = trajectory.series.get(name)
-        if found is None or not len(found):
+    def value(name: str, t: float, side: str) -> float | None:
+        samples = trajectory.series.get(name)
+        if samples is None or not len(samples):
             return None
         if name not in numbers:
-            numbers[name] = _piece_numbers(found.t, cuts, slack)
-        piece = int(np.searchsorted(cuts, t - slack if side == "-" else t + slack))
-        own = numbers[name] == piece
-        own = own if own.any() else np.ones(len(found), bool)
-        return float(np.interp(t, found.t[own], found.values[own]))
+            numbers[name] = _phase_numbers(samples.t, cuts, slack)
+        phase = int(np.searchsorted(cuts, t - slack if side == "-" else t + slack))
+        own = numbers[name] == phase
+        own = own if own.any() else np.ones(len(samples), bool)  # a phase shorter than the sampling has no samples
+        return float(np.interp(t, samples.t[own], samples.values[own]))
 
-    return look
+    return value
 
 
-def _piece_numbers(t: np.ndarray, cuts: np.ndarray, slack: float) -> np.ndarray:
-    """How many events lie before every sample; of two samples at an event the second one is behind it."""
+def _phase_numbers(t: np.ndarray, cuts: np.ndarray, slack: float) -> np.ndarray:
+    """Return the number of events before every sample; of two samples at an event the second one lies after it."""
     second = np.append(False, np.diff(t) <= slack)
     return np.where(second, np.searchsorted(cuts, t + slack), np.searchsorted(cuts, t - slack))

@@ -1,4 +1,9 @@
-"""Options of the finite-element methods."""
+"""Options of the finite-element methods: FESD, FESD-J and time-freezing.
+
+Each of them lays the same finite elements (`finite_elements`) over a DCS; they differ in the systems they accept and in
+how these are reformulated. The docstrings name the equations of the FESD-J paper (Nurkanovic, Frey, Pozharskiy, Diehl)
+unless they say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from pydantic import Field, field_validator
 from nosnoc_py.options import Method
 from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters
 from nosnoc_py.reformulation.contact import ContactOptions
-from nosnoc_py.reformulation.time_freezing import misfit
+from nosnoc_py.reformulation.time_freezing import unsupported_reason
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import SIMULATED
@@ -24,7 +29,7 @@ Representation = Literal["integral", "differential", "lifted_differential"]
 
 
 class FiniteElementMethod(Method):
-    """What finite elements are laid over; `nosnoc_py.simulation.fesd.FiniteElementRun` solves and simulates by them."""
+    """Base class of the methods with finite elements; `simulation.fesd.FiniteElementRun` solves and simulates."""
 
     @property
     @abstractmethod
@@ -33,16 +38,19 @@ class FiniteElementMethod(Method):
 
     @abstractmethod
     def one_stage(self) -> FiniteElementMethod:
-        """The same for a single step of a simulation."""
+        """Return the method with one control stage, for a single step of a simulation."""
 
 
 class FESD(FiniteElementMethod):
     """Finite elements with switch detection (FESD), for Filippov systems and projected dynamics.
 
+    Runge-Kutta elements whose lengths are unknowns: switches lie on boundaries of elements, and the scheme keeps its
+    order of convergence (Nurkanovic, Sperl, Albrecht, Diehl 2024, Numerische Mathematik).
+
     Parameters
     ----------
     control_stages : int
-        N, intervals of equal length with constant control each. Of a simulation it has no meaning.
+        N, intervals of equal length with constant control each. Without effect in a simulation.
     equidistant_control_grid : bool
         False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
         where the state does, which is where optimal controls do.
@@ -68,18 +76,35 @@ class FESD(FiniteElementMethod):
     equilibration_epsilon : float
         eta is replaced by tanh(eta / epsilon) (after Eq. 30).
     switch_detection : bool
-        False fixes all steps and drops the cross complementarity: an ordinary Runge-Kutta method, the negative control.
+        False fixes all steps and drops the cross complementarity: an ordinary Runge-Kutta method, for comparison.
     gamma_h : float, optional
         h lies in [(1 - gamma_h) h0, (1 + gamma_h) h0]. Default .9 in optimal control (an element of length zero may
-        carry a finite impulse without restitution) and .9999 in simulation, where events lie anywhere.
+        carry a finite impulse without restitution) and .9999 in simulation, where events may lie anywhere.
     dcs_mode : {"stewart", "step"}
         How a piecewise smooth system is written: by convex multipliers of its regions, or by step functions of its
         switching functions.
     error_tolerance : float, optional
-        Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
-        added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
-        values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
-        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
+        Tolerance of the discretisation error of a simulation, relative to the size of the motion (the largest change
+        of a state, the largest velocity; in nominal values). The error of every element is estimated with one more
+        Runge-Kutta stage and added up. Above the tolerance the status is `INACCURATE`, with the whole trajectory; a
+        single step of a `Simulator` is compared with it alone. Steps solved as an MPCC have no estimate; None disables
+        the test.
+
+    Raises
+    ------
+    OptionError
+        For values outside the ranges above.
+
+    Examples
+    --------
+    x' = -1 for x > 0 and x' = 1 for x < 0: the state reaches 0 at t = 1.3 and stays there.
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> relay = ns.PSS(x=x, modes=[ns.Modes("side", flows=[-1, 1], functions=x, signs=[[1], [-1]])])
+    >>> ns.simulate(relay, x0=[1.3], duration=2.0, method=ns.FESD(), steps=2).events
+    (<enter_sliding side at 1.3>,)
     """
 
     takes: ClassVar[tuple[type, ...]] = (PSS, Heaviside, PDS)
@@ -112,12 +137,12 @@ class FESD(FiniteElementMethod):
         return self
 
     def one_stage(self) -> FESD:
-        """The same for a single step of a simulation."""
+        """Return the options with one control stage, for a single step of a simulation."""
         return self.replace(control_stages=1, equidistant_control_grid=True)
 
     @property
     def elements_per_stage(self) -> tuple[int, ...]:
-        """Finite elements of every control stage; the caller checks the length."""
+        """Number of finite elements of every control stage. A tuple is returned as it is, of any length."""
         n = self.finite_elements
         return (n,) * self.control_stages if isinstance(n, int) else n
 
@@ -125,10 +150,12 @@ class FESD(FiniteElementMethod):
 class FESDJ(ContactOptions, FESD):
     """Finite elements with switch and jump detection (FESD-J), for contact mechanics.
 
+    Impacts, contact, release, stick and slip lie on boundaries of elements, where the velocity may jump.
+
     Parameters
     ----------
     control_stages : int
-        N, intervals of equal length with constant control each. Of a simulation it has no meaning.
+        N, intervals of equal length with constant control each. Without effect in a simulation.
     equidistant_control_grid : bool
         False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
         where the state does, which is where optimal controls do.
@@ -149,30 +176,31 @@ class FESDJ(ContactOptions, FESD):
     equilibration_epsilon : float
         eta is replaced by tanh(eta / epsilon) (after Eq. 30).
     switch_detection : bool
-        False fixes all steps and drops the cross complementarity: an ordinary Runge-Kutta method, the negative control.
+        False fixes all steps and drops the cross complementarity: an ordinary Runge-Kutta method, for comparison.
     gamma_h : float, optional
         h lies in [(1 - gamma_h) h0, (1 + gamma_h) h0]. Default .9 in optimal control (an element of length zero may
-        carry a finite impulse without restitution) and .9999 in simulation, where events lie anywhere.
+        carry a finite impulse without restitution) and .9999 in simulation, where events may lie anywhere.
     error_tolerance : float, optional
-        Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
-        added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
-        values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
-        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
+        Tolerance of the discretisation error of a simulation, relative to the size of the motion (the largest change
+        of a state, the largest velocity; in nominal values). The error of every element is estimated with one more
+        Runge-Kutta stage and added up. Above the tolerance the status is `INACCURATE`, with the whole trajectory; a
+        single step of a `Simulator` is compared with it alone. Steps solved as an MPCC have no estimate; None disables
+        the test.
     impulse_form : {"sum", "product"}
         Impulse equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
-        How friction is written: "box" is linear and exact in the plane, "polar" exact in space ("auto" takes these
-        two), "polyhedral" (Eq. 8) spreads directions over the contact plane; "paper" is Eqs. 5
-        and 6, which has no solution in free flight and is there for comparison.
+        Formulation of friction: "box" is linear and exact in the plane, "polar" exact in space ("auto" takes these
+        two), "polyhedral" (Eq. 8) approximates the cone by directions in the contact plane; "paper" is Eqs. 5 and 6,
+        which have no solution in free flight, for comparison.
     cone_directions : int
-        Of the polyhedral cone in space, an even number: the force of a slip is off by half the angle between two of
-        them, and by up to 1 - cos(pi / n) of its size.
+        Number n of directions of the polyhedral cone in space, even. The direction of a slip force is off by up to
+        pi / n, and its size by up to 1 - cos(pi / n).
     gap_rate : bool, optional
-        In persistent contact demand the gap rate n'v = 0 beside the gap (Gear-Gupta-Leimkuhler, q' = v + n tau), which
-        keeps the order of the scheme on curved contacts. Default: in simulation, where a normal depends on q.
+        In persistent contact impose also the gap rate, n'v = 0 with q' = v + n tau (Gear, Gupta, Leimkuhler 1985),
+        which keeps the order of the scheme on curved contacts. Default: in simulation, if a normal depends on q.
     isolate_forces : bool
-        Impose that forces which do not jump are at the end of their cone (at zero) where stick turns to slip (where a
-        contact releases); the published equations leave the time of these switches open.
+        Impose that a force that does not jump lies on the boundary of its cone where stick turns into slip, and is
+        zero where a contact releases. The published equations do not determine the time of these switches.
     rest_velocity : float, optional
         Impacts slower than this [m/s] are inelastic, so that a ball comes to rest. Default 1e-3 in simulation, 0 in
         optimal control.
@@ -181,8 +209,25 @@ class FESDJ(ContactOptions, FESD):
     initial_impulse : bool
         Allow an impact at t = 0 (Eq. 17 with n = 0).
     epsilon_c : float
-        Fraction of an element used in the regularising inequality f_c + epsilon_c h n'(v+ + e v-) >= 0, which stands in
-        place of Eq. 18.
+        Fraction of an element in the regularising inequality f_c + epsilon_c h n'(v+ + e v-) >= 0, which replaces
+        Eq. 18.
+
+    Raises
+    ------
+    OptionError
+        For values outside the ranges above.
+
+    Examples
+    --------
+    A ball falls from 1 m and keeps 90 % of its speed at the impact:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.9)])
+    >>> impact, = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6, method=ns.FESDJ(), steps=2).events
+    >>> round(impact.time, 6), round(impact.impulse, 6)  # sqrt(2 / 9.81) s, 1.9 sqrt(2 * 9.81) N s
+    (0.451524, 8.415949)
     """
 
     takes = (CLS,)
@@ -192,34 +237,53 @@ class FESDJ(ContactOptions, FESD):
 
 
 class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
-    """Time-freezing with FESD, for contact mechanics without jumps of the state.
+    """Time-freezing with FESD, for contact mechanics as a system without jumps of the state.
 
-    Impacts become motions of an auxiliary system during which the clock stands still; the solution is returned in
-    physical time, with the impacts as jumps, and in numerical time as `solution.numerical`.
+    During an impact the clock stands still while an auxiliary motion takes the velocity to its value after the impact
+    (Nurkanovic, Albrecht, Brogliato, Diehl 2023, Automatica; see `nosnoc_py.reformulation.time_freezing`). The solution
+    is returned in physical time, with the impacts as jumps, and in numerical time as `solution.numerical`.
 
     Parameters
     ----------
     a_n : float
         Force of the auxiliary motion of inelastic contacts [N]: an impulse Lambda takes the numerical time
-        Lambda / a_n, and a contact force lambda slows time down by a_n / (a_n + lambda).
+        Lambda / a_n, and a contact force lambda slows the clock down to the rate a_n / (a_n + lambda).
     fesd : FESD
         Control stages, equally long in physical time, finite elements and scheme. An impact takes three elements
         (before, jump, after), one more for a stop or a release in the same control stage, one more for every change of
         the sign of n'v in flight: an apex is a switch, too.
     speed_of_time : (float, float)
-        Bounds of the speed with which numerical time runs in a control stage: it makes up for frozen time, so
-        its upper bound has to exceed 1 + (control stages / horizon) (duration of the jumps), times the slowing down.
+        Bounds of the speed of numerical time in a control stage. It compensates frozen time, so its upper bound has to
+        exceed 1 + (control stages / horizon) (duration of the jumps), times the slowing down of the clock in contact.
     epsilon_t : float
         Speed with which a frictional contact in space creeps while it sticks [m/s].
     elastic : {"constant_force", "spring_damper"}
-        What stands for impacts with restitution: a force that is constant on the way down and on the way up, exact with
-        two Runge-Kutta stages where normals are constant, but with an element of its own for each; or a spring and a
-        damper, half an oscillation that the stages of its element have to resolve (v+ is off by 20 % with two, by 1e-6
-        with six, by 1e-9 with eight).
+        Auxiliary motion of impacts with restitution. "constant_force": a force that is constant on the way down and on
+        the way up, exact with two Runge-Kutta stages if normals are constant, but each way needs a finite element.
+        "spring_damper": half an oscillation that the stages of one element have to resolve (v+ is off by 20 % with
+        two, by 1e-6 with six, by 1e-9 with eight).
     stiffness : float
-        Of the spring, per mass [1/s^2].
+        Stiffness of the spring per mass [1/s^2].
     stabilize : bool, optional
-        Keep inelastic contacts closed by q' = v + n tau; default: where a gap is not linear in q.
+        Keep inelastic contacts closed by q' = v + n tau; default: if a gap is nonlinear in q.
+
+    Raises
+    ------
+    OptionError
+        For values outside the ranges above, an upper bound of `speed_of_time` below 1, or FESDJ options as `fesd`.
+
+    Examples
+    --------
+    Contacts with both restitution and friction have no auxiliary motion, and `accepts` explains it:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    >>> ground = ns.Contact("ground", gap=q[1], friction=0.5, restitution=0.3, tangent=[1, 0])
+    >>> block = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[ground])
+    >>> print(ns.TimeFreezing().accepts(block))
+    TimeFreezing: contact 'ground' has both restitution (0.3) and friction, for which there is no auxiliary motion; \
+use ns.FESDJ(...).
     """
 
     takes = (CLS,)
@@ -229,8 +293,8 @@ class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
     stabilize: bool | None = None
 
     def accepts(self, system: Any) -> str | None:
-        """None if the method fits a system and its contacts, else the message that names what fits instead."""
-        return super().accepts(system) or misfit(system)
+        """Return None if the method accepts a system and its contacts, else a message that names a suitable method."""
+        return super().accepts(system) or unsupported_reason(system)
 
     @property
     def elements(self) -> FESD:
@@ -238,7 +302,7 @@ class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
         return self.fesd
 
     def one_stage(self) -> TimeFreezing:
-        """The same for a single step of a simulation."""
+        """Return the options with one control stage, for a single step of a simulation."""
         return self.replace(fesd=self.fesd.one_stage())
 
     @field_validator("fesd")
@@ -262,5 +326,5 @@ class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
         return value
 
 
-# The first one that takes a system is its default.
+# Methods in the order of preference: the first one that accepts a system is its default.
 FINITE_ELEMENTS = (FESDJ, FESD, TimeFreezing)

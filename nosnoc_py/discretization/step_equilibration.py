@@ -1,4 +1,21 @@
-"""Equations that hold where an indicator says so: step equilibration (FESD-J, Eqs. 26-30, Remark 4), isolation."""
+"""Step equilibration and switch conditions: equations at a node that hold unless something switches there.
+
+If nothing switches in a control stage, the cross complementarity does not determine where the elements begin and end:
+the steps h_n are free, and the MPCC has a continuum of solutions. Step equilibration makes neighbouring steps equal
+unless a switch lies between them,
+
+    0 = (h_n - h_{n-1}) eta_n    (FESD-J, Eq. 26),
+
+with an indicator eta_n >= 0 that is zero exactly if something switches at node n. It is built from sums of both sides
+of all pairs over the element before (B) and after (F) the node: "and" is a product, "or" a sum (Eqs. 27-30).
+
+- "direct" imposes (26); "l2_relaxed" penalises its square; the heuristics penalise differences of steps (Remark 4).
+- "linear_complementarity" replaces products and sums by minima and maxima, written with complementarities.
+- Whatever the mode, the exact equations are handed to the active-set finish, so that the solution is unbiased.
+
+Switch conditions (`SwitchCondition`) have the same form, residual times indicator, and determine the times of switches
+that the complementarities leave open.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +31,15 @@ from nosnoc_py.discretization.cross_complementarity import PairRows
 from nosnoc_py.discretization.options import FESD
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf
+from nosnoc_py.reformulation.dcs import And, Indicator, Leaf, SwitchCondition
 from nosnoc_py.roles import Role
 
-# From this gamma_h on the steps have no upper bound but the length of their control stage.
+# gamma_h from which on steps have no upper bound except the length of their control stage: just below the default of
+# simulations, .9999, with which events may lie anywhere.
 ANYWHERE = 0.999
 
-# Scale of the indicator in complementarities: a relaxation then finds the switches before it makes steps equal, which
-# would otherwise hold them away from switches close to the end of a control stage.
+# Factor of the indicator in "linear_complementarity". A relaxation then locates the switches before it makes steps
+# equal; with 1 the equal steps keep elements away from switches close to the end of a control stage.
 LATE = 0.1
 
 Rows = Mapping[str, PairRows]
@@ -30,7 +48,7 @@ Eta = Callable[[ca.SX, ca.SX], ca.SX]
 
 @dataclass(frozen=True, eq=False)
 class EquilibratedElement:
-    """What step equilibration sees of one finite element: its relative length s = h / h0 and its rows."""
+    """One finite element as step equilibration needs it: its relative length s = h / h0 and the rows of its pairs."""
 
     at: At
     s: ca.SX
@@ -40,7 +58,15 @@ class EquilibratedElement:
 def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *, saturated: bool = False) -> ca.SX:
     """Evaluate an and/or tree: "and" is a product, "or" a sum, a leaf a sum of quantities.
 
-    Saturated leaves, x / (1 + x), keep products of many large ones from making round-off visible.
+    Parameters
+    ----------
+    tree : Indicator
+    before, after : mapping of PairRows
+        Rows of the elements before and after the node.
+    G, H : SX
+        Left and right sides of the MPCC.
+    saturated : bool
+        Replace every leaf x by x / (1 + |x|): a product of many large leaves would amplify rounding errors.
     """
     if isinstance(tree, Leaf):
         value = _leaf(tree, before, after, G, H)
@@ -60,7 +86,7 @@ def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
 
 
 def _summands(leaf: Leaf, before: Rows, after: Rows) -> set[int]:
-    """Rows that a leaf adds up."""
+    """Return the rows that a leaf adds up."""
     i, rows = leaf.component, (before if leaf.over == "backward" else after)[leaf.pair]
     if leaf.over == "node":
         chosen = {"a": rows.a_left, "b": rows.b_left}[leaf.side][[i]]
@@ -72,8 +98,8 @@ def _summands(leaf: Leaf, before: Rows, after: Rows) -> set[int]:
 def equilibrate(builder: ProgramBuilder, steps: list[EquilibratedElement], tree: Indicator, options: FESD) -> None:
     """Add the step equilibration of one control stage.
 
-    Whatever the mode, the exact equations (26) are handed over as switched equations: the active-set finish imposes
-    them, so the bias of a penalty does not survive it. Complementarities have them already.
+    In every mode except "linear_complementarity", which already contains them, the exact equations (26) are also added
+    as switched equations. The active-set finish imposes them and removes the bias of a penalty.
     """
     if options.step_equilibration == "linear_complementarity":
         for before, after in pairwise(steps):
@@ -92,10 +118,10 @@ def equilibrate(builder: ProgramBuilder, steps: list[EquilibratedElement], tree:
 
 @dataclass(frozen=True, eq=False)
 class _Equilibration:
-    """The equations of one node with linear equations and complementarities.
+    """Step equilibration at one node, written with linear equations and complementarities.
 
-    An and/or tree of quantities >= 0 is positive where a tree of minima and maxima is. m = min(a, b) is
-    m = a - p = b - q and M = max(a, b) is M = a + p = b + q with 0 <= p perpendicular q >= 0.
+    A tree of products and sums of nonnegative quantities has the same sign as the tree of minima and maxima.
+    m = min(a, b) is m = a - p = b - q, and M = max(a, b) is M = a + p = b + q, with 0 <= p perp q >= 0.
     """
 
     builder: ProgramBuilder
@@ -104,9 +130,9 @@ class _Equilibration:
     after: Rows
 
     def impose(self, difference: ca.SX, tree: Indicator, largest: float) -> None:
-        """difference = d_plus - d_minus, both 0 <= d perpendicular eta >= 0, and d <= largest.
+        """Add difference = d_plus - d_minus with 0 <= d perp eta >= 0 for both parts, and d <= largest.
 
-        Unbounded, both parts would grow together without an end where nothing is minimised.
+        Without the bound both parts could grow together without limit where nothing is minimised.
         """
         eta, value = self._variable("indicator"), self._value(tree)
         self.builder.constraint("indicator", self.at, eta - LATE * value, role=Role.EQUILIBRATION_INDICATOR)
@@ -127,7 +153,11 @@ class _Equilibration:
         return reduce(lambda a, b: self._extreme(a, b, sign), values) if values else ca.SX(empty)
 
     def _least(self, parts: tuple[Indicator, ...]) -> list[Indicator]:
-        """Without sums that contain all of another one: they are no smaller, and where equal, a degenerate pair."""
+        """Return the parts of a minimum without sums that contain all summands of another one.
+
+        Such a sum cannot be the smaller one, and where both are equal its complementarity would be degenerate.
+        """
+        # A part that is no leaf gets a unique row -1 - k, so that it contains no other part.
         sums = [
             (part.side, _summands(part, self.before, self.after)) if isinstance(part, Leaf) else ("", {-1 - k})
             for k, part in enumerate(parts)
@@ -139,7 +169,7 @@ class _Equilibration:
         ]
 
     def _extreme(self, a: ca.SX, b: ca.SX, sign: float) -> ca.SX:
-        """The larger one of a and b (sign 1) or the smaller one (sign -1)."""
+        """Return the larger one of a and b (sign 1) or the smaller one (sign -1)."""
         word = "maximum" if sign > 0 else "minimum"
         p, q = self._variable(f"{word}_p"), self._variable(f"{word}_q")
         self.builder.constraint(word, self.at, a + sign * p - b - sign * q, role=Role.EQUILIBRATION_INDICATOR)
@@ -153,26 +183,34 @@ class _Equilibration:
         return self.builder.variable(name, self.at, (name,), lower=0.0, upper=upper, role=role)
 
 
-def isolate(
-    builder: ProgramBuilder, steps: list[EquilibratedElement], isolations: Sequence[Isolation], options: FESD
+def add_switch_conditions(
+    builder: ProgramBuilder,
+    steps: list[EquilibratedElement],
+    switch_conditions: Sequence[SwitchCondition],
+    options: FESD,
 ) -> None:
-    """Add what fixes the time of switches that the complementarities leave open, between the elements of a stage."""
+    """Add the conditions on the times of switches at the nodes inside a control stage."""
     G, H = builder.quantities()
     for before, after in pairwise(steps):
-        for item in isolations:
-            residual = indicator(item.residual, before.rows, after.rows, G, H)
-            eta = _eta(item.indicator, before, after)
-            builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True, role=Role.ISOLATION)
+        for condition in switch_conditions:
+            residual = indicator(condition.residual, before.rows, after.rows, G, H)
+            eta = _eta(condition.indicator, before, after)
+            name = f"switch condition {condition.name}"
+            builder.switch(name, after.at, residual, eta, required=True, role=Role.ISOLATION)
 
 
 def _eta(tree: Indicator, before: EquilibratedElement, after: EquilibratedElement, epsilon: float | None = None) -> Eta:
-    """The indicator of a tree between two elements: tanh(eta / epsilon), or made of saturated leaves."""
+    """Return the indicator of a tree between two elements as a function of G and H.
+
+    With `epsilon` it is tanh(eta / epsilon), which is close to 0 or 1; without, its leaves are saturated.
+    """
     if epsilon is None:
         return lambda G, H: indicator(tree, before.rows, after.rows, G, H, saturated=True)
     return lambda G, H: ca.tanh(indicator(tree, before.rows, after.rows, G, H) / epsilon)
 
 
-# Terms of the penalty, from the relative lengths of the elements and the indicators of the nodes between them.
+# Terms of the penalty by the option `step_equilibration`, from the relative lengths of the elements and the indicators
+# of the nodes between them.
 PENALTIES: dict[str, Callable[[list[ca.SX], Callable[[], list[ca.SX]]], list[ca.SX]]] = {
     "heuristic_mean": lambda s, _: [(each - 1) ** 2 for each in s],
     "heuristic_difference": lambda s, _: [(b - a) ** 2 for a, b in pairwise(s)],
@@ -183,7 +221,7 @@ PENALTIES: dict[str, Callable[[list[ca.SX], Callable[[], list[ca.SX]]], list[ca.
 
 
 def step_bounds(options: FESD, default_gamma: float) -> tuple[float, float]:
-    """Bounds of s = h / h0."""
+    """Return the bounds of s = h / h0."""
     if not options.switch_detection:
         return 1.0, 1.0
     gamma = default_gamma if options.gamma_h is None else options.gamma_h

@@ -74,10 +74,10 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
     sizes = [side.largest(np.abs(values)) for side, values in zip(mpcc.members, (at.G, at.H), strict=True)]
     bounds = lowest if lowest is not None else (np.full(at.G.size, -np.inf), np.full(at.H.size, -np.inf))
     possible = [side.all(low <= FLOOR) for side, low in zip(mpcc.members, bounds, strict=True)]
-    faint = np.array([group.faint for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
-    left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | faint)
-    # In a split the left part, with either sign, is the difference.
-    return complete(mpcc, *mpcc.side(left & ~mpcc.split))
+    small_side = np.array([group.small_side for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
+    left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | small_side)
+    # In a difference_only the left part, with either sign, is the difference.
+    return complete(mpcc, *mpcc.side(left & ~mpcc.difference_only))
 
 
 def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
@@ -86,10 +86,13 @@ def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
 
 
 def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
-    """Subtract from both parts of every split quantity the smaller one: the difference stays, both get nonnegative."""
+    """Return w with the smaller of the two parts of every signed quantity subtracted from both.
+
+    The difference stays the same, and both parts become nonnegative.
+    """
     w = w.copy()
     for group in mpcc.groups:
-        if group.split:
+        if group.difference_only:
             plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
             smaller = np.minimum(w[plus], w[minus])
             w[plus] -= smaller
@@ -101,7 +104,7 @@ def signed(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
     """The iterate with every signed quantity in its left part, as on branches."""
     w = w.copy()
     for group in mpcc.groups:
-        if group.split:
+        if group.difference_only:
             plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
             w[plus] -= w[minus]
             w[minus] = 0.0
@@ -140,7 +143,7 @@ class BranchProgram:
         m, nlp, blocks = self.mpcc, self.nlp, self.blocks
         lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
         for group in m.groups:
-            if group.split:
+            if group.difference_only:
                 lbx[m.G_variable[group.left]] = -np.inf
         start = m.lbg.size
         sides = ((branch.G, blocks.floor_G, blocks.rows_G), (branch.H, blocks.floor_H, blocks.rows_H))

@@ -201,7 +201,7 @@ class Implicit:
         m = self.mpcc
         other = np.full(m.w0.size, -1)
         for group in m.groups:
-            if group.split:
+            if group.difference_only:
                 plus, minus = m.G_variable[group.left], m.H_variable[group.right]
                 other[plus], other[minus] = minus, plus
         left, right = (np.where(plain >= 0, other[np.maximum(plain, 0)], -1) for plain in (m.G_variable, m.H_variable))
@@ -216,7 +216,9 @@ class Implicit:
         m, found = self.mpcc, [rows]
         base = _Basis(*self._split(rows))
         both = m.members[0].all(active.zero[0]) & m.members[1].all(active.zero[1])
-        for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), active.open, strict=True):
+        for part, members, loose in zip(
+            linear.parts[1:3], m.side(both & ~m.difference_only, both), active.open, strict=True
+        ):
             chosen = [k for k in np.flatnonzero(members & loose) if base.add(*self._split(part[k]))]
             found.append(part[np.array(chosen, int)])
         return np.vstack(found)

@@ -222,9 +222,9 @@ class Parametric:
         m = self.mpcc
         values = (np.asarray(part).reshape(-1) for part in self._sides(x, p))
         left, right = (side.largest(np.abs(one)) <= ZERO for side, one in zip(m.members, values, strict=True))
-        faint = np.array([group.faint for group in m.groups], bool)
-        both = left & right & ~m.split & ~faint
-        return _Zeros(left=left & ~both & ~m.split, right=(right & ~both) | m.split, both=both)
+        small_side = np.array([group.small_side for group in m.groups], bool)
+        both = left & right & ~m.difference_only & ~small_side
+        return _Zeros(left=left & ~both & ~m.difference_only, right=(right & ~both) | m.difference_only, both=both)
 
     @cached_property
     def _by_p(self) -> ca.Function:
@@ -377,7 +377,7 @@ class Parametric:
         objective = slope @ by_w + f_p
         by_w, loose = by_w * m.w_scale[:, None], loose * m.w_scale[:, None]
         for group in m.groups:
-            if group.split:
+            if group.difference_only:
                 plus, minus = m.G_variable[group.left], m.H_variable[group.right]
                 negative = w[minus] > w[plus]
                 by_w[minus[negative]] = -by_w[plus[negative]]

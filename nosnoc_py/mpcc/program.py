@@ -29,18 +29,18 @@ from nosnoc_py.mpcc.layout import At, Edge, Layout
 class Group:
     """Rows of G and of H such that every product of one of each vanishes.
 
-    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a `split`
-    group left and right are the two parts of a signed quantity: only their difference matters, so an active set need
-    not choose a sign. In a `faint` group the right side is as small as the error of the discretisation: where the left
-    is zero within tolerances, too, it is the one that vanishes. `role` says what the products are, and `of` what they
-    belong to, to those who read the solution; solvers do not look at them.
+    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a
+    `difference_only` group left and right are the two parts of a signed quantity: only their difference matters, so an
+    active set need not choose a sign. In a `small_side` group the right side is as small as the error of the
+    discretisation: where the left is zero within tolerances, too, it is the one that vanishes. `role` says what the
+    products are, and `of` what they belong to, to those who read the solution; solvers do not look at them.
     """
 
     left: np.ndarray
     right: np.ndarray
     summed: bool = False
-    split: bool = False
-    faint: bool = False
+    difference_only: bool = False
+    small_side: bool = False
     role: Enum | None = None
     of: str = ""
 
@@ -190,9 +190,9 @@ class MPCC:
         return Side.of([group.left for group in self.groups]), Side.of([group.right for group in self.groups])
 
     @cached_property
-    def split(self) -> np.ndarray:
+    def difference_only(self) -> np.ndarray:
         """Mask of the groups whose sides are the parts of a signed quantity."""
-        return np.array([group.split for group in self.groups], bool)
+        return np.array([group.difference_only for group in self.groups], bool)
 
     def side(self, left: np.ndarray, right: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the rows of G in the groups `left`, and of H in the groups `right`, by default all other ones."""

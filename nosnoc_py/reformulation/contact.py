@@ -1,4 +1,16 @@
-"""Contact mechanics as a DCS with a jump law (FESD-J, Eqs. 13, 14, 17, 18 and A.2)."""
+"""Contact mechanics as a DCS with a jump law (FESD-J, Eqs. 13, 14, 17, 18 and A.2).
+
+Between impacts: M(q) v' = f_v + n lambda_n + B lambda_t with 0 <= f_c(q) perp lambda_n >= 0 and a friction law of
+`friction`. At a node the velocity may jump: M (v+ - v-) = n Lambda_n + B Lambda_t with Newton's law of restitution and
+the friction law in impulses (Moreau 1988).
+
+- `contact_dcs` assembles the DCS, `impact_law` its jump law.
+- The published impact equations (17), (18) are changed where they admit wrong roots or have singular gradients; each
+  change is explained at its line in `impact_law`.
+- With the option `gap_rate` persistent contact is stabilised on velocity level (Gear, Gupta, Leimkuhler 1985):
+  q' = v + n tau with gap = 0 and n'v = 0. Without it curved contacts lose an order of convergence.
+- Switch times that complementarities leave open are fixed by `switching.contact_switch_conditions`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +26,13 @@ from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.options import Options
 from nosnoc_py.reformulation.dcs import (
     DCS,
-    Coherence,
+    DirectionConsistency,
     Equation,
     Impact,
     JumpLaw,
     NodePair,
     Pair,
-    Slide,
+    SlipIndicator,
     Variable,
     of_each,
 )
@@ -29,11 +41,11 @@ from nosnoc_py.reformulation.friction import (
     DIRECTIONS,
     FrictionCone,
     FrictionLaw,
-    Slip,
-    cone_of,
-    modes_of,
+    SlipQuantities,
+    friction_indicators,
+    resolve_cone,
 )
-from nosnoc_py.reformulation.switching import CONTACT, isolations, switch_indicator
+from nosnoc_py.reformulation.switching import CONTACT, contact_switch_conditions, switch_indicator
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
@@ -46,6 +58,7 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
     system : CLS
     options : ContactOptions, optional
     running_cost : SX scalar
+        Integrand of the cost, in x, u and p.
 
     Returns
     -------
@@ -58,7 +71,7 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
     """
     options = ContactOptions() if options is None else options
     contacts = stack_contacts(system)
-    normal_force = Variable.made(
+    normal_force = Variable.create(
         "lambda_normal", contacts.labels("lambda_normal"), Role.NORMAL_FORCE, lower=0.0, scale=system.nominal["force"]
     )
     force = normal_force.symbol
@@ -67,9 +80,9 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         total += contact.tangent @ law.force
     flow, moving, equations = _motion(system, total, options.lift_acceleration)
-    node = node_of(system, contacts, options)
+    node = jump_symbols(system, contacts, options)
     modes = {
-        contact.name: modes_of(contact, options.friction_cone, law)
+        contact.name: friction_indicators(contact, options.friction_cone, law)
         for (_, contact), law in zip(contacts.frictional, laws, strict=True)
     }
     dcs = DCS.of(
@@ -80,37 +93,41 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
         equations=(*equations, *[e for law in laws for e in law.equations]),
         inequalities=tuple(e for law in laws for e in law.inequalities),
         pairs=(_gap_pair(contacts, force), *_friction_pairs(laws, node.laws)),
-        coherences=_coherences(contacts, laws, node.laws, force),
+        direction_consistencies=_direction_consistencies(contacts, laws, node.laws, force),
         jump=impact_law(system, contacts, options, node),
         switch_indicator=switch_indicator(contacts.names, modes),
-        isolations=isolations(contacts.names, modes) if options.isolate_forces else (),
-        slides=_slides(system, contacts, laws),
-        outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slips(system, contacts)),
+        switch_conditions=contact_switch_conditions(contacts.names, modes) if options.isolate_forces else (),
+        slip_indicators=_slip_indicators(system, contacts, laws),
+        outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slip_outputs(system, contacts)),
         units={**system.units, **_units(contacts)},
     )
     return _with_gap_rate(dcs, system, contacts, force) if options.gap_rate and contacts.names else dcs
 
 
 def is_curved(system: CLS) -> bool:
-    """Whether some contact normal changes along the motion."""
+    """Return True if a contact normal depends on the state."""
     return any(ca.depends_on(system.normal(contact), ca.vertcat(system.q, system.y)) for contact in system.contacts)
 
 
 def _motion(
     system: CLS, total: ca.SX, lift_acceleration: bool | None
 ) -> tuple[ca.SX, tuple[Variable, ...], tuple[Equation, ...]]:
-    """Eq. 2, with the acceleration solved for or lifted."""
+    """Return state derivative, variables and equations of Eq. 2.
+
+    The acceleration is solved for, or lifted: then it is an algebraic variable with M a = total, and M(q) is never
+    inverted symbolically, which would make the expressions of a robot very large.
+    """
     lift = not system.mass_matrix.is_constant() if lift_acceleration is None else lift_acceleration
     if not lift:
         return system.state_rate(ca.solve(system.mass_matrix, total)), (), ()
-    acceleration = Variable.made("acceleration", of_each("acceleration", system.names["v"]), Role.ACCELERATION)
+    acceleration = Variable.create("acceleration", of_each("acceleration", system.names["v"]), Role.ACCELERATION)
     balance = system.mass_matrix @ acceleration.symbol - total
     momentum = Equation.of("momentum", Role.MOMENTUM, balance, of_each("momentum", system.names["v"]))
     return system.state_rate(acceleration.symbol), (acceleration,), (momentum,)
 
 
 def _gap_pair(contacts: StackedContacts, force: ca.SX) -> Pair:
-    """0 <= f_c(q), lambda_n >= 0 (Eq. 13a); the gap is continuous, the force may jump."""
+    """Return the pair 0 <= f_c(q) perp lambda_n >= 0 (Eq. 13a); the gap is continuous, the force may jump."""
     sides = (contacts.labels("gap"), contacts.gap), (contacts.labels("lambda_normal"), force)
     return Pair.between(Role.CONTACT, *sides, name=CONTACT, components=contacts.names, events=("contact", "release"))
 
@@ -119,7 +136,11 @@ def _gap_pair(contacts: StackedContacts, force: ca.SX) -> Pair:
 
 
 def _friction_pairs(laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw, ...]) -> tuple[Pair, ...]:
-    """Slip velocities against cone slacks; at the left boundary they are those after the jump (Eqs. 21, 22)."""
+    """Return the pairs of slip velocities and cone slacks (Eqs. 21, 22).
+
+    Slip velocities jump at impacts: at the left boundary of an element they have the value after the jump, which the
+    friction law of the impulses uses, too.
+    """
     return tuple(
         replace(pair, left=None if pair.cross == "none" else left.a, b_left=left.b if pair.cross == "both" else None)
         for law, node in zip(laws, node_laws, strict=True)
@@ -127,9 +148,11 @@ def _friction_pairs(laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw,
     )
 
 
-def _slides(system: CLS, contacts: StackedContacts, laws: tuple[FrictionLaw, ...]) -> tuple[Slide, ...]:
+def _slip_indicators(
+    system: CLS, contacts: StackedContacts, laws: tuple[FrictionLaw, ...]
+) -> tuple[SlipIndicator, ...]:
     return tuple(
-        Slide(
+        SlipIndicator(
             name=contact.name,
             speed=law.speed,
             slack=law.slack,
@@ -141,12 +164,12 @@ def _slides(system: CLS, contacts: StackedContacts, laws: tuple[FrictionLaw, ...
     )
 
 
-def _coherences(
+def _direction_consistencies(
     contacts: StackedContacts, laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw, ...], force: ca.SX
-) -> tuple[Coherence, ...]:
+) -> tuple[DirectionConsistency, ...]:
     return tuple(
-        Coherence(
-            name=f"coherence[{contact.name}]",
+        DirectionConsistency(
+            name=f"direction_consistency[{contact.name}]",
             direction=law.direction,
             weight=force[i],
             left=node.speed * node.direction,
@@ -156,45 +179,48 @@ def _coherences(
     )
 
 
-def _slips(system: CLS, contacts: StackedContacts) -> tuple[Equation, ...]:
-    """Slip velocities J_t'v by name, in the user's directions."""
+def _slip_outputs(system: CLS, contacts: StackedContacts) -> tuple[Equation, ...]:
+    """Return the slip velocities J_t'v by name, in the user's tangent directions."""
     slips = {f"slip[{contact.name}]": system.slip(contact) for _, contact in contacts.frictional}
     return tuple(Equation.of(name, Role.SLIP_VELOCITY, velocity) for name, velocity in slips.items())
 
 
 def _units(contacts: StackedContacts) -> dict[str, str]:
     units = {"lambda_normal": "N", "Lambda_normal": "N s"}
-    rubbing = {"lambda_tangent": "N", "Lambda_tangent": "N s", "slip": "m/s"}
-    return units | {f"{what}[{c.name}]": unit for _, c in contacts.frictional for what, unit in rubbing.items()}
+    friction = {"lambda_tangent": "N", "Lambda_tangent": "N s", "slip": "m/s"}
+    return units | {f"{what}[{c.name}]": unit for _, c in contacts.frictional for what, unit in friction.items()}
 
 
 # --- gap and gap rate ---
 
 
-def drift(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable], tuple[Pair, Pair, Pair]]:
-    """Parts of a drift tau of the positions along the normals: each against the gap, and one against the other."""
+def drift_parts(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable], tuple[Pair, Pair, Pair]]:
+    """Return the parts of the multipliers tau of the gap in q' = v + n tau, and their pairs.
+
+    tau = tau+ - tau- acts only in contact: both parts are complementary to the gap, and to each other.
+    """
     up, down = (
-        Variable.made(name, of_each(name, names), role, lower=0.0)
+        Variable.create(name, of_each(name, names), role, lower=0.0)
         for name, role in (("drift_plus", Role.DRIFT_PLUS), ("drift_minus", Role.DRIFT_MINUS))
     )
     plus, minus = ((part.components, part.symbol) for part in (up, down))
     held = of_each("gap", names), gaps
     pairs = (
-        Pair.between(Role.DRIFT, held, plus, name="drift_up", faint=True),
-        Pair.between(Role.DRIFT, held, minus, name="drift_down", faint=True),
-        Pair.between(Role.DRIFT_PARTS, plus, minus, name="drift_parts", split=True, cross="none"),
+        Pair.between(Role.DRIFT, held, plus, name="drift_up", small_side=True),
+        Pair.between(Role.DRIFT, held, minus, name="drift_down", small_side=True),
+        Pair.between(Role.DRIFT_PARTS, plus, minus, name="drift_parts", difference_only=True, cross="none"),
     )
     return (up, down), pairs
 
 
 def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.SX) -> DCS:
-    """q' = N (v + n tau) with tau against the gap, and n'v against tau and the normal force.
+    """Add q' = N (v + n tau), tau complementary to the gap, and n'v complementary to tau and the normal force.
 
-    Without the last tau could hold a body on the surface that moves away from it.
+    Without the last pair tau could hold a body on the surface while its velocity points away from it.
     """
-    drifts, pairs = drift(contacts.names, contacts.gap)
+    drifts, pairs = drift_parts(contacts.names, contacts.gap)
     rates = [
-        Variable.made(name, contacts.labels(name), role, lower=0.0)
+        Variable.create(name, contacts.labels(name), role, lower=0.0)
         for name, role in (("gap_rate_plus", Role.GAP_RATE_PLUS), ("gap_rate_minus", Role.GAP_RATE_MINUS))
     ]
     (up, down), (opening, closing) = ([part.symbol for part in parts] for parts in (drifts, rates))
@@ -212,7 +238,7 @@ def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.S
             *dcs.pairs,
             *pairs,
             Pair.between(Role.HOLDING, size, holding, name="held", cross="none"),
-            Pair.between(Role.GAP_RATE_PARTS, *parts, name="rate_parts", split=True, cross="none"),
+            Pair.between(Role.GAP_RATE_PARTS, *parts, name="rate_parts", difference_only=True, cross="none"),
         ),
     )
 
@@ -221,22 +247,22 @@ ImpulseForm = Literal["sum", "product"]
 
 
 class ContactOptions(Options):
-    """How contacts are written.
+    """Options for the equations of contacts.
 
     Parameters
     ----------
     impulse_form : {"sum", "product"}
-        Appendix A.2 or Eq. 17.
+        Impact equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
-        See `friction`; "auto" takes the box in the plane and the polar cone in space.
+        Friction law, see `friction`; "auto" takes the box in the plane and the polar cone in space.
     cone_directions : int
-        Of the polyhedral cone in space: 4, 8 or 16, say.
+        Number of directions of the polyhedral cone in space, even.
     gap_rate : bool, optional
-        In persistent contact demand gap = 0 and n'v = 0, with q' = N (v + n tau) (Gear-Gupta-Leimkuhler): keeps the
-        order where gaps are curved.
+        In persistent contact impose gap = 0 and n'v = 0, with q' = N (v + n tau) (Gear, Gupta, Leimkuhler 1985): keeps
+        the order of convergence on curved contacts.
     isolate_forces : bool
-        A force that is continuous at a node fixes the time of stick to slip and of release: see
-        `switching.isolations`.
+        Fix the time of stick to slip and of release by the continuity of forces, see
+        `switching.contact_switch_conditions`.
     rest_velocity : float, optional
         Impacts slower than this are inelastic [m/s].
     lift_acceleration : bool, optional
@@ -258,7 +284,18 @@ class ContactOptions(Options):
 
 @dataclass(frozen=True, eq=False)
 class StackedContacts:
-    """All contacts of a system stacked: gaps (n_c,), normals (n_v, n_c), labels; and those with friction."""
+    """All contacts of a system, stacked.
+
+    Attributes
+    ----------
+    gap : SX (n_c,)
+    normal : SX (n_v, n_c)
+        Generalised normals n = J_n.
+    names : tuple of str
+    restitution : SX (n_c,)
+    frictional : tuple of (int, Contact)
+        Contacts with friction and their rows.
+    """
 
     gap: ca.SX
     normal: ca.SX
@@ -267,12 +304,12 @@ class StackedContacts:
     frictional: tuple[tuple[int, Contact], ...]
 
     def labels(self, quantity: str) -> tuple[str, ...]:
-        """One label per contact."""
+        """Return one label per contact."""
         return of_each(quantity, self.names)
 
 
 def stack_contacts(system: CLS) -> StackedContacts:
-    """All contacts of a system."""
+    """Stack the contacts of a system."""
     contacts = system.contacts
     return StackedContacts(
         gap=system.mechanics.gaps,
@@ -293,14 +330,24 @@ def friction_laws(
     scale: np.ndarray,
     impulsive: bool,
 ) -> tuple[FrictionLaw, ...]:
-    """Friction of all contacts that have it, at a state under normal multipliers (n_c,) of typical size `scale` (n_c,).
+    """Return the friction laws of all contacts with friction.
 
-    Forces at the RK stages (Eqs. 13b-d, 14), or impulses that oppose the slip velocity after the jump (Eqs. 17d-f).
+    The multipliers are forces at the RK stages (Eqs. 13b-d, 14), or impulses that oppose the slip velocity after the
+    jump (Eqs. 17d-f).
+
+    Parameters
+    ----------
+    x : SX (n_x,)
+        State at which the slip velocity is taken.
+    normal : SX (n_c,)
+        Normal multipliers.
+    scale : (n_c,)
+        Their typical sizes.
     """
     laws = []
     for i, contact in contacts.frictional:
         mu, weight = contact.cone
-        slip = Slip(
+        slip = SlipQuantities(
             name=contact.name,
             velocity=weight * ca.substitute(system.slip(contact), system.x, x),
             normal=normal[i],
@@ -311,12 +358,12 @@ def friction_laws(
             force_scale=float(scale[i]),
             directions=options.cone_directions,
         )
-        laws.append(CONES[cone_of(contact, options.friction_cone)](slip))
+        laws.append(CONES[resolve_cone(contact, options.friction_cone)](slip))
     return tuple(laws)
 
 
 def friction_outputs(quantity: str, contacts: StackedContacts, laws: tuple[FrictionLaw, ...]) -> tuple[Equation, ...]:
-    """Friction forces by name, where a cone has other variables."""
+    """Return the friction forces as outputs, for cones in which they are no variables."""
     return tuple(
         Equation.of(f"{quantity}[{contact.name}]", Role.TANGENTIAL_FORCE, law.force)
         for (_, contact), law in zip(contacts.frictional, laws, strict=True)
@@ -326,7 +373,7 @@ def friction_outputs(quantity: str, contacts: StackedContacts, laws: tuple[Frict
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JumpSymbols:
-    """Symbols of the jump law, and the friction laws of the impulses."""
+    """Symbols of the jump law with the friction laws of the impulses."""
 
     x_minus: ca.SX
     h: ca.SX
@@ -335,12 +382,12 @@ class JumpSymbols:
     laws: tuple[FrictionLaw, ...]
 
 
-def node_of(system: CLS, contacts: StackedContacts, options: ContactOptions) -> JumpSymbols:
-    """Make the symbols of the jump law, and the friction laws of the impulses."""
+def jump_symbols(system: CLS, contacts: StackedContacts, options: ContactOptions) -> JumpSymbols:
+    """Create the symbols of the jump law and the friction laws of the impulses."""
     x_minus, names = ca.SX.sym("x_minus", system.x.numel()), tuple(f"{name}(+)" for name in system.names["v"])
-    v_plus = Variable.made("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
+    v_plus = Variable.create("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
     labels = contacts.labels("Lambda_normal")
-    impulse = Variable.made("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
+    impulse = Variable.create("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
     after = _with_velocity(system, x_minus, v_plus.symbol)
     at = {"x": after, "normal": impulse.symbol, "scale": np.ones(len(labels))}
     laws = friction_laws(system, contacts, options, **at, impulsive=True)
@@ -348,18 +395,23 @@ def node_of(system: CLS, contacts: StackedContacts, options: ContactOptions) -> 
 
 
 def _with_velocity(system: CLS, x: ca.SX, v: ca.SX) -> ca.SX:
-    """A state with another velocity."""
+    """Return a state with its velocity replaced."""
     return ca.vertcat(x[: system.n_q], v, x[system.at_y])
 
 
 def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, node: JumpSymbols) -> JumpLaw:
-    """Eq. 17 (form "product") or A.2 (form "sum"), with the inequality (18) and friction.
+    """Return the jump law: Eq. 17 (form "product") or A.2 (form "sum"), with the inequality (18) and friction.
 
-    "sum" has Lambda against gap + Y+ + Y-. "product" has Lambda against the gap, and 0 = Lambda r written as Lambda
-    against Y+ + Y-, because as an equation it has no gradient where Lambda = 0 and v_n = 0. Both have Y+ - Y- = r and
-    Y+ against Y-; without the last, Y+ and Y- are not unique where Lambda = 0 and an interior-point method lets them
-    grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contact_problems.law`: the paper's
-    n'(v+ + e v-), but for closed contacts that separate, which only the first node can have.
+    The residual of restitution is r = gamma+ + e min(gamma-, 0) with the gap rates gamma- and gamma+ before and after,
+    see `nosnoc_py.contact_problems.law`. It is the paper's n'(v+ + e v-) except for closed contacts that separate,
+    which only the first node can have. It is written as Y+ - Y- = r, 0 <= Y+ perp Y- >= 0.
+
+    - "sum" (A.2): 0 <= Lambda perp gap + Y+ + Y- >= 0.
+    - "product" (17): 0 <= Lambda perp gap >= 0, and 0 = Lambda r written as Lambda perp Y+ + Y-. As an equation it has
+      no gradient where Lambda = 0 and r = 0, which is the case in every persistent contact.
+
+    Without Y+ perp Y- the two would not be unique where Lambda = 0, and an interior-point method would let them grow
+    without limit.
     """
     n_c = len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws
@@ -369,38 +421,39 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     approach, after = at.rates[:n_c], at.rates_of(v_plus)[:n_c]
     slowest = at.slowest(options.rest_velocity or 0.0)
     restitution = after - rebound(approach, contacts.restitution, slowest)
-    # Inside of the horizon a closed contact never separates at a left limit: its gap was positive before, or zero.
-    # There e gamma- is e min(gamma-, 0), and has no kink where the gap rate of a body in flight changes its sign,
-    # which interior-point methods do not pass well. With a rest velocity there is a jump anyway.
+    # A closed contact cannot separate at a left limit inside the horizon, because its gap was nonnegative before. There
+    # e gamma- equals e min(gamma-, 0), without the kink where the gap rate of a body in flight changes its sign:
+    # interior-point methods do not pass that kink well. With a rest velocity the law has a jump anyway.
     smooth = restitution if options.rest_velocity else after + contacts.restitution * approach
     hit = ca.SX.sym("hit", n_c)
-    likely = hit * _lone_impulses(contacts, mass, normal, approach)
-    v_likely = v_minus + ca.solve(mass, normal @ likely)
-    r_likely = ca.substitute(restitution, v_plus, v_likely)
+    # Estimates of all boundary variables follow from the expected impulses, each contact on its own and frictionless.
+    impulse_guess = hit * _single_impulses(contacts, mass, normal, approach)
+    v_guess = v_minus + ca.solve(mass, normal @ impulse_guess)
+    r_guess = ca.substitute(restitution, v_plus, v_guess)
     tangential = ca.SX(system.n_v, 1)
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         tangential += ca.substitute(contact.tangent, system.x, x_minus) @ law.force
     rebounds = [
-        Variable.made(name, contacts.labels(name), role, lower=0.0, estimate=ca.fmax(0, part))
-        for name, role, part in (("Y_plus", Role.REBOUND_PLUS, r_likely), ("Y_minus", Role.REBOUND_MINUS, -r_likely))
+        Variable.create(name, contacts.labels(name), role, lower=0.0, estimate=ca.fmax(0, part))
+        for name, role, part in (("Y_plus", Role.REBOUND_PLUS, r_guess), ("Y_minus", Role.REBOUND_MINUS, -r_guess))
     ]
     y_plus, y_minus = (variable.symbol for variable in rebounds)
-    rubbing = [
-        replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_likely))
+    friction = [
+        replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_guess))
         for law in laws
         for v in law.variables
     ]
-    motion = replace(node.v_plus, estimate=v_likely), replace(node.impulse, estimate=likely)
+    motion = replace(node.v_plus, estimate=v_guess), replace(node.impulse, estimate=impulse_guess)
     momentum = of_each("impulse balance", system.names["v"])
     balance = mass @ (v_plus - v_minus) - normal @ impulse - tangential
-    # f_c(q) + eps h r >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
-    # restitution, and with restitution it excludes roots that leave an impact too slowly, which (17c) admits where
-    # several contacts are hit at once.
+    # f_c(q) + eps h r >= 0 in place of (18), f_c(q + eps h v+) >= 0. Both agree to first order without restitution.
+    # With restitution it also excludes roots of (17c) that leave an impact too slowly if several contacts are hit at
+    # once.
     guard, smooth_guard = (gap + options.epsilon_c * h * rate for rate in (restitution, smooth))
     return JumpLaw(
         x_minus=x_minus,
         h=h,
-        variables=(*motion, *rebounds, *rubbing),
+        variables=(*motion, *rebounds, *friction),
         x_plus=_with_velocity(system, x_minus, v_plus),
         equations=(
             Equation.of("impulse_balance", Role.IMPULSE_BALANCE, balance, momentum),
@@ -429,10 +482,13 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
 
 
 def _node_pairs(law: FrictionLaw) -> list[NodePair]:
-    """Every component against its partner."""
+    """Return one pair per component: at a node there are no cross products."""
     return [
         NodePair.between(
-            pair.role, (pair.a_labels[i : i + 1], pair.a[i]), (pair.b_labels[i : i + 1], pair.b[i]), split=pair.split
+            pair.role,
+            (pair.a_labels[i : i + 1], pair.a[i]),
+            (pair.b_labels[i : i + 1], pair.b[i]),
+            difference_only=pair.difference_only,
         )
         for pair in law.products
         for i in range(pair.a.numel())
@@ -451,11 +507,11 @@ def _impulse_pairs(
         for role, rows in parts.items() if form == "product" else [(Role.IMPACT, slice(0, 3))]:
             pairs.append(NodePair.between(role, (labels[rows], ca.vertcat(*values[rows])), pressed, of=name))
         rebounds = (labels[1:2], values[1]), (labels[2:], values[2])
-        pairs.append(NodePair.between(Role.REBOUND_PARTS, *rebounds, of=name, split=True))
+        pairs.append(NodePair.between(Role.REBOUND_PARTS, *rebounds, of=name, difference_only=True))
     return tuple(pairs)
 
 
-def _lone_impulses(contacts: StackedContacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
-    """(1 + e) m_eff |v_n| of every approaching contact on its own."""
+def _single_impulses(contacts: StackedContacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
+    """Return (1 + e) m_eff |v_n| of every approaching contact, as if it were the only one."""
     effective = [1 / ca.dot(normal[:, i], ca.solve(mass, normal[:, i])) for i in range(len(contacts.names))]
     return (1 + contacts.restitution) * ca.vertcat(ca.SX(0, 1), *effective) * ca.fmax(0, -approach)

@@ -1,8 +1,23 @@
-"""The dynamic complementarity system (DCS): one form for every nonsmooth system.
+"""The dynamic complementarity system (DCS): the common form of all nonsmooth systems.
 
-x' = flow(x, z, u, p),  0 = equations(x, z, u, p),  0 <= a(x, z, u, p), b(x, z, u, p) >= 0, a b = 0 for every pair,
-and, where a jump law is given, equations and pairs between the left and the right limit of x at every node.
-Systems differ in these data only; the finite elements know nothing else about them.
+    x' = flow(x, z, u, p),    0 = equations(x, z, u, p),    0 <= a(x, z, u, p)  perp  b(x, z, u, p) >= 0 for every pair,
+
+and, if the state may jump, a jump law: equations and pairs between the left and the right limit of x at a node of the
+time grid. Contact mechanics (`contact`), Filippov systems (`filippov`), projected dynamics and frozen systems
+(`numerical_time`) are all written in this form, and `nosnoc_py.discretization` discretises it without knowing which
+system it came from.
+
+Invariants:
+
+- Of every pair, a(t) is continuous along solutions (a gap, a slip speed, a multiplier that is a function of the state)
+  and b(t) may jump (a force). Switch detection depends on this order of the two sides.
+- At the left boundary of a finite element the state may have jumped. `Pair.left` is the expression of a after the
+  jump; without it a is a function of the state and is evaluated at the right limit.
+- `DCS.indicator` is positive where no switch happens at a node. Step equilibration uses it to make steps equal there.
+- Names and labels are for people; code asks for `Role`.
+
+The DCS form is that of FESD (Nurkanovic, Sperl, Albrecht, Diehl 2024, Numerische Mathematik), the jump law that of
+FESD-J, Eqs. 11 and 16-18.
 """
 
 from __future__ import annotations
@@ -20,21 +35,21 @@ from nosnoc_py.systems.text import counted, shown
 
 
 def of_each(quantity: str, names: Iterable[object]) -> tuple[str, ...]:
-    """One label per name, such as "gap[ground]"."""
+    """Return one label per name, such as "gap[ground]"."""
     return tuple(f"{quantity}[{name}]" for name in names)
 
 
 def indexed(name: str, size: int) -> tuple[str, ...]:
-    """One label per component of a quantity: its name, with a number where there are several."""
+    """Return one label per component of a quantity: its name, with an index if there are several components."""
     return (name,) if size == 1 else of_each(name, range(size))
 
 
-# Rows with their labels.
+# Labels (n,) and the rows (n,) they name.
 Labelled = tuple[tuple[str, ...], ca.SX]
 
 
-def equal(labels: Sequence[str], expression: ca.SX) -> str:
-    """Labels with the expressions they stand for."""
+def labelled_text(labels: Sequence[str], expression: ca.SX) -> str:
+    """Return "label = expression" for every row, or the label alone where the row is its own symbol."""
     texts = zip(labels, (shown(row) for row in ca.vertsplit(expression)), strict=True)
     return ", ".join(label if label == text else f"{label} = {text}" for label, text in texts)
 
@@ -50,19 +65,20 @@ class Variable:
     components : tuple of str
         One label per row, such as "lambda_normal[ground]".
     role : Role
-        What it is; names and labels are for people.
+        Physical or numerical meaning; code that selects variables uses it, never names or labels.
     of : str
-        What it belongs to, such as the name of a contact, where all of it belongs to one thing.
-    lower, upper, initial, scale : (n,)
+        Name of the object (such as a contact) that all components belong to, if there is one.
+    lower, upper, initial, scale : (n,) or scalar
+        Bounds, default start value and typical size, in the unit of the variable.
     estimate : SX (n,), optional
-        A likely value, of which initial guesses are made: for algebraic variables from x and p, for boundary variables
-        from the left limit, p and the flags `hit` of the jump law. Default `initial`.
+        Expression for the initial guess: of x and p for algebraic variables, of the left limit, p and the flags `hit`
+        of the jump law for boundary variables. Default `initial`.
     impulsive : bool
-        For boundary variables: zero where no jump is allowed.
+        For boundary variables: fixed to zero at nodes where no jump is allowed.
     boundary : bool
-        For algebraic variables: it is continuous in time and has values at the boundaries of elements, too.
+        For algebraic variables: continuous in time, with values also at the boundaries of elements.
     per_element : bool
-        For algebraic variables: one value per finite element, not one per RK stage.
+        For algebraic variables: one value per finite element instead of one per RK stage.
     """
 
     name: str
@@ -80,8 +96,8 @@ class Variable:
     per_element: bool = False
 
     @classmethod
-    def made(cls, name: str, components: tuple[str, ...], role: Role, **fields: Any) -> Variable:
-        """A variable with a symbol of its own."""
+    def create(cls, name: str, components: tuple[str, ...], role: Role, **fields: Any) -> Variable:
+        """Create a variable together with its symbol."""
         return cls(name=name, symbol=ca.SX.sym(name, len(components)), components=components, role=role, **fields)
 
     def __repr__(self) -> str:
@@ -89,22 +105,32 @@ class Variable:
 
 
 def rows_of(variables: Iterable[Variable]) -> dict[str, slice]:
-    """Where every variable stands among these, by its name."""
-    found: dict[str, slice] = {}
+    """Return the rows of every variable in the stacked vector of these variables, by name."""
+    rows: dict[str, slice] = {}
     start = 0
     for variable in variables:
-        found[variable.name] = slice(start, start + len(variable.components))
-        start = found[variable.name].stop
-    return found
+        rows[variable.name] = slice(start, start + len(variable.components))
+        start = rows[variable.name].stop
+    return rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Equation:
-    """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row.
+    """Labelled rows: 0 = expression, expression >= 0 in a list of inequalities, or an output (a named expression).
 
-    `role` says what it is; names and labels are for people. Of an output, a named expression, it is the role of what
-    the expression stands for. `boundary` says that it holds at the boundaries of elements, too; it then has no
-    algebraic variables but those that have values there.
+    Attributes
+    ----------
+    name : str
+    expression : SX (n,)
+    components : tuple of str
+        One label per row.
+    role : Role
+        Meaning of the equation; for an output the meaning of its value.
+    scale : (n,) or scalar
+        Typical size of the residual.
+    boundary : bool
+        Imposed also at the boundaries of elements. The expression may then depend only on those algebraic variables
+        that have values there (`Variable.boundary`).
     """
 
     name: str
@@ -116,7 +142,7 @@ class Equation:
 
     @classmethod
     def of(cls, name: str, role: Role, expression: ca.SX, components: tuple[str, ...] | None = None) -> Equation:
-        """An equation or an output whose rows have its name, and a number where there are several."""
+        """Create an equation or an output; by default rows are labelled by the name and an index."""
         labels = indexed(name, expression.numel()) if components is None else components
         return cls(name=name, expression=expression, components=labels, role=role)
 
@@ -127,10 +153,17 @@ class Equation:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Sides:
-    """Two sides a, b >= 0 (n,) that are against each other, with a label per row.
+    """Two complementary sides a, b >= 0 (n,), with a label per row.
 
-    `role` says what they are. `split` says that a and b are variables of which only the difference has a meaning, the
-    positive and the negative part of something.
+    Attributes
+    ----------
+    a, b : SX (n,)
+    a_labels, b_labels : tuple of str
+    role : Role
+    name : str
+    difference_only : bool
+        a and b are variables for the positive and the negative part of one quantity. Only a - b is determined by the
+        other equations; complementarity removes the common offset.
     """
 
     a: ca.SX
@@ -139,43 +172,50 @@ class Sides:
     b_labels: tuple[str, ...]
     role: Role
     name: str = ""
-    split: bool = False
+    difference_only: bool = False
 
     @classmethod
     def between(cls, role: Role, a: Labelled, b: Labelled, **fields: Any) -> Self:
-        """A pair of sides that are given with their labels."""
+        """Create the object from two sides with their labels."""
         return cls(role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
 
     def __repr__(self) -> str:
         title = f"{type(self).__name__} {self.name}".rstrip()
-        return f"{title}: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
+        return f"{title}: {labelled_text(self.a_labels, self.a)} with {labelled_text(self.b_labels, self.b)}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Pair(Sides):
-    """0 <= a, b >= 0, a b = 0 for every component, where a(t) is continuous along solutions and b(t) may jump.
+    """Complementarity pair 0 <= a perp b >= 0; a(t) is continuous along solutions, b(t) may jump.
 
     Attributes
     ----------
     name : str
-        By which the leaves of indicators and switches refer to it.
+        Key by which leaves of indicators, switches and impacts refer to the pair.
     a_labels, b_labels : tuple of str
-        Quantities with the same label and the same arguments are stored once, also across pairs.
+        Quantities with the same label at the same place are stored once in the MPCC, also across pairs.
     left : SX (n,), optional
-        What a is at the left boundary of an element where it jumps with the state: an expression of the jump law's
-        symbols. Default: a is a function of the state, and evaluated there.
+        Value of a at the left boundary of a finite element, just after a possible jump. The cross complementarity rule
+        needs it: an active b inside the element forces a to vanish at the left boundary too, so that a switch can
+        only lie on the boundary of two elements. There are three cases:
+
+        - `left` is given: a depends on algebraic variables (a slip speed). These have no values at a boundary, so the
+          value is an expression of the jump law's symbols (the slip speed of the velocity after the impact).
+        - `left` is None and `continuous` is False: a is a function of x and p (a gap), evaluated at the right limit.
+        - `continuous` is True: the value at the right end of the element before, see there.
     b_left : SX (n,), optional
-        What b is there, for cross = "both".
+        Value of b there, in the same symbols; used if cross = "both".
     continuous : bool
-        a is made of algebraic variables that are continuous in time: at the left boundary it has the value of the right
-        end of the element before, across control stages, too.
+        a consists of algebraic variables that are continuous in time (Stewart's lambda). Its value at the left boundary
+        is that of the right end of the element before, also across control stages.
     cross : {"left", "both", "none"}
-        Which products an element forbids: all b at stages against all a at stages and at the left boundary (the rule
-        that detects switches); the same with b at the left boundary, too; or only those at the same stage.
-    faint : bool
-        b is a correction as small as the error of the discretisation: where a is zero, it is not.
+        Products that vanish in one element. "left": b at every stage times a at every stage and at the left boundary
+        (the rule that detects switches, FESD-J, Eqs. 20, 21). "both": also b at the left boundary (Eq. 22). "none":
+        only a and b at the same stage.
+    small_side : bool
+        b is of the order of the discretisation error, so only a may be used to decide which side is active.
     components : tuple of str
-        Names for events, and of what the components belong to.
+        Names of the objects the components belong to, for events.
     events : tuple (str, str), optional
         Kinds of the events "a becomes zero" and "a leaves zero".
     """
@@ -184,16 +224,16 @@ class Pair(Sides):
     b_left: ca.SX | None = None
     continuous: bool = False
     cross: Literal["left", "both", "none"] = "left"
-    faint: bool = False
+    small_side: bool = False
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NodePair(Sides):
-    """Every a_i b_j vanishes, at one node; solvers see one product, (sum of a) * (sum of b).
+    """Complementarity at one node: every a_i b_j vanishes. Solvers see one product, (sum of a) * (sum of b).
 
-    `of` says to what it belongs, such as the name of a contact.
+    `of` is the name of the object it belongs to, such as a contact.
     """
 
     of: str = ""
@@ -201,9 +241,9 @@ class NodePair(Sides):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Impact:
-    """What tells an impact: an impulse, and the velocity it acts on before and after.
+    """Quantities by which an impact is recognised: its impulse and the velocity it acts on, before and after.
 
-    `component` of `pair` says whether it was closed before, which an impact is not.
+    `pair` and `component` name the complementarity that was open before: in a closed contact an impulse is no impact.
     """
 
     name: str
@@ -215,11 +255,19 @@ class Impact:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slide:
-    """What tells slip from stick: where slip speed > cone slack >= 0 a contact slips along `velocity`.
+class SlipIndicator:
+    """Quantities that distinguish slip from stick: a contact slips where its slip speed exceeds its cone slack.
 
-    `speed`, `slack` (scalars) and `velocity` (n_t,) are expressions of x, z and p; `component` of `pair` is what has to
-    be closed.
+    Attributes
+    ----------
+    name : str
+    speed, slack : SX scalar
+        Slip measure and distance of the force from the boundary of its cone, in x, z and p; both nonnegative.
+    velocity : SX (n_t,)
+        Slip velocity [m/s]; a change of its direction is a reversal.
+    pair : str
+    component : int
+        Complementarity that has to be closed.
     """
 
     name: str
@@ -232,10 +280,18 @@ class Slide:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Switch:
-    """What tells on which side of a switching function (of x and p, where there is one) the state is.
+    """Side of a switching function on which the state lies, read from the active complementarities.
 
-    `members` are (pair, component, side): where that component is closed (its b is active) the function has that sign;
-    where components of both signs are closed the state slides along the surface. A `silent` one names no events.
+    Attributes
+    ----------
+    name : str
+    members : tuple of (pair, component, side)
+        If this component is closed (b active) the function has the sign `side`. If components of both signs are closed,
+        the state slides along the surface.
+    function : SX scalar, optional
+        The switching function of x and p, if there is one.
+    silent : bool
+        Reports no events.
     """
 
     name: str
@@ -245,11 +301,20 @@ class Switch:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Coherence:
-    """Vectors that stay within a right angle of each other in an element, where weights are positive.
+class DirectionConsistency:
+    """Directions of friction that stay within a right angle of each other in an element.
 
-    weight_1 weight_j d_1' d_j >= 0 over the stages, and weight_j left' d_j >= 0 with the value at the left boundary.
-    `direction` (n,) and `weight` are expressions of x, z, p, `left` (n,) of the jump law's symbols.
+    weight_1 weight_j d_1'd_j >= 0 over the stages j and weight_j left'd_j >= 0. Without it the direction is free at the
+    stage where a slip stops, and may be reversed there: all equations hold for the wrong stopping time.
+
+    Attributes
+    ----------
+    direction : SX (n,)
+        d, in x, z and p.
+    weight : SX scalar
+        Positive where the direction has a meaning (the normal force), in x, z and p.
+    left : SX (n,)
+        Value at the left boundary, in the symbols of the jump law.
     """
 
     name: str
@@ -267,7 +332,7 @@ class JumpLaw:
     x_minus : SX (n_x,)
         Symbols of the left limit.
     h : SX
-        Symbol of the length of the finite element that begins at the node.
+        Symbol of the length of the finite element that begins at the node [s].
     variables : tuple of Variable
         Boundary variables: impulses, their multipliers, velocities after the jump.
     x_plus : SX (n_x,)
@@ -275,12 +340,12 @@ class JumpLaw:
     equations, pairs : tuple
     inequalities : tuple of Equation
         expression >= 0; may use h.
-    inner : mapping
-        Expressions that equations and inequalities of a role have at all nodes but the first one, where they say the
-        same on motions of the system and are smoother.
+    inner : mapping of Role to SX
+        Replacement expressions of equations and inequalities at all nodes except the first one. On motions of the
+        system they are equivalent, and they have fewer kinks.
     impacts : tuple of Impact
     hit : SX (number of impacts,)
-        Flags, 1 where an impact is supposed to happen; only estimates use them.
+        Flags, 1 for an expected impact; only the estimates of variables use them.
     energy : SX scalar
         Kinetic energy gained in the jump [J].
     outputs : tuple of Equation
@@ -302,7 +367,7 @@ class JumpLaw:
 
     @property
     def symbol(self) -> ca.SX:
-        """All boundary variables below each other."""
+        """All boundary variables, stacked."""
         return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
 
     def __repr__(self) -> str:
@@ -310,15 +375,17 @@ class JumpLaw:
         return "\n".join(["JumpLaw", f"  x_plus = {shown(self.x_plus)}", *(f"  {part!r}" for part in parts)])
 
 
-# --- step equilibration: a small and/or tree that is positive where no switch happens at a node ---
+# --- step equilibration: an and/or tree that is positive where no switch happens at a node ---
+# Products stand for "and", sums for "or" (FESD-J, Eqs. 27-30): all quantities are nonnegative, so that the signs of
+# expressions follow the tree.
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A sum over one element, or the value at the node, of side "a" or "b" of one component of a pair.
+    """Quantity of one side of one component of a pair around a node.
 
-    `over` is "backward" (the element before the node), "forward" (the element after), "node" (right limit) or "end"
-    (left limit, of side "b").
+    `over` selects it: "backward" and "forward" are the sums over the element before and after the node, "node" is the
+    value at the right limit, "end" the value of side b at the left limit.
     """
 
     over: Literal["backward", "forward", "node", "end"]
@@ -329,14 +396,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class And:
-    """Positive where all parts are: their product."""
+    """Product of the parts: positive if all of them are."""
 
     parts: tuple[Indicator, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """Positive where one part is: their sum."""
+    """Sum of the parts: positive if one of them is."""
 
     parts: tuple[Indicator, ...]
 
@@ -345,10 +412,11 @@ Indicator = Leaf | And | Or
 
 
 @dataclass(frozen=True, kw_only=True)
-class Isolation:
-    """residual = 0 at a node wherever the indicator is positive: which value a continuous force has at a switch.
+class SwitchCondition:
+    """Condition residual = 0 at a node where the indicator is positive; it fixes the time of a switch.
 
-    `residual` is the product of its leaves (over "end").
+    The residual is a multiplier (a force, the slack of a cone) just before the switch, as a product of leaves over
+    "end". A multiplier that is continuous at the node vanishes where it becomes inactive.
     """
 
     name: str
@@ -356,55 +424,76 @@ class Isolation:
     indicator: Indicator
 
 
-def around(pair: str, side: Literal["a", "b"], i: int = 0) -> And:
-    """Positive where this side is, before and after the node."""
+def before_and_after(pair: str, side: Literal["a", "b"], i: int = 0) -> And:
+    """Return a tree that is positive if this side is positive both before and after the node."""
     return And((Leaf("backward", pair, side, i), Leaf("forward", pair, side, i)))
 
 
 def inactive(pair: str, i: int) -> And:
-    """Side a is positive at the node, before and after it: of a contact, flight."""
-    return And((Leaf("node", pair, "a", i), *around(pair, "a", i).parts))
+    """Return a tree that is positive if side a is positive before, at and after the node (for a contact: flight)."""
+    return And((Leaf("node", pair, "a", i), *before_and_after(pair, "a", i).parts))
 
 
-def leaves(pair: str, i: int) -> And:
-    """Side b is positive before the node, and side a after it."""
+def releases(pair: str, i: int) -> And:
+    """Return a tree that is positive if side b is positive before the node and side a after it."""
     return And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "a", i)))
 
 
 def default_indicator(pairs: tuple[Pair, ...]) -> And:
-    """a(t_n) sum_B(a) sum_F(a) + sum_B(b) sum_F(b) for every component, the product over all (FESD-J, Eq. 28)."""
-    places = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())]
-    return And(tuple(Or((inactive(*place), around(place[0], "b", place[1]))) for place in places))
+    """Return the product over all components of a(t_n) sum_B(a) sum_F(a) + sum_B(b) sum_F(b) (FESD-J, Eq. 28).
+
+    B and F are the elements before and after the node. A component contributes a positive factor if it is inactive
+    before and after, or active before and after: it does not switch.
+    """
+    components = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())]
+    return And(tuple(Or((inactive(pair, i), before_and_after(pair, "b", i))) for pair, i in components))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DCS:
-    """A dynamic complementarity system with its running cost; see the module's docstring.
+    """Dynamic complementarity system with its running cost.
+
+    x' = flow, 0 = equations, 0 <= inequalities, 0 <= a perp b >= 0 for every pair, all functions of (x, z, u, p), and a
+    jump law between the left and the right limit of x at the nodes. See the module's docstring for the invariants.
 
     Attributes
     ----------
-    x, u, p : SX
+    x, u, p : SX (n_x,), (n_u,), (n_p,)
     x_names, u_names, p_names : tuple of str
-    x_scale, u_scale : ndarray
+    x_scale, u_scale : ndarray (n_x,), (n_u,)
+        Typical sizes.
     variables : tuple of Variable
-        Algebraic variables, one value per RK stage.
+        Algebraic variables z, one value per RK stage.
     flow : SX (n_x,)
     running_cost : SX scalar
     equations, inequalities : tuple of Equation
     pairs : tuple of Pair
-    coherences : tuple of Coherence
+    direction_consistencies : tuple of DirectionConsistency
     jump : JumpLaw or None
     switch_indicator : Indicator, optional
         Default `default_indicator(pairs)`.
-    isolations : tuple of Isolation
-    slides : tuple of Slide
+    switch_conditions : tuple of SwitchCondition
+        Conditions on the time of switches that the complementarities leave undetermined.
+    slip_indicators : tuple of SlipIndicator
     switches : tuple of Switch
     outputs : tuple of Equation
-        Named expressions of x, z and p that solutions show.
+        Named expressions of x, z and p that are part of solutions.
     units : mapping
         Units of named quantities, for labels.
     unit_parts : tuple of slice
-        Where unit quaternions are in x.
+        Rows of x that hold unit quaternions.
+
+    Examples
+    --------
+    The sign of a state as a Filippov system, with Stewart's multipliers:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> from nosnoc_py.reformulation.filippov import filippov_dcs
+    >>> x = ca.SX.sym("x")
+    >>> system = ns.PSS(x=x, modes=[ns.Modes("side", flows=[-1, 1], functions=x, signs=[[1], [-1]])])
+    >>> filippov_dcs(system).pairs[0].a_labels
+    ('lambda[side][0]', 'lambda[side][1]')
     """
 
     x: ca.SX
@@ -423,9 +512,9 @@ class DCS:
     jump: JumpLaw | None = None
     switch_indicator: Indicator | None = None
     inequalities: tuple[Equation, ...] = ()
-    coherences: tuple[Coherence, ...] = ()
-    isolations: tuple[Isolation, ...] = ()
-    slides: tuple[Slide, ...] = ()
+    direction_consistencies: tuple[DirectionConsistency, ...] = ()
+    switch_conditions: tuple[SwitchCondition, ...] = ()
+    slip_indicators: tuple[SlipIndicator, ...] = ()
     switches: tuple[Switch, ...] = ()
     outputs: tuple[Equation, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
@@ -433,7 +522,7 @@ class DCS:
 
     @classmethod
     def of(cls, system: Described, running_cost: Any, **fields: Any) -> DCS:
-        """A DCS in the states, controls and parameters of a system, with its units."""
+        """Create a DCS in the states, controls and parameters of a system, with its units."""
         return cls(
             x=system.x,
             u=system.u,
@@ -450,7 +539,7 @@ class DCS:
 
     @property
     def z(self) -> ca.SX:
-        """All algebraic variables below each other."""
+        """All algebraic variables, stacked."""
         return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
 
     @property
@@ -477,6 +566,6 @@ class DCS:
 
     @property
     def _named(self) -> tuple[tuple[ca.SX, tuple[str, ...]], ...]:
-        """Symbols and what the user calls them."""
+        """Symbols with the names that the user knows."""
         own = ((self.x, self.x_names), (self.u, self.u_names), (self.p, self.p_names))
         return (*own, *((v.symbol, v.components) for v in self.variables))

@@ -1,4 +1,17 @@
-"""Filippov systems as DCS: Stewart's convex multipliers, step functions, projections. None of them has a jump law."""
+"""Filippov systems and projected dynamics as DCS; their states do not jump, so that there is no jump law.
+
+Three forms, each the KKT conditions of a small optimisation problem whose solution selects the right-hand side:
+
+- Stewart (Stewart 1990): x' = sum theta_i f_i(x), theta a minimiser of g(x)'theta over the unit simplex. Regions are
+  {x : g_i(x) < g_j(x) for all j}. The multipliers lambda of theta >= 0 are continuous in time, theta jumps.
+- Heaviside step functions (Aizerman & Pyatnitskii 1974; time-freezing, Eqs. 30-32): alpha_j a minimiser of
+  -c_j(x) alpha over [0, 1]; theta is a product of alpha_j and 1 - alpha_j.
+- Projection: the multiplier of 0 <= c(x) keeps the state in its set.
+
+Both Filippov forms give Filippov's convex combination (Filippov 1988) on a switching surface. Because the multipliers
+(lambda, lambda_n, lambda_p) are continuous, finite elements detect switches from them: they get values of their own
+at the boundaries of elements (`Variable.boundary`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +24,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable, of_each
-from nosnoc_py.reformulation.switching import departures
+from nosnoc_py.reformulation.switching import sliding_exit_conditions
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
@@ -20,17 +33,20 @@ Representation = Literal["stewart", "step"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Parts:
-    """What one nonsmooth part contributes to a DCS; `held` are multipliers with one value per finite element."""
+class DCSContribution:
+    """Variables, equations, pairs and switches that one nonsmooth part adds to a DCS; contributions can be added.
+
+    `per_element` are the (pair, component) whose side b has one value per finite element.
+    """
 
     variables: tuple[Variable, ...] = ()
     equations: tuple[Equation, ...] = ()
     pairs: tuple[Pair, ...] = ()
     switches: tuple[Switch, ...] = ()
-    held: tuple[tuple[str, int], ...] = ()
+    per_element: tuple[tuple[str, int], ...] = ()
 
-    def __add__(self, other: Parts) -> Parts:
-        return Parts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+    def __add__(self, other: DCSContribution) -> DCSContribution:
+        return DCSContribution(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Representation = "stewart") -> DCS:
@@ -46,7 +62,7 @@ def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Represen
     Raises
     ------
     OptionError
-        If regions that are told by indicators are to be written with step functions.
+        If regions are defined by indicators and dcs_mode is "step".
     """
     if isinstance(system, PDS):
         return projected_dcs(system, running_cost)
@@ -57,20 +73,21 @@ def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Represen
 
 
 def stewart_dcs(system: PSS, running_cost: Any = 0) -> DCS:
-    """x' = f_0 + sum theta_i f_i with theta a solution of min g'theta over the simplex, through its KKT conditions.
+    """Write a PSS with Stewart's convex multipliers.
 
-    g(x) - lambda - mu e = 0, 0 <= lambda perpendicular theta >= 0, sum theta = 1. lambda is continuous.
+    x' = f_0 + sum theta_i f_i, where theta solves min g(x)'theta over the unit simplex. Its KKT conditions are
+    g(x) - lambda - mu e = 0, 0 <= lambda perp theta >= 0, sum theta = 1 with mu = min_i g_i(x); lambda is continuous.
     """
-    flow, parts = system.flow, Parts()
+    flow, parts = system.flow, DCSContribution()
     for modes in system.modes:
-        theta, made = _simplex(modes)
+        theta, contribution = _simplex(modes)
         flow += ca.horzcat(*modes.flows) @ theta
-        parts += made
-    return _dcs(system, flow, running_cost, parts)
+        parts += contribution
+    return _assemble(system, flow, running_cost, parts)
 
 
-def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
-    """Convex multipliers theta of the regions of one partition, and the conditions that determine them."""
+def _simplex(modes: Modes) -> tuple[ca.SX, DCSContribution]:
+    """Return the convex multipliers theta of the regions of one partition, and the conditions that determine them."""
 
     def title(quantity: str) -> str:
         return f"{quantity}[{modes.name}]"
@@ -80,9 +97,9 @@ def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
 
     least = ca.mmin(modes.indicators)
     starts: dict[str, Any] = {"lower": 0.0, "initial": 1.0, "estimate": modes.indicators - least, "boundary": True}
-    theta = Variable.made(title("theta"), labels("theta"), Role.CONVEX_MULTIPLIER, lower=0.0, initial=1 / modes.count)
-    multiplier = Variable.made(title("lambda"), labels("lambda"), Role.REGION_MULTIPLIER, **starts)
-    mu = Variable.made(title("mu"), (title("mu"),), Role.LOWEST_INDICATOR, estimate=least, boundary=True)
+    theta = Variable.create(title("theta"), labels("theta"), Role.CONVEX_MULTIPLIER, lower=0.0, initial=1 / modes.count)
+    multiplier = Variable.create(title("lambda"), labels("lambda"), Role.REGION_MULTIPLIER, **starts)
+    mu = Variable.create(title("mu"), (title("mu"),), Role.LOWEST_INDICATOR, estimate=least, boundary=True)
     rest = modes.indicators - multiplier.symbol - mu.symbol
     equations = (
         replace(Equation.of(title("indicators"), Role.INDICATORS, rest, labels("g")), boundary=True),
@@ -90,12 +107,14 @@ def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
     )
     sides = [(side.components, side.symbol) for side in (multiplier, theta)]
     pair = Pair.between(Role.REGION, *sides, name=modes.name, continuous=True, components=theta.components)
-    parts = Parts(variables=(theta, multiplier, mu), equations=equations, pairs=(pair,), switches=_switches(modes))
-    return theta.symbol, parts
+    contribution = DCSContribution(
+        variables=(theta, multiplier, mu), equations=equations, pairs=(pair,), switches=_switches(modes)
+    )
+    return theta.symbol, contribution
 
 
 def _switches(modes: Modes) -> tuple[Switch, ...]:
-    """Sides of the switching functions by the regions that are active; without functions, the regions themselves."""
+    """Return a switch per switching function, read from the active regions; without functions one per partition."""
     sides = np.arange(modes.count)[:, None] if modes.signs is None else modes.signs
     return tuple(
         Switch(
@@ -108,33 +127,50 @@ def _switches(modes: Modes) -> tuple[Switch, ...]:
 
 
 def step_dcs(system: PSS, running_cost: Any = 0) -> DCS:
-    """A PSS with theta_i the product of alpha_j or 1 - alpha_j over its signs, products lifted two by two."""
-    flow, parts = system.flow, Parts()
+    """Write a PSS with step functions: theta_i is the product of alpha_j (sign +1) or 1 - alpha_j (sign -1).
+
+    Products of three or more factors are lifted, so that every equation is at most bilinear.
+    """
+    flow, parts = system.flow, DCSContribution()
     for modes in system.modes:
         if modes.functions is None:
             raise OptionError(
                 f"dcs_mode: step functions need switching functions and signs, but modes {modes.name!r} have "
                 "indicators; use dcs_mode='stewart'."
             )
-        alpha, made = step_functions(modes.functions, modes.function_names or ())
+        alpha, steps = step_functions(modes.functions, modes.function_names or ())
         theta, lifts = _products(modes, alpha)
         flow += ca.horzcat(*modes.flows) @ theta
-        parts += made + lifts
-    return _dcs(system, flow, running_cost, parts)
+        parts += steps + lifts
+    return _assemble(system, flow, running_cost, parts)
 
 
 def heaviside_dcs(system: Heaviside, running_cost: Any = 0) -> DCS:
-    """alpha_i in argmin over [0, 1] of -c_i(x) alpha_i, through its KKT conditions."""
+    """Write a Heaviside system: alpha_i minimises -c_i(x) alpha_i over [0, 1], through its KKT conditions."""
     _, parts = step_functions(
         system.functions, system.function_names or (), symbol=system.alpha, per_element=system.per_element
     )
-    return _dcs(system, system.flow, running_cost, parts)
+    return _assemble(system, system.flow, running_cost, parts)
 
 
 def step_functions(
     functions: ca.SX, names: Sequence[str], *, symbol: ca.SX | None = None, per_element: Sequence[int] = ()
-) -> tuple[ca.SX, Parts]:
-    """Step functions of c: c = lambda_p - lambda_n, lambda_n against alpha, lambda_p against 1 - alpha."""
+) -> tuple[ca.SX, DCSContribution]:
+    """Return step functions alpha of c and their conditions (time-freezing, Eqs. 30, 31).
+
+    c = lambda_p - lambda_n, 0 <= lambda_n perp alpha >= 0, 0 <= lambda_p perp 1 - alpha >= 0: alpha is 1 where c > 0,
+    0 where c < 0, and undetermined in [0, 1] where c = 0.
+
+    Parameters
+    ----------
+    functions : SX (n,)
+        c(x).
+    names : sequence of str
+    symbol : SX (n,), optional
+        Symbols of alpha; default new ones.
+    per_element : sequence of int
+        Functions whose alpha has one value per finite element.
+    """
     count = functions.shape[0]
     alpha = ca.SX.sym("alpha", count) if symbol is None else symbol
     variables = tuple(
@@ -156,7 +192,7 @@ def step_functions(
         "lambda_p": ((of_each("1 - alpha", names), 1 - alpha), ca.fmax(functions, 0), Role.POSITIVE_PART),
     }
     low, high = (
-        Variable.made(key + of, of_each(key, names), role, lower=0.0, initial=1.0, estimate=estimate, boundary=True)
+        Variable.create(key + of, of_each(key, names), role, lower=0.0, initial=1.0, estimate=estimate, boundary=True)
         for key, (_, estimate, role) in sides.items()
     )
     rest = functions - high.symbol + low.symbol
@@ -172,19 +208,24 @@ def step_functions(
             name=name,
             members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)),
             function=functions[i],
-            silent=i in per_element,  # its side is open where the function is zero
+            silent=i in per_element,  # alpha is undetermined while the function is zero: changes of it are no events
         )
         for i, name in enumerate(names)
     )
-    held = tuple((key + of, i) for key in sides for i in per_element)
-    parts = Parts(variables=(*variables, low, high), equations=(balance,), pairs=pairs, switches=switches, held=held)
-    return alpha, parts
+    contribution = DCSContribution(
+        variables=(*variables, low, high),
+        equations=(balance,),
+        pairs=pairs,
+        switches=switches,
+        per_element=tuple((key + of, i) for key in sides for i in per_element),
+    )
+    return alpha, contribution
 
 
-def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
-    """theta_i, the product of its step functions, with every product of three or more lifted factor by factor."""
-    lifts = Parts()
-    known: dict[tuple[float, ...], ca.SX] = {}
+def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, DCSContribution]:
+    """Return theta_i, the products of step functions; products of three or more are lifted factor by factor."""
+    lifts = DCSContribution()
+    known: dict[tuple[float, ...], ca.SX] = {}  # regions with the same leading signs share a lifted product
     rows = []
     for signs in modes.signs:
         factors = [alpha[j] if sign > 0 else 1 - alpha[j] for j, sign in enumerate(signs)]
@@ -193,55 +234,55 @@ def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
             product = product * factor
             key = tuple(signs[:j])
             if j < len(factors) and key not in known:
-                known[key], made = _lift(f"beta[{modes.name}][{len(known)}]", product, 0.5**j)
-                lifts += made
+                known[key], lift = _lift(f"beta[{modes.name}][{len(known)}]", product, 0.5**j)
+                lifts += lift
             product = known.get(key, product)
         rows.append(product)
     return ca.vertcat(*rows), lifts
 
 
-def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, Parts]:
-    """A product as a variable of its own."""
-    lifted = Variable.made(name, (name,), Role.PRODUCT, initial=initial)
+def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, DCSContribution]:
+    """Introduce a variable that equals a product."""
+    lifted = Variable.create(name, (name,), Role.PRODUCT, initial=initial)
     equation = Equation.of(f"lift {name}", Role.PRODUCT, lifted.symbol - expression, (name,))
-    return lifted.symbol, Parts(variables=(lifted,), equations=(equation,))
+    return lifted.symbol, DCSContribution(variables=(lifted,), equations=(equation,))
 
 
 def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
-    """x' = f + E^-1 grad c lambda, 0 <= c(x) perpendicular lambda >= 0."""
+    """Write projected dynamics: x' = f + E^-1 grad c lambda, 0 <= c(x) perp lambda >= 0."""
     names = system.constraint_names
-    force = Variable.made("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
+    force = Variable.create("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
     sides = (of_each("c", names), system.constraints), (force.components, force.symbol)
     pair = Pair.between(Role.PROJECTION, *sides, name="constraint", components=names, events=("contact", "release"))
     flow = system.flow + system.normals @ force.symbol
-    return _dcs(system, flow, running_cost, Parts(variables=(force,), pairs=(pair,)))
+    return _assemble(system, flow, running_cost, DCSContribution(variables=(force,), pairs=(pair,)))
 
 
-def _own(system: Described) -> Parts:
-    """The user's algebraic variables and equations."""
-    own = system.algebraic
-    if own is None:
-        return Parts()
-    names = tuple(own.names or ())
+def _user_algebraic(system: Described) -> DCSContribution:
+    """Return the user's algebraic variables and equations."""
+    algebraic = system.algebraic
+    if algebraic is None:
+        return DCSContribution()
+    names = tuple(algebraic.names or ())
     variable = Variable(
         name="z",
-        symbol=own.z,
+        symbol=algebraic.z,
         components=names,
         role=Role.ALGEBRAIC,
-        lower=own.lower,
-        upper=own.upper,
-        initial=own.initial,
+        lower=algebraic.lower,
+        upper=algebraic.upper,
+        initial=algebraic.initial,
     )
-    equation = Equation.of("algebraic", Role.ALGEBRAIC, own.equations, tuple(f"0 = {name}" for name in names))
-    return Parts(variables=(variable,), equations=(equation,))
+    equation = Equation.of("algebraic", Role.ALGEBRAIC, algebraic.equations, tuple(f"0 = {name}" for name in names))
+    return DCSContribution(variables=(variable,), equations=(equation,))
 
 
-def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS:
-    every = parts + _own(system)
+def _assemble(system: Described, flow: ca.SX, running_cost: Any, parts: DCSContribution) -> DCS:
+    parts += _user_algebraic(system)
     return DCS.of(
         system,
         running_cost,
         flow=flow,
-        isolations=departures(every.pairs, every.held),
-        **{name: getattr(every, name) for name in ("variables", "equations", "pairs", "switches")},
+        switch_conditions=sliding_exit_conditions(parts.pairs, parts.per_element),
+        **{name: getattr(parts, name) for name in ("variables", "equations", "pairs", "switches")},
     )

@@ -1,8 +1,16 @@
-"""Friction cones: each writes the law of maximal dissipation for one contact (FESD-J, Eqs. 1e, 5-8).
+"""Friction laws of one contact: Coulomb friction as complementarity conditions (FESD-J, Eqs. 1e, 5-8).
 
-A cone writes its law once, for a normal multiplier and a slip velocity: with forces at the RK stages, and in capitals
-with impulses and the velocity after the jump at the nodes (Eqs. 11d-f). The law is that of isotropic friction; weights
-make it anisotropic, because |W^-1 lambda_t| <= mu lambda_n dissipates most where W^-1 lambda_t opposes W v_t.
+The law is that of maximal dissipation (Moreau 1988): among all forces in the cone |lambda_t| <= mu lambda_n the
+friction force minimises v_t'lambda_t. Four formulations of the cone are offered; `box` (planar) and `polar` (spatial)
+are exact and have solutions in free flight, `polyhedral` approximates the cone by directions (Stewart & Trinkle 1996),
+`paper` is the published form, kept for comparison.
+
+Every formulation is written once, as a function of a normal multiplier and a slip velocity. At the RK stages these are
+force and velocity; at the nodes (labels in capitals) impulse and velocity after the jump (Eqs. 11d-f). Friction is
+isotropic in scaled coordinates: weights W make it anisotropic, because the force with |W^-1 lambda_t| <= mu lambda_n
+dissipates most where W^-1 lambda_t opposes W v_t.
+
+The second part of the file has the indicator trees of friction for step equilibration (Table 2).
 """
 
 from __future__ import annotations
@@ -15,29 +23,30 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.dcs import And, Equation, Indicator, Leaf, Or, Pair, Variable, around, indexed
+from nosnoc_py.reformulation.dcs import And, Equation, Indicator, Leaf, Or, Pair, Variable, before_and_after, indexed
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import Contact
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
-# Of the polyhedral cone in space, unless the options say otherwise.
+# Default number of directions of the polyhedral cone in space: the direction of the force is off by at most 22.5
+# degrees and its size by at most 1 - cos(pi / 8) = 8 %.
 DIRECTIONS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FrictionLaw:
-    """The friction law of one contact, at the stages or at a node.
+    """Friction law of one contact, at the stages or at a node.
 
     Attributes
     ----------
     force : SX (n_t,)
-        lambda_t (or Lambda_t) [N (s)].
+        lambda_t [N] or Lambda_t [N s].
     variables, equations, inequalities, products : tuple
-        Of the products, which are said here and used at the stages and at the nodes, `left` is not given.
+        Products are pairs without `left`: the caller fills it in from the law at the node.
     speed, slack : SX scalar
-        A measure of the slip, and what is left of the cone.
+        Measure of the slip, and distance of the force from the boundary of its cone.
     direction : SX (n_t,) or None
-        Unit vector that has to be coherent in an element.
+        Unit vector d that must not reverse in an element, see `DirectionConsistency`.
     """
 
     force: ca.SX
@@ -51,12 +60,25 @@ class FrictionLaw:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slip:
-    """What a cone is given: the slip velocity W v_t [m/s], the normal multiplier, mu, W, and how to call things.
+class SlipQuantities:
+    """Input of a friction law, with helpers that create its labelled variables, equations and pairs.
 
-    mu and W are numbers or expressions of p.
-
-    `directions` are those of a polyhedral cone in space.
+    Attributes
+    ----------
+    name : str
+        Name of the contact.
+    velocity : SX (n_t,)
+        Scaled slip velocity W v_t [m/s].
+    normal : SX scalar
+        Normal force [N] or impulse [N s].
+    friction, weights : float or SX
+        Coefficient mu and weights W (n_t,), numbers or expressions of p.
+    impulsive : bool
+        The multipliers are impulses.
+    velocity_scale, force_scale : float
+        Typical sizes.
+    directions : int
+        Number of directions of a polyhedral cone in space.
     """
 
     name: str
@@ -71,37 +93,37 @@ class Slip:
 
     @property
     def size(self) -> int:
-        """n_t."""
+        """Number of tangential directions n_t."""
         return int(self.velocity.numel())
 
     def label(self, quantity: str) -> str:
-        """A quantity with the contact's name, in capitals for impulses."""
+        """Return the label of a quantity of this contact, capitalised for impulses."""
         return f"{quantity.capitalize() if self.impulsive else quantity}[{self.name}]"
 
     def labels(self, quantity: str, size: int) -> tuple[str, ...]:
-        """Labels of the components of a quantity."""
+        """Return the labels of the components of a quantity."""
         return indexed(self.label(quantity), size)
 
     def variable(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
-        """A variable of this contact."""
-        return Variable.made(self.label(quantity), self.labels(quantity, size), role, of=self.name, **fields)
+        """Create a variable of this contact."""
+        return Variable.create(self.label(quantity), self.labels(quantity, size), role, of=self.name, **fields)
 
     def force(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
-        """A variable that makes the force; as an impulse it is zero where no jump is allowed."""
+        """Create a variable with the unit of a force; as an impulse it is fixed to zero where no jump is allowed."""
         return self.variable(quantity, role, size, scale=self.force_scale, impulsive=self.impulsive, **fields)
 
     def product(self, name: str, role: Role, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Pair:
-        """Quantities a and b, given with their names, against each other."""
+        """Create the pair 0 <= a perp b >= 0 of two named quantities."""
         sides = [(self.labels(quantity, value.numel()), value) for quantity, value in (a, b)]
         return Pair.between(role, *sides, name=f"{name}[{self.name}]", **fields)
 
     def equation(self, quantity: str, role: Role, expression: ca.SX) -> Equation:
-        """An equation of this contact."""
+        """Create an equation of this contact."""
         return Equation.of(self.label(quantity), role, expression)
 
 
-def _parts(slip: Slip, cross: Literal["both", "none"]) -> tuple[Variable, Variable, Equation, Pair]:
-    """Positive and negative parts of the slip velocity, v_t = xi+ - xi- (Eq. 6a), and their product."""
+def _parts(slip: SlipQuantities, cross: Literal["both", "none"]) -> tuple[Variable, Variable, Equation, Pair]:
+    """Return the parts xi+, xi- of the slip velocity, v_t = xi+ - xi- (Eq. 6a), that equation, and their pair."""
     fields = {"lower": 0.0, "scale": slip.velocity_scale}
     plus = slip.variable("xi_plus", Role.SLIP_PLUS, slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
     minus = slip.variable("xi_minus", Role.SLIP_MINUS, slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
@@ -110,12 +132,13 @@ def _parts(slip: Slip, cross: Literal["both", "none"]) -> tuple[Variable, Variab
     return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - xi[0] + xi[1]), parts
 
 
-def box(slip: Slip) -> FrictionLaw:
-    """Planar: mu lambda_n +- lambda_t >= 0 against the parts xi+- of the slip velocity.
+def box(slip: SlipQuantities) -> FrictionLaw:
+    """Return the planar law 0 <= xi+- perp mu lambda_n +- lambda_t >= 0, with the parts xi+- of the slip velocity.
 
-    Linear, and sound in free flight, where lambda_n = 0 leaves the slip velocity alone; the paper's (5) does not. A
-    reversal needs no products of xi+ and xi- over different stages (Eq. 22): before it mu lambda_n + lambda_t > 0,
-    which xi+ after it forbids in the same element. So a velocity that changes its sign in flight is no switch.
+    It is linear, and free flight (lambda_n = 0) does not restrict the slip velocity, in contrast to the paper's (5).
+    A reversal is detected without products of xi+ and xi- at different stages (Eq. 22): before it
+    mu lambda_n + lambda_t > 0, after it xi+ > 0, and the cross complementarity forbids both in one element. A velocity
+    that changes its sign in flight is therefore no switch.
     """
     if slip.size != 1:
         raise OptionError(
@@ -138,18 +161,21 @@ def box(slip: Slip) -> FrictionLaw:
     )
 
 
-def polar(slip: Slip) -> FrictionLaw:
-    """The exact cone: lambda_t = -r d, |d| = 1, v_t = s d, 0 <= s against mu lambda_n - r >= 0, |r| <= mu lambda_n.
+def polar(slip: SlipQuantities) -> FrictionLaw:
+    """Return the exact spatial law: lambda_t = -r d, v_t = s d, |d| = 1, 0 <= s perp mu lambda_n - r >= 0.
 
-    The direction d is the same for the force and for the velocity, so a relaxation of s (mu lambda_n - r) does not
-    let the angle err by its square root. r has a sign: where a contact sticks, the force may pass through zero while
-    d stays within a right angle of itself, and d_1'd_j >= 0 then says that a slip does not reverse in an element.
+    Force and velocity share the direction d. A relaxation of the complementarity therefore does not disturb the angle
+    between them; with separate vectors the angle would err by the square root of the relaxation. The radius r lies in
+    [-mu lambda_n, mu lambda_n]: its sign lets the force pass through zero in stick while d turns by less than a right
+    angle. The condition d_1'd_j >= 0 (`DirectionConsistency`) then excludes a reversal of slip inside an element.
     """
     radius = slip.force("friction_radius", Role.FRICTION_RADIUS, 1)
+    # At rest the direction is undetermined: the estimate is then the first tangent, and 1e-12 keeps it finite.
     start = slip.velocity / ca.sqrt(ca.sumsqr(slip.velocity) + 1e-12)
     first = np.eye(slip.size)[0]
-    still = ca.if_else(ca.sumsqr(slip.velocity) < 1e-12, 1.0, 0.0)
-    numbers = {"lower": -1.5, "upper": 1.5, "initial": first, "estimate": still * first + (1 - still) * start}
+    at_rest = ca.if_else(ca.sumsqr(slip.velocity) < 1e-12, 1.0, 0.0)
+    # |d| = 1 implies the bounds; they are wider than 1 so that they are never active.
+    numbers = {"lower": -1.5, "upper": 1.5, "initial": first, "estimate": at_rest * first + (1 - at_rest) * start}
     direction = slip.variable("direction", Role.FRICTION_DIRECTION, slip.size, **numbers)
     size = ca.sqrt(ca.sumsqr(slip.velocity))
     speed = slip.variable("slip_speed", Role.SLIP_SPEED, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
@@ -170,19 +196,23 @@ def polar(slip: Slip) -> FrictionLaw:
     )
 
 
-def spread(size: int, directions: int) -> np.ndarray:
-    """Evenly spread unit directions (size, count) of a polyhedral cone; in the plane there are two."""
+def unit_directions(size: int, directions: int) -> np.ndarray:
+    """Return evenly spaced unit vectors (size, count) of a polyhedral cone; in the plane there are two.
+
+    Rounding removes cosines such as 6e-17, which would make the matrix dense.
+    """
     count = 2 if size == 1 else directions
     angle = 2 * np.pi * np.arange(count) / count
     return np.round(np.vstack([np.cos(angle), np.sin(angle)])[:size], 15)
 
 
-def polyhedral(slip: Slip) -> FrictionLaw:
-    """Eq. 8: lambda_t = D lambda_d, 0 <= lambda_d against D'v_t + gamma e, 0 <= gamma against mu lambda_n - e'lambda_d.
+def polyhedral(slip: SlipQuantities) -> FrictionLaw:
+    """Return the law of a polyhedral cone (Eq. 8; Stewart & Trinkle 1996).
 
-    D holds evenly spread unit directions, opposite ones among them; in the plane the two of them are exact.
+    lambda_t = D lambda_d, 0 <= lambda_d perp D'v_t + gamma e >= 0, 0 <= gamma perp mu lambda_n - e'lambda_d >= 0.
+    The columns of D are evenly spaced unit vectors, each with its opposite; in the plane the two of them are exact.
     """
-    D = ca.DM(spread(slip.size, slip.directions))
+    D = ca.DM(unit_directions(slip.size, slip.directions))
     count = int(D.shape[1])
     force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)
     size = ca.norm_2(slip.velocity)
@@ -201,11 +231,11 @@ def polyhedral(slip: Slip) -> FrictionLaw:
     )
 
 
-def paper(slip: Slip) -> FrictionLaw:
-    """Eqs. 5 and 6 as printed (with the sign of 5a): 0 = v_t + 2 gamma lambda_t, 0 <= gamma against beta >= 0.
+def paper(slip: SlipQuantities) -> FrictionLaw:
+    """Return Eqs. 5 and 6 as printed (with the sign of 5a): 0 = v_t + 2 gamma lambda_t, 0 <= gamma perp beta >= 0.
 
-    Kept for comparison: lambda_n = 0 forces lambda_t = 0 and so v_t = 0. It has no solution where a contact is open
-    and its bodies move past each other, nor at a node without an impulse where they slip; only relaxations hide it.
+    Kept for comparison. lambda_n = 0 implies lambda_t = 0 and so v_t = 0: the law has no solution if a contact is open
+    and its bodies move past each other, nor at a node without an impulse if they slip. Only a relaxation has one.
     """
     force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, slip.size)
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0)
@@ -228,79 +258,97 @@ def paper(slip: Slip) -> FrictionLaw:
 CONES: dict[str, Callable[..., FrictionLaw]] = {"box": box, "polar": polar, "polyhedral": polyhedral, "paper": paper}
 
 
-def cone_of(contact: Contact, cone: FrictionCone) -> str:
-    """The cone of one contact: by default the box in the plane, and the polar one in space."""
+def resolve_cone(contact: Contact, cone: FrictionCone) -> str:
+    """Return the cone of one contact: for "auto" the box in the plane and the polar cone in space."""
     if cone != "auto":
         return cone
     return "box" if contact.tangent.shape[1] == 1 else "polar"
 
 
-# --- step equilibration and isolation: what says that a contact goes on slipping, or sticking (Table 2) ---
+# --- step equilibration: indicators that the friction mode does not change at a node (Table 2) ---
 
 
 @dataclass(frozen=True)
-class FrictionModes:
-    """Trees over the pairs of one contact.
+class FrictionIndicators:
+    """Indicator trees over the friction pairs of one contact.
 
-    `steady` is positive where the friction mode does not change at a node; `stuck` where it stuck before; `moves` where
-    it slips after; `slack` is zero where the force before the node is at the cone.
+    Attributes
+    ----------
+    steady : Indicator
+        Positive if the friction mode does not change at the node.
+    sticks_before, slips_after : Indicator
+        Positive if the contact sticks before, and slips after the node.
+    slack : Indicator
+        Zero if the force just before the node lies on the boundary of its cone.
     """
 
     steady: Indicator
-    stuck: Indicator
-    moves: Indicator
+    sticks_before: Indicator
+    slips_after: Indicator
     slack: Indicator
 
 
-def _box_modes(name: str, count: int) -> FrictionModes:
+def _box_modes(name: str, count: int) -> FrictionIndicators:
     plus, minus = f"slip_plus[{name}]", f"slip_minus[{name}]"
-    return FrictionModes(
-        steady=Or((around(plus, "a"), around(minus, "a"), And((around(plus, "b"), around(minus, "b"))))),
-        stuck=And((Leaf("backward", plus, "b", 0), Leaf("backward", minus, "b", 0))),
-        moves=Or((Leaf("forward", plus, "a", 0), Leaf("forward", minus, "a", 0))),
+    return FrictionIndicators(
+        steady=Or(
+            (
+                before_and_after(plus, "a"),
+                before_and_after(minus, "a"),
+                And((before_and_after(plus, "b"), before_and_after(minus, "b"))),
+            )
+        ),
+        sticks_before=And((Leaf("backward", plus, "b", 0), Leaf("backward", minus, "b", 0))),
+        slips_after=Or((Leaf("forward", plus, "a", 0), Leaf("forward", minus, "a", 0))),
         slack=And((Leaf("end", plus, "b", 0), Leaf("end", minus, "b", 0))),
     )
 
 
-def _speed_modes(name: str, steady_slip: Indicator) -> FrictionModes:
+def _speed_modes(name: str, steady_slip: Indicator) -> FrictionIndicators:
     pair = f"slip[{name}]"
-    return FrictionModes(
-        steady=Or((steady_slip, around(pair, "b"))),
-        stuck=Leaf("backward", pair, "b", 0),
-        moves=Leaf("forward", pair, "a", 0),
+    return FrictionIndicators(
+        steady=Or((steady_slip, before_and_after(pair, "b"))),
+        sticks_before=Leaf("backward", pair, "b", 0),
+        slips_after=Leaf("forward", pair, "a", 0),
         slack=Leaf("end", pair, "b", 0),
     )
 
 
-def _polar_modes(name: str, count: int) -> FrictionModes:
-    # A reversal passes through zero at the node; components of v_t do so in smooth slip and are no switches.
+def _polar_modes(name: str, count: int) -> FrictionIndicators:
+    # At a reversal the slip speed is zero at the node. Single components of v_t change their sign in smooth slip, so
+    # they must not enter the indicator.
     pair = f"slip[{name}]"
-    return _speed_modes(name, And((Leaf("node", pair, "a", 0), around(pair, "a"))))
+    return _speed_modes(name, And((Leaf("node", pair, "a", 0), before_and_after(pair, "a"))))
 
 
-def _polyhedral_modes(name: str, count: int) -> FrictionModes:
+def _polyhedral_modes(name: str, count: int) -> FrictionIndicators:
     pair, direction = f"slip[{name}]", f"slip_direction[{name}]"
     same = [
-        Or((And((Leaf("node", direction, "a", i), around(direction, "a", i))), around(direction, "b", i)))
+        Or(
+            (
+                And((Leaf("node", direction, "a", i), before_and_after(direction, "a", i))),
+                before_and_after(direction, "b", i),
+            )
+        )
         for i in range(count)
     ]
-    return _speed_modes(name, And((around(pair, "a"), *same)))
+    return _speed_modes(name, And((before_and_after(pair, "a"), *same)))
 
 
-def _paper_modes(name: str, count: int) -> FrictionModes:
+def _paper_modes(name: str, count: int) -> FrictionIndicators:
     parts = f"slip_parts[{name}]"
-    slips = [around(parts, side, i) for side in ("a", "b") for i in range(count)]
-    moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
-    return replace(_speed_modes(name, Or(tuple(slips))), moves=Or(moves))
+    slips = [before_and_after(parts, side, i) for side in ("a", "b") for i in range(count)]
+    slips_after = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
+    return replace(_speed_modes(name, Or(tuple(slips))), slips_after=Or(slips_after))
 
 
-def modes_of(contact: Contact, cone: FrictionCone, law: FrictionLaw) -> FrictionModes:
-    """The trees of one contact, over the pairs of its law."""
+def friction_indicators(contact: Contact, cone: FrictionCone, law: FrictionLaw) -> FrictionIndicators:
+    """Return the indicator trees of one contact, over the pairs of its law."""
     count = max(product.a.numel() for product in law.products)
-    return MODES[cone_of(contact, cone)](contact.name, count)
+    return INDICATORS[resolve_cone(contact, cone)](contact.name, count)
 
 
-MODES: dict[str, Callable[[str, int], FrictionModes]] = {
+INDICATORS: dict[str, Callable[[str, int], FrictionIndicators]] = {
     "box": _box_modes,
     "polar": _polar_modes,
     "polyhedral": _polyhedral_modes,

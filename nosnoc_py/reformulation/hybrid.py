@@ -1,4 +1,4 @@
-"""A frictionless CLS as a hybrid system: its contacts become guards, its law of impact becomes resets."""
+"""A frictionless CLS as a hybrid system: gaps become guards, Newton's impact law becomes the reset map."""
 
 from __future__ import annotations
 
@@ -9,43 +9,59 @@ from nosnoc_py.errors import ModelError, check_type
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 
-FITTING = "ns.FESDJ(...), ns.TimeFreezing(...) or ns.DirectShooting(form='smoothed')"
+# Methods that accept what a hybrid system cannot represent, for messages.
+ALTERNATIVES = "ns.FESDJ(...), ns.TimeFreezing(...) or ns.DirectShooting(form='smoothed')"
 
 
 @named_arguments
 def hybrid(system: CLS) -> HybridSystem:
-    """The flow of a CLS between isolated collisions, with their resets, in the same symbols.
+    """Write a `CLS` without friction as a hybrid system of isolated collisions, in the same symbols.
 
-    The guard of a contact is its gap; at a collision v+ = v- - (1 + e) M^-1 n (n'v-) / (n' M^-1 n), which is Newton's
-    law (FESD-J, Eq. 1) for one contact without friction: of two discs of masses m_1, m_2 it is HMP, Eq. 40.
+    The guard of a contact is its gap. The reset is Newton's impact law (FESD-J, Eq. 1) for one contact,
+
+        v+ = v- - (1 + e) M^-1 n (n'v-) / (n'M^-1 n),
+
+    which for two discs of masses m_1, m_2 is Eq. 40 of the hybrid minimum principle for rigid bodies with collisions
+    (Hu, Long, Zang, E, Han).
 
     Parameters
     ----------
     system : CLS
-        Without friction. Contacts that persist are outside of what a hybrid system of isolated collisions can say.
+        Without friction, and with restitution e > 0 at every contact: persistent contact is not isolated collisions.
 
     Returns
     -------
     HybridSystem
-        x = (q, v); names, units, nominal values and parameters are those of the CLS.
+        x = (q, v, y); names, units, nominal values and parameters are those of the CLS.
 
     Raises
     ------
     ModelError
-        If a contact has friction or no restitution: the message names the methods that take it.
+        If a contact has friction or no restitution. The message names methods that accept it.
+
+    Examples
+    --------
+    A ball that keeps 90 % of its speed:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.9)])
+    >>> ns.hybrid(ball).jumps[0].name
+    'ground'
     """
     check_type(system, CLS, "system")
-    rubbing = [contact.name for contact in system.contacts if contact.frictional]
-    if rubbing:
+    frictional = [contact.name for contact in system.contacts if contact.frictional]
+    if frictional:
         raise ModelError(
-            f"hybrid: contact {', '.join(map(repr, rubbing))} has friction, and a collision with friction has more "
-            f"than one kind of reset; use {FITTING}, or leave the friction out."
+            f"hybrid: contact {', '.join(map(repr, frictional))} has friction, and a collision with friction has more "
+            f"than one kind of reset; use {ALTERNATIVES}, or leave the friction out."
         )
-    sticky = [contact.name for contact in system.contacts if not contact.bounces]
-    if sticky:
+    inelastic = [contact.name for contact in system.contacts if not contact.bounces]
+    if inelastic:
         raise ModelError(
-            f"hybrid: contact {', '.join(map(repr, sticky))} is inelastic (restitution 0), so it may persist after a "
-            f"collision, which isolated jumps cannot say; use {FITTING}, or give it some restitution."
+            f"hybrid: contact {', '.join(map(repr, inelastic))} is inelastic (restitution 0), so it may persist after "
+            f"a collision, which isolated jumps cannot represent; use {ALTERNATIVES}, or give it some restitution."
         )
     acceleration = ca.solve(system.mass_matrix, system.force)
     return HybridSystem(

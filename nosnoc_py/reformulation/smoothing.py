@@ -1,23 +1,23 @@
 """Smoothed contact, friction and switching: a nonsmooth system as a smooth one with a smoothing parameter sigma.
 
-sigma is a pure number that goes to zero; every width is sigma times a typical magnitude, which the nominal values of
-the system give in the units of what is smoothed.
+sigma is a dimensionless number that goes to zero. Every smoothing width is sigma times a typical magnitude, computed
+from the nominal values of the system, so that it has the unit of the quantity that is smoothed.
 
 Normal force, with the gap g and its rate, delta = sigma |dg/dq q_nominal|, F the nominal force, 1/m = n'M^-1 n:
 
     lambda = F phi(-(g + T g') / delta),    phi(y) = (y + sqrt(y^2 + 4)) / 2,    T = 2 zeta sqrt(m delta / F),
 
 which is lambda (g + T g' + delta lambda / F) = delta F with lambda > 0: a relaxed complementarity, and at the same time
-a spring of stiffness F / delta with a damper of ratio zeta. The force as a whole is cut off at zero, so a body is
-slowed down from g = T |g'| on, before it touches, through exactly half an oscillation of the damped spring, whose
-velocities have the ratio e = exp(-pi zeta / sqrt(1 - zeta^2)) at any speed. So zeta = -ln e / sqrt(pi^2 + ln^2 e) is
-Newton's law of restitution in the limit of short impacts; e = 1 has no damper, and e = 0 the critical one, with which a
-body comes to rest on the surface without passing through it. An impact lasts pi sqrt(m delta / F), about, so that its
-time errs by sqrt(sigma); everything else by sigma.
+a spring of stiffness F / delta with a damper of ratio zeta. Spring and damper together never pull. A body is therefore
+decelerated from g = T |g'| on, before it touches, during exactly half an oscillation of the damped spring. Its
+velocities before and after have the ratio e = exp(-pi zeta / sqrt(1 - zeta^2)) at any speed, so that
+zeta = -ln e / sqrt(pi^2 + ln^2 e) reproduces Newton's law of restitution in the limit of short impacts. e = 1 has no
+damper; e = 0 has critical damping, and the body comes to rest on the surface. An impact lasts about
+pi sqrt(m delta / F): times of impacts are off by O(sqrt(sigma)), everything else by O(sigma).
 
-Friction: lambda_t = -mu lambda W (W v_t) / sqrt(|W v_t|^2 + (sigma v_nominal)^2) with the weights W of anisotropy: a
-contact that sticks creeps. Step functions: alpha = (1 + y / sqrt(1 + y^2)) / 2, y = c / (sigma |dc/dx x_nominal|);
-regions are products of them, or, told by Stewart's indicators, have weights that fall exponentially with g_i - min g.
+Friction: lambda_t = -mu lambda W (W v_t) / sqrt(|W v_t|^2 + (sigma v_nominal)^2) with the weights W of anisotropy; a
+contact in stick creeps. Step functions: alpha = (1 + y / sqrt(1 + y^2)) / 2, y = c / (sigma |dc/dx x_nominal|). Regions
+given by signs have products of them as weights, regions given by Stewart's indicators exp(-(g_i - min g) / (sigma G)).
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 SMOOTHING = "smoothing"
-# Where a function is stationary it has no width of its own; relative to the nominal gradient 1.
+# Lower bound of the width of a function, relative to a nominal gradient of 1: where its gradient vanishes the smooth
+# step would otherwise divide by zero. Also the smallest restitution in a logarithm, far below any physical one.
 FLAT = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothSystem(PSS):
-    """x' = flow(x, z, u, p), 0 = equations(x, z, u, p): a piecewise smooth system of one piece.
+    """Smooth system x' = flow(x, z, u, p), 0 = equations(x, z, u, p), as a piecewise smooth system with one region.
 
-    It stands for another system, which has been checked, and shares its symbols, `x_initial` too: an optimal control
-    problem of the one is one of the other.
+    It has the symbols of the system it approximates (also `x_initial`), so that an optimal control problem of the
+    original is valid for it. The original has been validated, so validation is skipped.
     """
 
     modes: Any = ()
@@ -63,14 +64,14 @@ class SmoothSystem(PSS):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Condition:
-    """0 <= a, b >= 0, a b = 0 in the nonsmooth system, for every component: what smoothing violates.
+    """Complementarity 0 <= a perp b >= 0 of the nonsmooth system, which the smooth system violates.
 
     Attributes
     ----------
     a, b : SX (n,)
         In x and p of the smooth system.
     labels : tuple of str
-        Of the products.
+        Labels of the products.
     """
 
     a: ca.SX
@@ -80,22 +81,22 @@ class Condition:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Smoothed:
-    """A system without events in the place of one with them.
+    """Smooth approximation of a nonsmooth system.
 
     Attributes
     ----------
     original : CLS, PSS or Heaviside
     system : SmoothSystem
-        The same states and controls; parameters (p, sigma).
+        Same states and controls; parameters (p, sigma).
     conditions : tuple of Condition
-        What holds in the original system, for honest residuals.
+        Complementarities of the original system: their violation is reported as residual.
     outputs : tuple of Equation
-        What finite elements with switch detection have as variables, by the same names: lambda_normal[ground],
-        theta[side][0]; expressions of x and p.
+        Expressions of x and p for the quantities that are variables in finite elements with switch detection, under
+        the same names: lambda_normal[ground], theta[side][0].
     units : mapping
-        Of states, controls and outputs.
+        Units of states, controls and outputs.
     durations : SX (n,)
-        How long impacts last on the contacts that bounce [s], in x and p: what time steps have to resolve.
+        Durations of impacts on the contacts with restitution [s], in x and p; time steps have to resolve them.
     """
 
     original: Described
@@ -112,7 +113,7 @@ class Smoothed:
 
 
 def smooth(system: Described) -> Smoothed:
-    """Replace contacts, friction and switches by smooth laws of width sigma, one more parameter of the system.
+    """Replace contacts, friction and switches by smooth laws of width sigma, an additional parameter of the system.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ def smooth(system: Described) -> Smoothed:
     Raises
     ------
     OptionError
-        For a projected or a hybrid system, which have no forces or steps that could be made smooth.
+        For projected and hybrid systems, which have no forces or step functions to smooth.
     """
     if isinstance(system, PDS | HybridSystem):
         raise OptionError(
@@ -138,7 +139,7 @@ def smooth(system: Described) -> Smoothed:
 
 
 def damping_ratio(restitution: Any) -> Any:
-    """Damping ratio zeta of a spring whose half oscillation keeps the fraction e of the velocity; 1 for e = 0."""
+    """Return the damping ratio zeta with which half an oscillation keeps the fraction e of the speed; 1 for e = 0."""
     if isinstance(restitution, float) and restitution == 0.0:
         return 1.0
     decrement = -ca.log(ca.fmax(restitution, FLAT))
@@ -146,25 +147,25 @@ def damping_ratio(restitution: Any) -> Any:
 
 
 def positive_part(y: ca.SX) -> ca.SX:
-    """phi(y) = (y + sqrt(y^2 + 4)) / 2, the positive root of phi (phi - y) = 1, without cancellation."""
-    total = ca.sqrt(y**2 + 4) + _size(y)
+    """Return (y + sqrt(y^2 + 4)) / 2, the positive root of phi (phi - y) = 1, without cancellation for y < 0."""
+    total = ca.sqrt(y**2 + 4) + _magnitude(y)
     return ca.if_else(y < 0, 2 / total, total / 2)
 
 
 def smooth_step(y: ca.SX) -> ca.SX:
-    """(1 + y / sqrt(1 + y^2)) / 2, without cancellation where it is small."""
+    """Return (1 + y / sqrt(1 + y^2)) / 2, without cancellation where it is small."""
     root = ca.sqrt(1 + y**2)
-    rest = 0.5 / (root * (root + _size(y)))
+    rest = 0.5 / (root * (root + _magnitude(y)))
     return ca.if_else(y < 0, rest, 1 - rest)
 
 
-def _size(y: ca.SX) -> ca.SX:
-    """|y| with the derivative 1 at zero: a body may start at rest on the surface."""
+def _magnitude(y: ca.SX) -> ca.SX:
+    """Return |y| with the derivative 1 at zero, where `fabs` has 0: a body may start at rest on the surface."""
     return ca.if_else(y < 0, -y, y)
 
 
 def width(function: ca.SX, symbols: ca.SX, nominal: np.ndarray) -> ca.SX:
-    """Typical change |df/dx x_nominal| of a scalar function, in its own units."""
+    """Return the typical change |df/dx x_nominal| of a scalar function, in its own unit."""
     return ca.sqrt(ca.sumsqr(ca.gradient(function, symbols) * ca.DM(nominal)) + FLAT**2)
 
 
@@ -173,9 +174,9 @@ def width(function: ca.SX, symbols: ca.SX, nominal: np.ndarray) -> ca.SX:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Force:
-    """What one law contributes: a generalised force, its condition, what solutions show of it."""
+    """Contribution of one law: a generalised force (n_v,), its condition, and its outputs."""
 
-    push: ca.SX
+    generalised: ca.SX
     condition: Condition
     outputs: tuple[Equation, ...]
 
@@ -193,17 +194,17 @@ def _contacts(system: CLS) -> Smoothed:
             units |= dict.fromkeys(forces[-1].outputs[1].components, "m/s")
         if contact.bounces:
             durations.append(duration)
-    acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
+    acceleration, lifted = _acceleration(system, sum((f.generalised for f in forces), system.force))
     flow, lasting = system.state_rate(acceleration), ca.vertcat(ca.SX(0, 1), *durations)
     outputs, conditions = [output for force in forces for output in force.outputs], [f.condition for f in forces]
     return _smoothed(system, sigma, flow, lifted, conditions, outputs, durations=lasting, units=units)
 
 
 def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[ca.SX, ca.SX]:
-    """The normal force of a contact, and how long an impact on it lasts."""
+    """Return the smooth normal force of a contact [N], and the duration of an impact on it [s]."""
     normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
     delta = sigma * width(gap, system.q, system.nominal["q"])
-    # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
+    # A user's normal need not be the gradient of the gap: the force along the normal acts on the gap by their product.
     slope = system.along_v(gap).T
     mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
     period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
@@ -214,7 +215,7 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
 def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
     label = f"lambda_normal[{contact.name}]"
     return _Force(
-        push=system.normal(contact) * force,
+        generalised=system.normal(contact) * force,
         condition=Condition(a=contact.gap, b=force, labels=(f"gap[{contact.name}] * {label}",)),
         outputs=(Equation.of(label, Role.NORMAL_FORCE, force),),
     )
@@ -228,7 +229,7 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
     slack = mu * normal - _length(force / weight)
     label = f"slip_speed[{contact.name}] * slack[{contact.name}]"
     return _Force(
-        push=contact.tangent @ force,
+        generalised=contact.tangent @ force,
         condition=Condition(a=_length(slip), b=slack, labels=(label,)),
         outputs=(
             Equation.of(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
@@ -242,7 +243,7 @@ def _length(vector: ca.SX) -> ca.SX:
 
 
 def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, Algebraic | None]:
-    """v' by a constant mass matrix, or as algebraic variables, so that the equations of motion invert none of q."""
+    """Return v', solved for a constant mass matrix, else as algebraic variables (M(q) is not inverted)."""
     if system.mass_matrix.is_constant():
         return ca.solve(system.mass_matrix, force), None
     a = ca.SX.sym("acceleration", system.n_v)
@@ -267,19 +268,19 @@ def _regions(system: PSS) -> Smoothed:
 
 
 def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
-    """Products of the smooth steps of all switching functions, or of what they leave to one; their sum is one."""
+    """Return the products of smooth steps of +c_j or -c_j by the signs of each region; they add up to one."""
     above, below = (_smooth_steps(c, system, sigma) for c in (modes.functions, -modes.functions))
     factors = ([above[j] if sign > 0 else below[j] for j, sign in enumerate(signs)] for signs in modes.signs)
     return ca.vertcat(*[reduce(mul, own, ca.SX(1)) for own in factors])
 
 
 def _weights_by_indicators(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
-    """exp(-(g_i - min g) / (sigma G)), divided by their sum; G is how much indicators typically differ."""
+    """Return exp(-(g_i - min g) / (sigma G)) divided by their sum; G is the typical difference of indicators."""
     g = modes.indicators
     mean = ca.sum1(g) / modes.count
     squares = [width(g[i] - mean, system.x, system.x_nominal) ** 2 for i in range(modes.count)]
     scale = sigma * ca.sqrt(sum(squares, ca.SX(0)) / modes.count)
-    shares = ca.exp(-(g - ca.mmin(g)) / scale)
+    shares = ca.exp(-(g - ca.mmin(g)) / scale)  # the minimum keeps the largest one at 1: no overflow, no 0 / 0
     return shares / ca.sum1(shares)
 
 
@@ -323,6 +324,6 @@ def _smoothed(
 
 
 def _smooth_steps(functions: ca.SX, system: Described, sigma: ca.SX) -> ca.SX:
-    """Smooth steps of all functions, each over its own width."""
+    """Return the smooth steps of all functions, each over its own width."""
     rows = ca.vertsplit(functions)
     return ca.vertcat(*[smooth_step(c / (sigma * width(c, system.x, system.x_nominal))) for c in rows])

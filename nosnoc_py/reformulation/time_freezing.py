@@ -1,12 +1,19 @@
-"""Time-freezing: contact mechanics with impacts as a Filippov system with a clock (Sections 3 to 5 of the paper).
+"""Time-freezing: contact mechanics with impacts as a Filippov system with a clock state.
 
-Below the surface of a contact and on the way down, f_c < 0 and n'v < 0, an auxiliary motion takes the normal velocity
-to zero while the clock stands still. A jump becomes a piece of continuous motion, and persistent contact becomes
-sliding between the free motion and the auxiliary one, in which the clock runs slower.
+Nurkanovic, Albrecht, Brogliato, Diehl 2023 (Automatica), Sections 3 to 5. Below the surface of a contact, where f_c < 0
+and n'v < 0, an auxiliary motion (`auxiliary_motions`) takes the normal velocity to zero while the clock stands still.
+A jump of the state in physical time becomes a piece of continuous motion in numerical time; persistent contact becomes
+a sliding mode between the free motion and the auxiliary motion, in which the clock runs slower (Theorem 4, Eq. 17).
+
+- `freeze` writes the Filippov system with step functions; `numerical_time` makes a DCS of it.
+- Products of step functions (weights, the rate of the clock) and accelerations are lifted, so that no equation has
+  more than two factors and M(q) is not inverted.
+- `unsupported_reason` is the list of systems that have no auxiliary motion.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,8 +28,8 @@ from nosnoc_py.reformulation.auxiliary_motions import (
     AuxiliaryParameters,
     FrozenContact,
     SwitchingFunction,
-    auxiliary,
-    misfit_of,
+    auxiliary_motion,
+    unsupported_contact,
 )
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
@@ -34,7 +41,7 @@ CLOCK = "clock"
 
 @dataclass(frozen=True, eq=False)
 class _Lift:
-    """A variable that stands for an expression: what it is, its name, its symbol."""
+    """A lifted expression: an algebraic variable with its role, name and symbol, and the expression it equals."""
 
     role: Role
     name: str
@@ -44,26 +51,32 @@ class _Lift:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Frozen:
-    """A CLS in numerical time.
+    """A `CLS` in numerical time, made by `freeze`.
 
     Attributes
     ----------
     original : CLS
     system : Heaviside
-        States (q, v, clock), controls u; `simulate` takes it as it is.
-    running : SX scalar
-        dt/dtau: 0 while time is frozen, 1 in free motion.
+        Filippov system with states (q, v, y, clock) and controls u; `simulate` accepts it directly.
+    clock_rate : SX scalar
+        dt/dtau: 0 while time is frozen, 1 in free motion, between in persistent contact.
     contacts : tuple of FrozenContact
     lifts : tuple of Role
-        What the algebraic variables of the system are, one by one: weights of the contacts in their order, the rate of
-        the clock where there are several contacts, accelerations where they are lifted.
+        Roles of the algebraic variables of the system, in order: weights of the contacts, the rate of the clock (if
+        there are several contacts), accelerations (if they are lifted).
     """
 
     original: CLS
     system: Heaviside
-    running: ca.SX
+    clock_rate: ca.SX
     contacts: tuple[FrozenContact, ...]
     lifts: tuple[Role, ...]
+
+    @property
+    def running(self) -> ca.SX:
+        """Deprecated name of `clock_rate`."""
+        warnings.warn("Frozen.running was renamed; use clock_rate.", DeprecationWarning, stacklevel=2)
+        return self.clock_rate
 
     def __repr__(self) -> str:
         contacts = [
@@ -73,8 +86,8 @@ class Frozen:
         return "\n".join(["Frozen: in numerical time, the clock is a state", f"  {system}", *contacts])
 
 
-def misfit(system: CLS) -> str | None:
-    """None if jumps at all contacts can be frozen, else the message that names a method that fits."""
+def unsupported_reason(system: CLS) -> str | None:
+    """Return None if all contacts have an auxiliary motion, else a message that names a suitable method."""
     if not system.contacts:
         return "TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...)."
     moving = [contact.name for contact in system.contacts if system.moves(contact)]
@@ -89,40 +102,59 @@ def misfit(system: CLS) -> str | None:
             f"TimeFreezing: contact {', '.join(map(repr, bounces))} bounces, and the auxiliary motion that throws a "
             "body back is written for coordinates with q' = v only; use ns.FESDJ(...)."
         )
-    return next(filter(None, map(misfit_of, system.contacts)), None)
+    return next(filter(None, map(unsupported_contact, system.contacts)), None)
 
 
 def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options: Any) -> Frozen:
     """Write a `CLS` as a Filippov system with a clock state.
 
     With weights beta_i of the auxiliary motions and theta = prod_i (1 - beta_i),
-    q' = theta v + sum_i beta_i q_i', M v' = theta f_v + sum_i beta_i F_i, clock' = theta.
-    Inelastic contacts (Definitions 2 and 6): beta = (1 - alpha_1)(1 - alpha_2), q_i' = 0,
-    F_i = a_n (n - mu b sign(v_t)); in space Eq. 26 in place of the sign. alpha_1 has one value per finite element: with
-    one per stage an element may hold the rest of a jump and contact motion at once, with zero residuals.
+
+        q' = theta v + sum_i beta_i q_i',    M v' = theta f_v + sum_i beta_i F_i,    clock' = theta.
+
+    Inelastic contacts (Definitions 2 and 6): beta = (1 - alpha_1)(1 - alpha_2), q_i' = 0 and
+    F_i = a_n (n - mu b sign(v_t)); in space Eq. 26 replaces the sign. alpha_1, the step function of the gap, has one
+    value per finite element. The gap stays zero during the jump, so that with one value per stage an element could
+    contain the end of a jump together with contact motion, with zero residuals.
+
     Contacts with restitution e: beta = 1 - alpha_1, q_i' = M^-1 n D^-1 n'v and F_i = n (F - D^-1 (grad_q n'v)'q_i')
     with a force F that is constant on the way down and on the way up, or that of a spring and a damper.
 
-    Several contacts are treated independently, with a number of terms linear in theirs. That is Newton's law for each
-    where they do not couple, n_i'M^-1 n_j = 0 and, with friction, b_i'M^-1 n_j = 0; where they do it is a law of
-    simultaneous impacts of its own: all normal velocities are driven to zero at once, each at its own rate, until the
-    last one is there.
+    Several contacts are treated independently: the number of terms is linear in the number of contacts. This is
+    Newton's law for each if they do not couple, n_i'M^-1 n_j = 0 and, with friction, b_i'M^-1 n_j = 0. If they do, it
+    is a different law of simultaneous impacts: all normal velocities go to zero, each at its own rate, until the last
+    one has arrived.
 
     Parameters
     ----------
     system : CLS
     parameters : TimeFreezing, optional
     **options
-        In place of it: a_n, epsilon_t, elastic, stiffness, as in `TimeFreezing`.
+        Instead of `parameters`: a_n [N], epsilon_t [m/s], elastic, stiffness [1/s^2], as in `TimeFreezing`.
+
+    Returns
+    -------
+    Frozen
 
     Raises
     ------
     OptionError
-        If both are given. If there is no contact, or one that both bounces and has friction, or has anisotropic
-        friction: the message names a method that fits.
+        If both parameters and options are given. If there is no contact, or one that moves by itself, or has both
+        restitution and friction, or anisotropic friction: the message names a suitable method.
+
+    Examples
+    --------
+    A ball on the ground: the clock is the last state.
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+    >>> ns.freeze(ball, a_n=10.0).system.state_names
+    ('q_0', 'v_0', 'clock')
     """
     check_type(system, CLS, "system")
-    if (message := misfit(system)) is not None:
+    if (message := unsupported_reason(system)) is not None:
         raise OptionError(message)
     parameters = _parameters(parameters, options)
     alphas: list[ca.SX] = []
@@ -133,29 +165,31 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
     moves = ca.SX(system.n_q, 1)
     weights = []
     for contact in system.contacts:
-        found = auxiliary(system, contact, parameters)
-        alphas.append(found.alpha)
-        places = {function.role: len(functions) + j for j, function in enumerate(found.functions)}
+        motion = auxiliary_motion(system, contact, parameters)
+        alphas.append(motion.alpha)
+        rows = {function.role: len(functions) + j for j, function in enumerate(motion.functions)}
         if not contact.bounces:
-            shared.append(places[Role.GAP])  # during a jump nothing else determines the step functions of such gaps
-        functions += found.functions
+            # The gap is identically zero during a jump, so that nothing determines its step function there: one value
+            # per element excludes an element that is partly jump and partly contact motion.
+            shared.append(rows[Role.GAP])
+        functions += motion.functions
         beta = ca.SX.sym(f"beta[{contact.name}]")
-        lifts.append(_Lift(Role.AUXILIARY_WEIGHT, f"beta[{contact.name}]", beta, found.weight))
-        moves += beta * found.move
+        lifts.append(_Lift(Role.AUXILIARY_WEIGHT, f"beta[{contact.name}]", beta, motion.weight))
+        moves += beta * motion.position_rate
         weights.append(1 - beta)
-        made = found.contact
-        contacts.append(replace(made, weight=beta, push=beta * made.push, rub=beta * made.rub, functions=places))
-    running = reduce(mul, weights, ca.SX(1))
+        forces = {name: beta * getattr(motion.contact, name) for name in ("normal_force", "friction_force")}
+        contacts.append(replace(motion.contact, weight=beta, functions=rows, **forces))
+    clock_rate = reduce(mul, weights, ca.SX(1))
     if len(weights) > 1:
-        theta = ca.SX.sym("theta_ode")
-        lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, running))
-        running = theta
-    push = running * system.force
+        theta = ca.SX.sym("theta_ode")  # lifted, because it multiplies the whole right-hand side
+        lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, clock_rate))
+        clock_rate = theta
+    force = clock_rate * system.force
     for contact, frozen in zip(system.contacts, contacts, strict=True):
-        push += system.normal(contact) * frozen.push
+        force += system.normal(contact) * frozen.normal_force
         if contact.frictional:
-            push += contact.tangent @ frozen.rub
-    acceleration, lifted = _acceleration(system, push)
+            force += contact.tangent @ frozen.friction_force
+    acceleration, lifted = _acceleration(system, force)
     lifts += lifted
     clock, name = ca.SX.sym(CLOCK), system.unused(CLOCK)
     heaviside = Heaviside(
@@ -164,7 +198,9 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         functions=ca.vertcat(ca.SX(0, 1), *[function.expression for function in functions]),
         function_names=tuple(function.name for function in functions),
         per_element=tuple(shared),
-        flow=ca.vertcat(running * system.position_rate + moves, acceleration, running * system.y_rate, running),
+        flow=ca.vertcat(
+            clock_rate * system.position_rate + moves, acceleration, clock_rate * system.y_rate, clock_rate
+        ),
         algebraic=_algebraic(lifts),
         units={**system.units, name: "s"},
         p_default=system.p_default,
@@ -172,42 +208,42 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
     return Frozen(
         original=system,
         system=heaviside,
-        running=running,
+        clock_rate=clock_rate,
         contacts=tuple(contacts),
         lifts=tuple(lift.role for lift in lifts),
     )
 
 
-def _parameters(given: AuxiliaryParameters | None, options: Mapping[str, Any]) -> AuxiliaryParameters:
-    """Those that are given, or made of options; mistakes are told as those of `freeze`."""
-    if given is None:
+def _parameters(parameters: AuxiliaryParameters | None, options: Mapping[str, Any]) -> AuxiliaryParameters:
+    """Return the parameters, or build them from options; error messages name `freeze`."""
+    if parameters is None:
         try:
             return AuxiliaryParameters(**options)
         except OptionError as error:
             raise OptionError(str(error).replace(AuxiliaryParameters.__name__, "freeze", 1)) from None
-    if not isinstance(given, AuxiliaryParameters):
+    if not isinstance(parameters, AuxiliaryParameters):
         raise OptionError(
-            f"freeze: parameters: expected an ns.TimeFreezing(...), given {given!r}; or write its options by name, "
-            "a_n=10.0 for instance."
+            f"freeze: parameters: expected an ns.TimeFreezing(...), given {parameters!r}; or write its options by "
+            "name, a_n=10.0 for instance."
         )
     if options:
         changes = ", ".join(f"{name}=..." for name in options)
         raise OptionError(f"freeze: given parameters and {', '.join(options)}; write parameters.replace({changes}).")
-    return given
+    return parameters
 
 
-def _acceleration(system: CLS, push: ca.SX) -> tuple[ca.SX, list[_Lift]]:
-    """v': by a constant mass matrix, or as variables w with M w = push, so that M(q) is never inverted."""
+def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, list[_Lift]]:
+    """Return v': solved for a constant mass matrix, else as variables w with M w = force (M(q) is not inverted)."""
     if not ca.depends_on(ca.SX(system.mass_matrix), ca.vertcat(system.q, system.p)):
-        return ca.solve(system.mass_matrix, push), []
+        return ca.solve(system.mass_matrix, force), []
     w = ca.SX.sym("acceleration", system.n_v)
-    # In the form "variable = expression" of all lifts: w_i = w_i - (M w - push)_i.
-    rest = w - (system.mass_matrix @ w - push)
+    # Written as "variable = expression", the form of all lifts: w_i = w_i - (M w - force)_i.
+    rest = w - (system.mass_matrix @ w - force)
     return w, [_Lift(Role.ACCELERATION, f"{name}'", w[i], rest[i]) for i, name in enumerate(system.names["v"])]
 
 
 def _algebraic(lifts: Sequence[_Lift]) -> Algebraic:
-    """Lifted products lie in [0, 1], accelerations anywhere."""
+    """Return the lifted variables as algebraic variables: products are bounded by [0, 1], accelerations are free."""
     bounded = np.array([lift.role is not Role.ACCELERATION for lift in lifts])
     return Algebraic(
         ca.vertcat(*[lift.symbol for lift in lifts]),

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.discretization.guess import Places, fill
+from nosnoc_py.discretization.guess import TimeGrid, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
@@ -119,7 +119,7 @@ class MPCCStep(Attempts):
         """Return a guess with impulses of the contacts that hit."""
         problem, layout = self._problem, self._problem.mpcc.parameters
         x0, p = values[layout["x0"]], values[layout["p"]]
-        places = Places.equal(problem.grid, problem.tableau.c, float(values[layout["horizon"]][0]))
+        places = TimeGrid.equal(problem.grid, problem.tableau.c, float(values[layout["horizon"]][0]))
         return fill(problem.mpcc, problem.dcs, places, p, lambda t, side: x0, hits=hits)
 
     def _predictions(self, values: np.ndarray) -> list[np.ndarray]:

@@ -99,7 +99,7 @@ def _audit(m: MPCC, size: int) -> ca.Function:
     plan = ca.SX.sym("plan", size)
     w, (i, j) = ca.SX(plan[: m.w0.size]), m.pairs()
     for group in m.groups:
-        if group.split:
+        if group.difference_only:
             plus, minus = m.G_variable[group.left].tolist(), m.H_variable[group.right].tolist()
             w[plus], w[minus] = w[plus] - ca.fmin(w[plus], w[minus]), w[minus] - ca.fmin(w[plus], w[minus])
     unequal = ca.SX(ca.DM(m.enforced.astype(float))) * m.r * m.indicator(m.G, m.H)

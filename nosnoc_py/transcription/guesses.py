@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.discretization.guess import Places, fill, trajectory_series
+from nosnoc_py.discretization.guess import TimeGrid, fill, trajectory_series
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.ocp import OCP
@@ -35,7 +35,7 @@ def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.
         return np.array(guess.w)
     guess = guess_by_name(problem.ocp, guess)
     horizon, p = _horizon(problem, guess, values), values[problem.mpcc.parameters["p"]]
-    places = Places.equal(problem.grid, problem.tableau.c, horizon)
+    places = TimeGrid.equal(problem.grid, problem.tableau.c, horizon)
     if isinstance(guess, Trajectory):
         if not np.isfinite(guess.x).all():
             raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
@@ -81,7 +81,7 @@ def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon
     return w
 
 
-def _from_functions(problem: Transcription, guess: Any, places: Places, values: np.ndarray) -> np.ndarray:
+def _from_functions(problem: Transcription, guess: Any, places: TimeGrid, values: np.ndarray) -> np.ndarray:
     """From a control, or from controls and states by name; states stay where they start by default."""
     ocp, horizon = problem.ocp, float(places.nodes[-1][-1])
     layout = problem.mpcc.parameters
@@ -119,7 +119,7 @@ def start_of(ocp: OCP) -> np.ndarray:
 
 
 def from_trajectory(
-    problem: Transcription, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
+    problem: Transcription, guess: Trajectory, places: TimeGrid, p: np.ndarray, known: Container[tuple[str, At]]
 ) -> np.ndarray:
     """An iterate from a trajectory in the time of the elements; what is `known` keeps its default."""
     mpcc, dcs = problem.mpcc, problem.dcs

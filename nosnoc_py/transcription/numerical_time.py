@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nosnoc_py.discretization.guess import Places
+from nosnoc_py.discretization.guess import TimeGrid
 from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.reformulation.time_freezing import Frozen
@@ -40,7 +40,7 @@ class FrozenTranscription(Transcription):
         return replace(super().discretization, time_freezing=True)
 
     def from_trajectory(
-        self, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
+        self, guess: Trajectory, places: TimeGrid, p: np.ndarray, known: Container[tuple[str, At]]
     ) -> np.ndarray:
         """An iterate from a trajectory in physical or in numerical time; what is `known` keeps its default."""
         if guess.state_names == self.ocp.system.state_names:

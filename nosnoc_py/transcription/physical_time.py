@@ -79,14 +79,14 @@ def physical_fields(
 class _Values:
     """Quantities of the contacts (E, n_s, n_c): clock rate (E, n_s), weights, forces, velocities; impulses (E, n_c)."""
 
-    running: np.ndarray
+    clock_rate: np.ndarray
     weight: np.ndarray
-    push: np.ndarray
-    rub: tuple[np.ndarray, ...]
+    normal_force: np.ndarray
+    friction_force: tuple[np.ndarray, ...]
     gap: np.ndarray
     approach: np.ndarray
     slip: tuple[np.ndarray, ...]
-    reserve: np.ndarray
+    cone_margin: np.ndarray
     impulse: np.ndarray
     ends: np.ndarray
     energy: np.ndarray
@@ -102,15 +102,15 @@ class _Values:
         ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
         numbers: dict[str, Any] = {
             name: stage_values(ca.vertcat(*[getattr(c, name) for c in contacts]))
-            for name in ("weight", "push", "approach", "reserve")
+            for name in ("weight", "normal_force", "approach", "cone_margin")
         }
-        for name in ("rub", "slip"):
+        for name in ("friction_force", "slip"):
             numbers[name] = tuple(stage_values(getattr(c, name)) for c in contacts)
         return cls(
             **numbers,
-            running=stage_values(frozen.running)[..., 0],
+            clock_rate=stage_values(frozen.clock_rate)[..., 0],
             gap=stage_values(system.mechanics.gaps),
-            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, numbers["push"]),
+            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, numbers["normal_force"]),
             ends=ends[..., 1:],
             energy=ends[..., 0],
         )
@@ -174,7 +174,7 @@ class _Pieces:
         """Return a mask (running elements,): True if the contact slips."""
         v, rows = self.values, self.rows
         speed = np.linalg.norm(v.slip[contact][rows], axis=2).max(axis=1)
-        return np.asarray((v.reserve[rows, :, contact].max(axis=1) < speed) & (speed > RESTING))
+        return np.asarray((v.cone_margin[rows, :, contact].max(axis=1) < speed) & (speed > RESTING))
 
 
 def _events(frozen: Frozen, pieces: _Pieces) -> tuple[Event, ...]:
@@ -212,13 +212,13 @@ def _series(frozen: Frozen, pieces: _Pieces) -> dict[str, Series]:
     """Contact forces at the stages: an impulse per numerical time, divided by the rate of the clock (Eq. 18b)."""
     v, rows = pieces.values, pieces.rows
     times = pieces.t_stages.reshape(-1)
-    rate = np.maximum(v.running[rows], FROZEN)
+    rate = np.maximum(v.clock_rate[rows], FROZEN)
     found = {}
     for i, contact in enumerate(frozen.contacts):
-        push = (v.push[rows, :, i] / rate).reshape(-1)
-        found[f"lambda_normal[{contact.name}]"] = Series(times, push, Role.NORMAL_FORCE)
-        size = contact.rub.numel()
+        force = (v.normal_force[rows, :, i] / rate).reshape(-1)
+        found[f"lambda_normal[{contact.name}]"] = Series(times, force, Role.NORMAL_FORCE)
+        size = contact.friction_force.numel()
         for j in range(size):
             label = f"lambda_tangent[{contact.name}]" + (f"[{j}]" if size > 1 else "")
-            found[label] = Series(times, (v.rub[i][rows, :, j] / rate).reshape(-1), Role.TANGENTIAL_FORCE)
+            found[label] = Series(times, (v.friction_force[i][rows, :, j] / rate).reshape(-1), Role.TANGENTIAL_FORCE)
     return found

@@ -17,7 +17,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.contact_problems.instants import gaining_contacts
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.discretization.guess import Places
+from nosnoc_py.discretization.guess import TimeGrid
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
@@ -505,7 +505,7 @@ class Transcription(EvaluatesProblem):
         return np.hstack([self.controls(w), self._rows(Role.SPEED_OF_TIME, w)])
 
     def from_trajectory(
-        self, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
+        self, guess: Trajectory, places: TimeGrid, p: np.ndarray, known: Container[tuple[str, At]]
     ) -> np.ndarray:
         """An iterate from a trajectory; what is `known` keeps its default."""
         return from_trajectory(self, guess, places, p, known)
@@ -611,7 +611,7 @@ class Transcription(EvaluatesProblem):
             return {}
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
-        places = Places.of_lengths(self.grid, self.tableau.c, readout.h)
+        places = TimeGrid.of_lengths(self.grid, self.tableau.c, readout.h)
         found: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))

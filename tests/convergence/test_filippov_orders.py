@@ -125,7 +125,7 @@ def test_stages_at_the_ends_of_an_element_need_both_signs(monkeypatch: pytest.Mo
     options: dict[str, Any] = {"finite_elements": 2, "scheme": "explicit"}
     found = ns.simulate(oscillator(), x0=START, duration=DURATION, steps=20, method=ns.FESD(**options))
     assert found.status is ns.Status.SOLVED
-    monkeypatch.setattr(Tableau, "astray", property(lambda self: np.zeros(self.stages, bool)))
+    monkeypatch.setattr(Tableau, "off_trajectory_stages", property(lambda self: np.zeros(self.stages, bool)))
     found = ns.simulate(oscillator(), x0=START, duration=DURATION, steps=20, method=ns.FESD(**options))
     assert found.status is ns.Status.STEP_FAILED
 

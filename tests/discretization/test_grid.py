@@ -6,7 +6,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.discretization.guess import Places
+from nosnoc_py.discretization.guess import TimeGrid
 from nosnoc_py.mpcc.layout import At
 
 pytestmark = pytest.mark.quick
@@ -52,7 +52,7 @@ def test_repr_counts():
 )
 def test_events_come_to_lie_on_boundaries_of_free_stages(times: list[float], expected: list[float]) -> None:
     grid = Grid.of(ca.SX(1.0), (1, 2, 1, 1), [1] * 4)
-    moved = Places.equal(grid, np.array([1.0]), 1.0).through(times, free_stages=True)
+    moved = TimeGrid.equal(grid, np.array([1.0]), 1.0).through(times, free_stages=True)
     ends = [nodes[0] for nodes in moved.nodes] + [moved.nodes[-1][-1]]
     np.testing.assert_allclose(ends, expected, atol=1e-15)
     assert moved.nodes[1][1] == pytest.approx(0.5 * (ends[1] + ends[2]))

@@ -69,7 +69,7 @@ def test_switches_are_landed_on(name: str, representation: str, steps: int) -> N
 @pytest.mark.parametrize("representation", ["stewart", "step"])
 def test_a_departure_is_open_without_its_isolation(representation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: between stages the motion dips through the surface, and leaves early."""
-    monkeypatch.setattr("nosnoc_py.reformulation.filippov.departures", lambda pairs, held: ())
+    monkeypatch.setattr("nosnoc_py.reformulation.filippov.sliding_exit_conditions", lambda pairs, per_element: ())
     monkeypatch.setattr("nosnoc_py.simulation.checks.Checks.crossings", lambda *_: [])  # it would notice
     case = BY_NAME["leaving"]
     trajectory = simulate(case.name, 5, method=cases_problem.METHOD.replace(dcs_mode=representation))

@@ -12,8 +12,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
-from nosnoc_py.reformulation.friction import CONES, MODES, FrictionModes, Slip
-from nosnoc_py.reformulation.switching import isolations, switch_indicator
+from nosnoc_py.reformulation.friction import CONES, INDICATORS, FrictionIndicators, SlipQuantities
+from nosnoc_py.reformulation.switching import contact_switch_conditions, switch_indicator
 from nosnoc_py.simulation.newton.contact_filling import CONES as FILLED
 
 pytestmark = pytest.mark.quick
@@ -24,7 +24,7 @@ MU = 0.4
 def slip_of(velocity, normal, weights=None):
     size = len(velocity)
     weight = ca.DM(np.ones(size) if weights is None else weights)
-    return Slip(
+    return SlipQuantities(
         name="c",
         velocity=ca.SX(weight * ca.DM(velocity)),
         normal=ca.SX(normal),
@@ -152,8 +152,8 @@ def leaves_of(name: str, i: int, before: str, after: str, node_gap: float) -> di
     return found
 
 
-def boxes(*names: str) -> dict[str, FrictionModes]:
-    return {name: MODES["box"](name, 1) for name in names}
+def boxes(*names: str) -> dict[str, FrictionIndicators]:
+    return {name: INDICATORS["box"](name, 1) for name in names}
 
 
 CASES = [  # one contact: before, after, gap at the node, switch
@@ -182,7 +182,7 @@ def test_several_contacts_switch_where_one_does(first, second):
 
 
 def isolated(names: tuple[str, ...], leaves: Mapping[tuple[str, str, str, int], float]) -> set[str]:
-    found = isolations(names, boxes(*[name for name in names if name != "smooth"]))
+    found = contact_switch_conditions(names, boxes(*[name for name in names if name != "smooth"]))
     return {item.name for item in found if value(item.indicator, leaves) > 0.0}
 
 
@@ -198,7 +198,7 @@ def test_stick_to_slip_and_release_are_isolated(slip):
 def test_after_a_slip_the_force_is_at_the_cone_anyway():
     """The equation is imposed at a reversal, too, and says nothing there: the slack before it is zero."""
     leaves = leaves_of("c", 0, "slip-", "slip+", 0.0)
-    item = next(i for i in isolations(["c"], boxes("c")) if i.name == "slip[c]")
+    item = next(i for i in contact_switch_conditions(["c"], boxes("c")) if i.name == "slip[c]")
     assert value(item.indicator, leaves) > 0.0
     assert value(item.residual, leaves) == 0.0
     assert value(item.residual, leaves_of("c", 0, "stick", "slip+", 0.0)) > 0.0

@@ -156,7 +156,7 @@ def test_a_slip_in_space_does_not_reverse_inside_an_element(monkeypatch: pytest.
     exact = (8 - MU * GRAVITY) * (0.1 - 0.4 / (8 + MU * GRAVITY))
     assert abs(step.x_right[0, 3] - exact) > 0.05
     assert residuals(spatial(), step, u=8.0)[0] > 1.0
-    monkeypatch.setattr(reformulation, "_coherences", lambda *_: ())
+    monkeypatch.setattr(reformulation, "_direction_consistencies", lambda *_: ())
     assert max(residuals(spatial(), step, u=8.0)) < 1e-13
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.layout import Block
-from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, cone_of, spread
+from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, resolve_cone, unit_directions
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
@@ -91,7 +91,7 @@ def _polyhedral_cone(slip: np.ndarray, force: np.ndarray, directions: int = DIRE
     In space the force is split between the two nearest directions (`mixed`), or put on the one that opposes the slip
     most. A slip turns until two directions oppose it equally, and then continues between them.
     """
-    unit = spread(slip.shape[1], directions)
+    unit = unit_directions(slip.shape[1], directions)
     if slip.shape[1] == 1:
         forces = np.hstack([np.maximum(force, 0.0), np.maximum(-force, 0.0)])
         return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: np.abs(slip)}
@@ -111,7 +111,7 @@ CONES: dict[str, Callable[..., Values]] = {"box": _box_cone, "polar": _polar_con
 def is_exact(system: CLS, cone: FrictionCone) -> bool:
     """Return True if the cone is equivalent to Coulomb's law for every contact of the system."""
     exact = {1: ("box", "polar", "polyhedral"), 2: ("polar",)}  # by the number of tangents
-    return all(cone_of(c, cone) in exact[c.tangent.shape[1]] for c in system.contacts if c.frictional)
+    return all(resolve_cone(c, cone) in exact[c.tangent.shape[1]] for c in system.contacts if c.frictional)
 
 
 class ContactIterateWriter:
@@ -219,7 +219,7 @@ class ContactIterateWriter:
         """Return the variables of all friction cones by their place."""
         by_place: dict[Place, np.ndarray] = {}
         for contact, part in zip(self._frictional, self._parts, strict=True):
-            which, more = cone_of(contact, self._cone), list[int]()
+            which, more = resolve_cone(contact, self._cone), list[int]()
             if which == "polyhedral":
                 more = [self._directions, self._mixed]
             values = CONES[which](slips[:, part], force[:, part] / self._weights[part], *more)
