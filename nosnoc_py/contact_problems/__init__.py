@@ -1,1 +1,1 @@
-"""Contacts at one instant: the law of impacts, Coulomb's law, and one contact problem with several algorithms."""
+"""Contacts at one instant: the impact law, Coulomb's law, and the contact problem with several algorithms."""

@@ -1,4 +1,9 @@
-"""Sets of contacts that share no body: a sweep may treat all contacts of one set at once."""
+"""Colouring of contacts: contacts of one colour share no body, so that a sweep may treat them at once.
+
+A Gauss-Seidel sweep solves one contact after another. Contacts without a common body do not influence each other, and
+NumPy can solve all of them in one operation. The colouring is greedy, which is enough: the number of colours only
+determines the number of vector operations.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,14 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Colouring:
-    """Contacts in the order of their colours.
+    """Order of contacts by colour.
 
     Attributes
     ----------
     order : (m,) int
-        Positions among the contacts that were given.
+        Positions of the sorted contacts among the given ones.
     parts : tuple of slices
-        One for every colour, in that order.
+        Slices of `order`, one for every colour.
     """
 
     order: np.ndarray
@@ -26,15 +31,18 @@ class Colouring:
 
     @cached_property
     def sorted(self) -> bool:
-        """Whether the order is that of the contacts."""
+        """True if the order is that of the contacts."""
         return bool((np.diff(self.order) > 0).all())
 
 
 class Colours:
-    """Colours sets of contacts; the last set is remembered, because few steps change it."""
+    """Function contacts -> `Colouring`; the last result is cached, because few steps change the set of contacts."""
 
     def __init__(self, dofs: np.ndarray, n_v: int, coupled: bool) -> None:
-        """`dofs` (n_c, K) of all contacts; with `coupled` bodies every contact has a colour of its own."""
+        """Store the coordinates `dofs` (n_c, K) of all contacts; `coupled` gives every contact a colour of its own.
+
+        Bodies are coupled if the mass matrix couples their coordinates.
+        """
         self._bodies = None if coupled else _bodies(dofs, n_v)
         self._key, self._last = b"", Colouring(order=np.zeros(0, dtype=int), parts=())
 
@@ -48,14 +56,14 @@ class Colours:
     def _colour(self, contacts: np.ndarray) -> Colouring:
         if self._bodies is None:
             return _colouring(np.arange(contacts.size))
-        taken: dict[int, int] = {}  # the colours at a body, as bits
+        taken: dict[int, int] = {}  # colours used at a body, as bits
         colours = np.empty(contacts.size, dtype=int)
         for k, contact in enumerate(contacts.tolist()):
             bodies = self._bodies[contact]
             used = 0
             for body in bodies:
                 used |= taken.get(body, 0)
-            free = ~used & (used + 1)  # the lowest bit that is not set
+            free = ~used & (used + 1)  # lowest bit that is not set
             for body in bodies:
                 taken[body] = taken.get(body, 0) | free
             colours[k] = free.bit_length() - 1
@@ -70,7 +78,7 @@ def _colouring(colours: np.ndarray) -> Colouring:
 
 
 def _bodies(dofs: np.ndarray, n_v: int) -> Sequence[tuple[int, ...]]:
-    """What every contact touches, where coordinates that are touched by the same contacts only count as one."""
+    """Return the bodies of every contact: coordinates that belong to the same contacts count as one body."""
     touched: dict[int, list[int]] = {}
     for contact, row in enumerate(dofs.tolist()):
         for dof in _real(row, n_v):
@@ -81,4 +89,5 @@ def _bodies(dofs: np.ndarray, n_v: int) -> Sequence[tuple[int, ...]]:
 
 
 def _real(row: Iterable[int], n_v: int) -> Iterable[int]:
+    """Return the coordinates in a row without its padding, which is n_v."""
     return (dof for dof in row if dof < n_v)

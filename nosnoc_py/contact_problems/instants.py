@@ -1,4 +1,7 @@
-"""Impacts of a motion looked at afterwards, whoever computed them: energy, and other admissible outcomes."""
+"""Checks of the impacts of a computed motion: energy, and uniqueness of the outcome.
+
+They use only states before and after the impacts, so that they apply to the motions of all simulators and programs.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,32 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.kinematics import Kinematics
 
 Array = np.ndarray
-TINY = 1e-300
+TINY = 1e-300  # avoids a division by zero where nothing jumps
 
 
 def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[Array, Array]:
-    """Return the kinetic energy that jumps of the velocity add beyond rounding, and which share of what is at work.
+    """Return the kinetic energy gained in jumps of the velocity, absolute and relative.
 
-    It is that of the motion relative to what is touched, where that moves by itself: a wall that comes does work.
+    Velocities are relative to the surfaces that are touched: a moving wall does work, which is no gain.
 
-    The share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at a speed: an error dw of the
-    velocity after an impact from that speed is then dw / speed, and the rounding of a contact at rest is no gain.
+    The relative gain refers to the energy that the jumping mass, dv'M dv / |dv|^2, has at a given speed. An error dw of
+    the velocity after an impact then appears as dw / speed, and rounding errors of a contact at rest are no gain.
 
     Parameters
     ----------
     here : Kinematics
         At the left limits of m jumps.
     change : (m, n_v)
-        dv.
+        Jumps dv.
     speed : (m,) or float
-        [m/s].
+        Speed of comparison [m/s].
 
     Returns
     -------
     gains : (m,)
-        [J].
+        Energy gained beyond rounding errors [J].
     shares : (m,)
+        Relative gains.
     """
     momentum, square = times(here.mass, change), np.sum(change**2, axis=1)
     exchanged = np.sum(momentum * change, axis=1)
@@ -53,18 +57,18 @@ def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[
 
 
 def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
-    """Return the kinetic energy that jumps add, as shares (`energy_rise`) of the energy they exchange: |dv| max |v|.
+    """Return the relative gains of kinetic energy (`energy_rise`) in jumps, at the speed sqrt(|dv| max |v|).
 
     Parameters
     ----------
     before, after : (m, n_x)
-        Left and right limits.
+        Left and right limits of the state.
     p : (n_p,)
 
     Returns
     -------
     (m,) array
-        Zero where no velocity jumps by more than `IMPACT`: residuals of a program leave jumps of either sign.
+        Zero if no velocity jumps by more than `IMPACT`: residuals of a program leave small jumps of either sign.
     """
     old, new = before[:, system.at_v], after[:, system.at_v]
     fastest, jumps = (np.abs(v).max(axis=1, initial=IMPACT) for v in (np.hstack([old, new]), new - old))
@@ -73,9 +77,9 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
 
 
 def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
-    """Return the names of the closed contacts of the impact that raises the kinetic energy most, or "".
+    """Return the names of the closed contacts of the impact with the largest gain of kinetic energy, or "".
 
-    It is for motions that a program computed: its residuals explain a share `ENERGY_SOLVED`.
+    It is for motions computed by a program, whose residuals explain a relative gain of `ENERGY_SOLVED`.
     """
     shares = energy_shares(system, before, after, p)
     if not shares.max(initial=0.0) > ENERGY_SOLVED:
@@ -85,7 +89,7 @@ def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
 
 
 def closed_contacts(system: CLS, x: Array, p: Array) -> Array:
-    """Return which contacts (n_c,) are closed at a state that a program computed."""
+    """Return the mask (n_c,) of the contacts that are closed at a state computed by a program."""
     gaps, _, steepness = system.mechanics.touching(x, p)
     return np.asarray(gaps <= TOUCHING_SOLVED * steepness)
 
@@ -93,7 +97,7 @@ def closed_contacts(system: CLS, x: Array, p: Array) -> Array:
 def several_outcomes(
     system: CLS, before: Array, p: Array, rest_velocity: float, struck: Sequence[Array] | None = None
 ) -> Array:
-    """Return which impacts admit other velocities after them than those of one solution.
+    """Return which impacts have several admissible velocities after the impact.
 
     Parameters
     ----------
@@ -101,9 +105,9 @@ def several_outcomes(
         Left limits at the impacts.
     p : (n_p,)
     rest_velocity : float
-        As the motion was computed.
+        Rest velocity with which the motion was computed [m/s].
     struck : m arrays of int, optional
-        Contacts that take part although they are open: those that a step closes, where impacts lie between the nodes.
+        Open contacts that take part as well: those that a time step closes, if impacts lie between the nodes.
 
     Returns
     -------
@@ -111,10 +115,10 @@ def several_outcomes(
     """
     frames = system.mechanics.frames_at(p)
     solver = ContactSolver(frames)
-    found = []
+    several = []
     for k, x in enumerate(before):
         closed = closed_contacts(system, x, p)
         closed[[] if struck is None else struck[k]] = True
         problem = impact_problem(frames, system.kinematics(x, p=p), np.flatnonzero(closed).tolist(), rest_velocity)
-        found.append(not solver.is_unique(problem))
-    return np.array(found, dtype=bool)
+        several.append(not solver.is_unique(problem))
+    return np.array(several, dtype=bool)

@@ -1,21 +1,21 @@
-r"""The law of impacts, written once: with numbers for simulators and certificates, with CasADi for the MPCC.
+r"""Newton's impact law, written once: with numbers for simulators and certificates, with CasADi for the MPCC.
 
 At an instant with closed contacts, impulses Lambda and gap rates gamma- before and gamma+ after it,
 
-    0 <= Lambda,   gamma+ + e min(gamma-, 0) >= 0,   Lambda (gamma+ + e min(gamma-, 0)) = 0   for every contact,
+    0 <= Lambda  perp  gamma+ + e min(gamma-, 0) >= 0    for every contact,
 
-with Coulomb's law between the tangential impulses and the slip velocities after the impact. A contact that approaches
-leaves with e times its speed, or faster where others push it. A closed contact that separates (gamma- > 0) gets no
-rebound, but may be held: it needs gamma+ >= 0 only.
+with Coulomb's law between the tangential impulses and the slip velocities after the impact (Moreau 1988). A contact
+that approaches leaves with e times its speed, or faster if other contacts push it. A closed contact that separates
+(gamma- > 0) does not rebound, but may be kept closed: it only needs gamma+ >= 0.
 
-Eq. 11 of the FESD-J paper has n'(v+ + e v-) = 0 for every contact that is hit. Read literally for all closed contacts
-it prescribes gamma+ = -e gamma- < 0, a penetration, for one that separates while another is struck, and such instants
-then have no solution. For one contact, and wherever no closed contact separates, both say the same.
+Eq. 11 of the FESD-J paper has n'(v+ + e v-) = 0 for every contact that is hit. Applied to all closed contacts it would
+prescribe gamma+ = -e gamma- < 0, a penetration, for a contact that separates while another one is hit; such instants
+then have no solution. For one contact, and if no closed contact separates, both laws agree.
 
 Newton's restitution conserves or dissipates energy at one contact without friction. With several contacts, or with
-friction, it may raise the kinetic energy (Kane and Levinson 1985 for a pendulum with friction). No body does that, so
-an instant at which the law raises the energy is refused, by every simulator, in every solution and by the
-certificate.
+friction, it may increase the kinetic energy (Kane and Levinson 1985 for a pendulum with friction). This is unphysical:
+an instant at which the law increases the energy is refused by every simulator, in every solution and by the
+certificates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = np.ndarray
 
 
 def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
-    """Return the least gap rates after an impact, -e min(gamma-, 0).
+    """Return the smallest admissible gap rates after an impact, -e min(gamma-, 0).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
     Returns
     -------
     (n_c,) array or SX
-        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative.
+        c >= 0 in 0 <= Lambda perp gamma+ - c >= 0.
 
     Examples
     --------
@@ -63,22 +63,22 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
 
 
 def energy_gain(impulses: Any, before: Any, after: Any) -> Any:
-    """Return the kinetic energy that impulses add: half of their product with the rates before and after.
+    """Return the kinetic energy that impulses add: half of their product with the rates before plus after.
 
-    It equals T(v+) - T(v-) because M (v+ - v-) = J' Lambda (Kelvin's theorem).
+    It equals T(v+) - T(v-) because M (v+ - v-) = J'Lambda (Kelvin's theorem).
     """
     return 0.5 * np.sum(impulses * (before + after), axis=-1)
 
 
 def raises_energy(impulses: Array, before: Array, after: Array, share: float = ENERGY) -> bool:
-    """Return whether an impact raises the kinetic energy by more than rounding.
+    """Return True if an impact increases the kinetic energy by more than rounding errors.
 
     Parameters
     ----------
     impulses, before, after : (n,)
-        Impulses of all directions, and the rates before and after the impact.
+        Impulses in all directions, and the rates before and after the impact.
     share : float
-        What is rounding, relative to the energy that these impulses exchange at the largest of the rates: small rates
+        Rounding error, relative to the energy that these impulses exchange at the largest of the rates: small rates
         are differences of large velocities.
     """
     fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (before, after))

@@ -1,4 +1,8 @@
-"""Modes of contacts, and Coulomb's law in every mode."""
+"""Modes of contacts (open, closed, stick, slip), and Coulomb's law as equations in every mode.
+
+In given modes a contact problem is a smooth system. One system serves all modes: masks of zeros and ones, given as
+parameters, choose the equation of every row, so that the function is compiled once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ FREE, CLOSED, STICK, SLIP, SLIP_BACK = range(5)
 
 
 def masks_of(modes: Sequence[int]) -> np.ndarray:
-    """Return numbers that choose the rows of the modes: closed, stick and slip (with its sign) of every contact."""
+    """Return the masks (3 n_c,) that choose the rows of the modes: closed, stick, and slip (+-1) of every contact."""
     kinds = np.asarray(modes, dtype=int)
     slip = np.where(kinds == SLIP, 1.0, np.where(kinds == SLIP_BACK, -1.0, 0.0))
     return np.concatenate([(kinds != FREE).astype(float), (kinds == STICK).astype(float), slip])
@@ -32,10 +36,28 @@ def friction_rows(
     held: ca.SX | None = None,
     direction: ca.SX | None = None,
 ) -> tuple[ca.SX, ca.SX]:
-    """Friction force (n_tt) and the rows of the modes (n_tt + n_spatial) for its unknowns, with coefficients (n_c,).
+    """Return the friction force (n_tt,) and the equations of the modes (n_tt + n_spatial,).
 
-    `tangential` is the force of a contact that sticks and the direction d of one that slips in space (rate = s d,
-    |d| = 1, force = -mu f_n d). A contact that is `held` has its direction of slip given.
+    Parameters
+    ----------
+    frames : ContactFrames
+    friction : (n_c,)
+        Coefficients mu.
+    masks : SX (3 n_c,)
+        See `masks_of`.
+    normal : SX (n_c,)
+        Normal forces f_n.
+    tangential : SX (n_tt,)
+        Force of a contact in stick; direction d of a contact that slips in space, where rate = s d, |d| = 1 and
+        force = -mu f_n d; 0 otherwise.
+    speed : SX (n_spatial,)
+        Slip speeds s in space.
+    rate : SX (n_tt,)
+        Slip velocities or accelerations.
+    held : SX (n_c,), optional
+        1 for contacts whose direction of slip is prescribed.
+    direction : SX (n_tt,), optional
+        The prescribed directions.
     """
     stick, slip = masks[frames.count : 2 * frames.count], masks[2 * frames.count :]
     forces, rows, lengths = [], [], []
@@ -48,9 +70,9 @@ def friction_rows(
         elif frames.width(c) == 2:
             s = speed[frames.speeds[c]]
             fixed = ca.SX(0) if held is None else held[c] * slip[c]
-            given = ca.SX.zeros(2) if direction is None else direction[part]
-            turns = slip[c] - fixed
+            prescribed = ca.SX.zeros(2) if direction is None else direction[part]
+            turns = slip[c] - fixed  # 1 if the direction of slip is an unknown
             forces.append(stick[c] * y - slip[c] * bound * y)
-            rows.append(stick[c] * r + turns * (r - s * y) + (1 - stick[c] - turns) * (y - fixed * given))
+            rows.append(stick[c] * r + turns * (r - s * y) + (1 - stick[c] - turns) * (y - fixed * prescribed))
             lengths.append(turns * (ca.sumsqr(y) - 1) + (1 - turns) * s)
     return ca.vertcat(ca.SX(0, 1), *forces), ca.vertcat(ca.SX(0, 1), *rows, *lengths)

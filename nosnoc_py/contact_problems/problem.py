@@ -1,12 +1,12 @@
-"""Contact problems at one instant: impulses of an impact, or contact forces and the modes of the motion that follows.
+"""Contact problems at one instant: impulses of an impact, or contact forces and the modes of the following motion.
 
 Both are the same problem in local coordinates, with the Delassus matrix G = J M^-1 J' (FESD-J, Eqs. 1c to 1e):
 
-    r = G f + b,    0 <= f_n  perpendicular  r_n >= 0,    |f_t| <= mu f_n,    mu f_n r_t = -|r_t| f_t for every contact.
+    r = G f + b,    0 <= f_n  perp  r_n >= 0,    |f_t| <= mu f_n,    mu f_n r_t = -|r_t| f_t    for every contact.
 
-At an impact f are impulses and r the rates after it, the normal ones less the rebound of `contacts.law`; between
-impacts f are forces and r accelerations. Tangents carry the weights of an anisotropic cone, so that all cones here are
-circular.
+At an impact f are impulses and r the rates after it, the normal ones minus the rebound of `contact_problems.law`;
+between impacts f are forces and r accelerations. Tangents contain the weights of an anisotropic cone, so that all cones
+are circular here. Existence and uniqueness are not guaranteed with friction (Painleve); `solver` reports both.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactProblem:
-    """One problem r = G f + b in local coordinates, normals first, then tangents.
+    """Contact problem r = G f + b in local coordinates, normals first, then tangents.
 
     Attributes
     ----------
     frames : ContactFrames
     delassus : (n_c + n_tt, n_c + n_tt)
+        Delassus matrix G.
     offset : (n_c + n_tt,)
-        b.
+        Rates b without contact forces.
     active : tuple of int
         Contacts that take part.
     held : (n_c,) bool
-        Contacts that slip already: their friction acts against `direction` (n_tt,), whatever r_t is.
+        Contacts that already slip: their friction acts against `direction`, whatever r_t is.
+    direction : (n_tt,)
+        Directions of slip of these contacts.
     scale : float
-        Size of the rates at work; violations are compared with it.
+        Typical size of the rates; violations are compared with it.
     """
 
     frames: ContactFrames
@@ -52,7 +55,7 @@ class ContactProblem:
     def in_unit_mass(self) -> tuple[ContactProblem, float]:
         """Return the problem with forces divided by the smallest effective mass, and this mass.
 
-        Forces and rates then have the same size, so that one tolerance serves both, in any units.
+        Forces and rates then have the same unit and size, so that one tolerance serves both.
         """
         mass = effective_mass(self.delassus, self.active)
         return replace(self, delassus=mass * self.delassus), mass
@@ -61,10 +64,10 @@ class ContactProblem:
 def impact_problem(
     frames: ContactFrames, at: Kinematics, active: Sequence[int], rest_velocity: float
 ) -> ContactProblem:
-    """Return the problem of an impact; approaches slower than `rest_velocity` do not bounce.
+    """Return the problem of an impact; contacts that approach slower than `rest_velocity` [m/s] are inelastic.
 
-    The rest velocity is a speed: gap rates are divided by the norm of the gap's gradient before they are compared, so
-    that the unit of the gap does not matter.
+    Gap rates are divided by the norm of the gap's gradient before they are compared with the rest velocity, so that the
+    unit of the gap does not matter.
     """
     before, n_c = at.rates, frames.count
     offset = before.copy()
@@ -83,10 +86,17 @@ def impact_problem(
 def acceleration_problem(
     frames: ContactFrames, at: Kinematics, active: Sequence[int], resting: float | Array, scale: float = 1.0
 ) -> ContactProblem:
-    """Return the problem of the accelerations of closed contacts; what slips faster than `resting` goes on as it does.
+    """Return the problem of the accelerations of closed contacts.
 
-    `scale` is the size of the accelerations at work at least [m/s^2]: forces that cancel leave rounding, which must not
-    open a contact.
+    Parameters
+    ----------
+    active : sequence of int
+        Closed contacts.
+    resting : float or (n_c,)
+        Contacts that slip faster than this [m/s] keep their direction of slip.
+    scale : float
+        Typical size of the accelerations [m/s^2]: forces that cancel leave rounding errors, which must not open a
+        contact.
     """
     held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.n_t)
     for c, (part, slow) in enumerate(zip(frames.tangents, np.broadcast_to(resting, frames.count), strict=True)):
@@ -106,15 +116,15 @@ def acceleration_problem(
 
 
 def by_rows(problem: ContactProblem, friction: float = 1.0) -> RowProblem:
-    """Return the active contacts by rows over the rates, for sweeps and semismooth Newton.
+    """Return the active contacts as a `RowProblem` over the rates, for sweeps and semismooth Newton.
 
-    A contact whose direction of slip is given has one unknown: its friction force follows the normal force, and moves
-    into the column of it. `friction` multiplies all other coefficients.
+    A contact with a prescribed direction of slip has one unknown: its friction force is proportional to the normal
+    force and is added to the column of it. `friction` multiplies the coefficients of the other contacts.
     """
     frames, n = problem.frames, problem.offset.size
     active = np.array(problem.active, dtype=int)
     width = 1 + max((frames.width(c) for c in problem.active), default=0)
-    dofs = np.full((active.size, width), n)  # n stands for a tangent that a contact does not have
+    dofs = np.full((active.size, width), n)  # padding: n is a tangent that a contact does not have
     dofs[:, 0] = active
     for k, c in enumerate(problem.active):
         part = frames.tangents[c]
@@ -144,7 +154,7 @@ def by_rows(problem: ContactProblem, friction: float = 1.0) -> RowProblem:
 
 
 def forces_of(problem: ContactProblem, impulses: Array) -> Array:
-    """Return all forces (n_c + n_tt,) from those of the active contacts by rows (m, w)."""
+    """Return all forces (n_c + n_tt,) from those of the active contacts as rows (m, w)."""
     frames, forces = problem.frames, np.zeros(problem.offset.size)
     for k, c in enumerate(problem.active):
         part = slice(frames.count + frames.tangents[c].start, frames.count + frames.tangents[c].stop)

@@ -1,8 +1,13 @@
-"""Solves contact problems of steps: by sweeps, and by Newton's method where these take long.
+"""Projected Gauss-Seidel sweeps and semismooth Newton steps for contact problems by rows.
 
-The sweeps are projected Gauss-Seidel steps over independent sets of contacts: they find modes soon, and forces in them
-slowly. Newton's method starts from where they are. Where contacts are few it is tried first, from the last step's
-impulses: contacts that keep their modes take one step.
+- Sweeps (Jourdan, Alart & Jean 1998; Jean 1999): every contact is solved for the impulses of the others, normal first,
+  then a projection of the tangential impulse onto its friction disc. Contacts of one colour are solved at once. They
+  find the modes soon and the forces slowly; conjugate directions (Silcowitz, Niebe & Erleben) accelerate them.
+- Newton's method (Alart & Curnier 1991) on the natural map: the change that one more projection of every contact would
+  make. It starts from the sweeps and converges quadratically in fixed modes.
+
+For few contacts Newton's method is tried first, from the impulses of the last time step: contacts that keep their modes
+take one step. The residual is a velocity, so that one tolerance serves forces and rates.
 """
 
 from __future__ import annotations
@@ -15,23 +20,26 @@ from nosnoc_py.contact_problems.colours import Colouring
 from nosnoc_py.contact_problems.cones import Projection, onto_disc
 from nosnoc_py.contact_problems.rows import RowProblem, RowSolution
 
-# Sweeps between two looks at the residual, before the first step of Newton's method, and between its steps.
+# Numbers of sweeps between two evaluations of the residual, before Newton's method, and between its steps.
 CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8
-# With no more rows Newton's method is tried before any sweep, by so many steps.
+# Up to FEW_ROWS rows TRIED steps of Newton's method are tried before any sweep: a dense solve is cheap then.
 FEW_ROWS, TRIED = 60, 6
 
 
 class Solver:
-    """Solves step problems to a residual of `tolerance` [m/s], or returns the best of `max_sweeps` sweeps.
+    """Solver of contact problems by rows.
+
+    It ends at a residual of `tolerance`, or returns the best impulses of `max_sweeps` sweeps.
 
     Parameters
     ----------
     projection : function
-        Onto the section of the friction cone.
+        Projection onto the section of the friction cone.
     tolerance : float
+        [m/s].
     max_sweeps : int
     newton : bool
-        Whether to use Newton's method; for Coulomb's cone only.
+        Use Newton's method; for Coulomb's cone only.
     """
 
     def __init__(self, projection: Projection, tolerance: float, max_sweeps: int, newton: bool) -> None:
@@ -42,14 +50,14 @@ class Solver:
         order = colouring.order
         ordered = problem if colouring.sorted else _ordered(problem, order)
         work = _ImpulseSearch(Sweeps(ordered, colouring.parts, guess[order], self.projection), self)
-        # Contacts that share no body are solved by one sweep each, exactly.
+        # With a single colour no two contacts share a body: one sweep solves them exactly.
         if self.newton and guess.size <= FEW_ROWS and len(colouring.parts) > 1:
-            work.tried()
+            work.newton_only()
         if self.newton and guess.size <= MOST_ROWS:
-            work.accelerated(min(BEFORE_NEWTON, self.max_sweeps))
+            work.conjugate_sweeps(min(BEFORE_NEWTON, self.max_sweeps))
             work.newton()
         else:
-            work.accelerated(self.max_sweeps)
+            work.conjugate_sweeps(self.max_sweeps)
         impulses = np.empty_like(work.best)
         impulses[order] = work.best
         velocity = problem.velocity(impulses)
@@ -57,7 +65,7 @@ class Solver:
 
 
 class _ImpulseSearch:
-    """The way to a solution: sweeps done, and the best impulses so far."""
+    """Iterations for one problem: number of sweeps, and the best impulses so far with their residual."""
 
     def __init__(self, sweeps: Sweeps, solver: Solver) -> None:
         self.sweeps, self.solver, self.done = sweeps, solver, 0
@@ -65,18 +73,18 @@ class _ImpulseSearch:
 
     @property
     def open(self) -> bool:
-        """Whether to go on."""
+        """True while the residual is above the tolerance and sweeps are left."""
         return self.least > self.solver.tolerance and self.done < self.solver.max_sweeps
 
-    def look(self) -> float:
-        """The residual here."""
+    def update_best(self) -> float:
+        """Return the residual of the current impulses, and remember them if they are the best ones."""
         residual = self.sweeps.residual()
         if residual < self.least:
             self.best, self.least = self.sweeps.impulses.copy(), residual
         return residual
 
-    def tried(self) -> None:
-        """Newton's steps without sweeps, as long as each brings the residual down; on from the best of them."""
+    def newton_only(self) -> None:
+        """Take Newton steps without sweeps as long as each reduces the residual; continue from the best impulses."""
         if not self.open:
             return
         sweeps, last = self.sweeps, np.inf
@@ -87,14 +95,15 @@ class _ImpulseSearch:
             last = self.least
             sweeps.put(newton.step(sweeps.impulses, LEAST_DAMPING))
             self.done += 1
-            self.look()
+            self.update_best()
         if self.open:
             sweeps.put(self.best.copy())
 
-    def accelerated(self, most: int) -> None:
-        """Sweeps with conjugate directions after Silcowitz, Niebe and Erleben.
+    def conjugate_sweeps(self, most: int) -> None:
+        """Sweep with nonsmooth nonlinear conjugate directions (Silcowitz, Niebe & Erleben).
 
-        What a sweep changes is taken for a negative gradient; the directions are dropped where it has grown.
+        The change by a sweep is used as a negative gradient (Fletcher-Reeves ratio); the direction is reset if the
+        change has grown.
         """
         sweeps = self.sweeps
         direction, push, last = np.zeros_like(sweeps.impulses), np.zeros_like(sweeps.v), 0.0
@@ -103,10 +112,10 @@ class _ImpulseSearch:
             impulses, v = sweeps.impulses.copy(), sweeps.v.copy()
             sweeps.sweep()
             change, shift = sweeps.impulses - impulses, sweeps.v - v
-            # Residuals are hardly smaller than what a sweep changes: only where that is little it is worth the look.
+            # A residual is hardly smaller than the change by a sweep: it is evaluated if that is small.
             small = np.abs(change * sweeps.stiffness).max() <= self.solver.tolerance
             if small or self.done % CHECK_EVERY == 0 or self.done == most:
-                self.look()
+                self.update_best()
             size = float(np.sum(change * change * sweeps.stiffness))
             ratio = size / last if last > size else 0.0
             last = size
@@ -116,7 +125,7 @@ class _ImpulseSearch:
             direction, push = change + ratio * direction, shift + ratio * push
 
     def newton(self) -> None:
-        """Newton's steps with some sweeps after each, shorter ones where the residual grows."""
+        """Take Newton steps with some sweeps after each; the damping grows with the residual (Levenberg-Marquardt)."""
         if not self.open:
             return
         sweeps, damping = self.sweeps, STIFFEST
@@ -126,7 +135,7 @@ class _ImpulseSearch:
             for _ in range(min(BETWEEN, self.solver.max_sweeps - self.done)):
                 sweeps.sweep()
                 self.done += 1
-            residual = self.look()
+            residual = self.update_best()
             damping = damping / 3.0 if residual < last else min(4.0 * damping, 10.0 * STIFFEST)
             last = residual
 
@@ -137,14 +146,14 @@ def _ordered(problem: RowProblem, order: np.ndarray) -> RowProblem:
 
 
 class Sweeps:
-    """Impulses and velocity of contacts in the order of their colours, changed in place.
+    """Impulses and velocity of contacts in the order of their colours; sweeps change them in place.
 
     Attributes
     ----------
     impulses : (m, w)
     v : (n_v + 1,)
     stiffness : (m, w)
-        Rates per impulse.
+        Rates per unit impulse.
     """
 
     def __init__(
@@ -170,12 +179,12 @@ class Sweeps:
         ]
 
     def put(self, impulses: np.ndarray) -> None:
-        """Go on from other impulses (m, w)."""
+        """Continue from other impulses (m, w)."""
         self.impulses = impulses
         self.v = self.problem.velocity(impulses)
 
     def sweep(self) -> None:
-        """Solve contact after contact, those of one colour at once: first for the normal, then for the tangents."""
+        """Solve contact after contact, those of one colour at once: first the normal, then the tangents."""
         v = self.v
         for part, rows, dofs, answers, reached, coupling, inverse, least, friction in self._parts:
             old = self.impulses[part]
@@ -183,52 +192,56 @@ class Sweeps:
             new = np.empty_like(old)
             new[:, 0] = np.maximum(old[:, 0] - (rates[:, 0] - least) * inverse[:, 0], 0.0)
             if old.shape[1] > 1:
+                # The slip velocity already contains the new normal impulse.
                 slip = rates[:, 1:] + coupling * (new[:, :1] - old[:, :1])
                 new[:, 1:] = self.projection(old[:, 1:] - slip * inverse[:, 1:], friction * new[:, 0])
             v[reached] += np.einsum("mwk,mw->mk", answers, new - old)
             self.impulses[part] = new
 
     def residual(self) -> float:
-        """How far the impulses are from the law [m/s]: what one more projection of every contact would change."""
+        """Return the residual of the contact law [m/s]: the change by one more projection of every contact."""
         problem, f = self.problem, self.impulses
-        self.v = problem.velocity(f)
+        self.v = problem.velocity(f)  # recomputed: updates in place accumulate rounding errors
         rates = problem.rates(self.v)
         normal = np.minimum(f[:, 0] * self.stiffness[:, 0], rates[:, 0] - problem.least)
-        found = float(np.abs(normal).max(initial=0.0))
+        residual = float(np.abs(normal).max(initial=0.0))
         if f.shape[1] > 1:
             free = f[:, 1:] - rates[:, 1:] / self.stiffness[:, 1:]
             moved = f[:, 1:] - self.projection(free, problem.friction * np.maximum(f[:, 0], 0.0))
-            found = max(found, float(np.abs(moved * self.stiffness[:, 1:]).max(initial=0.0)))
-        return found if np.isfinite(self.v).all() else np.nan
+            residual = max(residual, float(np.abs(moved * self.stiffness[:, 1:]).max(initial=0.0)))
+        return residual if np.isfinite(self.v).all() else np.nan
 
 
 def _stiffness(blocks: np.ndarray) -> np.ndarray:
-    """Rate per impulse (m, w): exact for the normal; for tangents the largest one in any direction."""
+    """Return the rates per unit impulse (m, w): exact for the normal, for tangents the largest in any direction.
+
+    With the largest eigenvalue of the tangential block a step is not too long in any direction.
+    """
     stiffness = np.einsum("mww->mw", blocks).copy()
     if blocks.shape[1] == 3:
         a, b, c = blocks[:, 1, 1], blocks[:, 2, 2], 0.5 * (blocks[:, 1, 2] + blocks[:, 2, 1])
         stiffness[:, 1:] = (0.5 * (a + b) + np.hypot(0.5 * (a - b), c))[:, None]
-    # A row of zeros is a tangent that a contact does not have.
+    # Rows of zeros are padding: tangents that a contact does not have.
     return np.where(stiffness > 0.0, stiffness, 1.0)
 
 
-# First damping, in units of the stiffness of a contact.
+# First damping of Newton's method, relative to the stiffness of a contact, and its lower limit.
 STIFFEST = 1e-2
 ROUNDING = 1e-9
-# Without sweeps behind it a step has to be exact: this only keeps redundant contacts apart.
+# Damping of steps without sweeps, which have to be exact: it only makes the matrix of redundant contacts regular.
 LEAST_DAMPING = 1e-13
-# More rows are left to the sweeps, which need no matrix.
+# Problems with more rows are left to the sweeps, which need no dense matrix.
 MOST_ROWS = 1200
 
 
 class Newton:
-    """Semismooth Newton steps on what a projection of every contact would change; Coulomb's cone only.
+    """Semismooth Newton steps on the natural map of every contact (Alart & Curnier 1991); Coulomb's cone only.
 
     Parameters
     ----------
     problem : RowProblem
     stiffness : (m, w)
-        Rates per impulse.
+        Rates per unit impulse.
     """
 
     def __init__(self, problem: RowProblem, stiffness: np.ndarray) -> None:
@@ -240,17 +253,17 @@ class Newton:
         np.put_along_axis(answers, reached, problem.answers, axis=2)
         flat = rows[..., :-1].reshape(-1, size - 1)
         self._scale = 1.0 / stiffness
-        # Rows of the Delassus matrix in units of impulse; its offset so that the normal part is r_n - c.
+        # Rows of the Delassus matrix scaled to units of impulse; the normal part of the offset contains -c.
         self._matrix = flat @ answers[..., :-1].reshape(-1, size - 1).T * self._scale.reshape(-1, 1)
         offset = problem.rates(problem.free)
         offset[:, 0] -= problem.least
         self._offset, self._friction = offset * self._scale, problem.friction
 
     def step(self, impulses: np.ndarray, damping: float) -> np.ndarray:
-        """Impulses (m, w) after one step, on their cones.
+        """Return the impulses (m, w) after one step, projected onto their cones.
 
-        Redundant contacts share their forces in many ways, and modes that are not yet right may have no forces at all:
-        the damping keeps them near to those of the sweeps. It does not change the solution.
+        Forces of redundant contacts are not unique, and wrong modes may have no forces at all: damping keeps them near
+        those of the sweeps. It does not change the solution.
         """
         rates = (self._matrix @ impulses.reshape(-1)).reshape(impulses.shape) + self._offset
         closed = impulses[:, 0] > rates[:, 0]
@@ -275,7 +288,7 @@ class Newton:
         rates: np.ndarray,
         closed: np.ndarray,
     ) -> None:
-        """Rows of contacts that slip: f_t = mu f_n z / |z| with z = f_t - r_t, which turns in space."""
+        """Write the rows of slipping contacts: f_t = mu f_n z / |z| with z = f_t - r_t, whose direction is unknown."""
         towards = impulses[:, 1:] - rates[:, 1:]
         length = np.linalg.norm(towards, axis=1)
         bound = self._friction * impulses[:, 0]
@@ -304,7 +317,7 @@ class Newton:
 
 
 def _replace(system: np.ndarray, rest: np.ndarray, numbers: np.ndarray, values: np.ndarray) -> None:
-    """Rows that say what an impulse is."""
+    """Replace rows of a linear system by equations for single unknowns."""
     system[numbers] = 0.0
     system[numbers, numbers] = 1.0
     rest.reshape(-1)[numbers] = values

@@ -1,4 +1,8 @@
-"""Contact problems by rows: every contact with the few coordinates that it depends on, for many contacts at once."""
+"""Contact problems by rows: every contact with the few coordinates on which it depends, for many contacts.
+
+The Delassus matrix is never formed: sweeps need only products of one contact with its own coordinates, so that memory
+and time are linear in the number of contacts.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,24 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowProblem:
-    """0 <= f_n, r_n >= c, f_n (r_n - c) = 0, and f_t in a section of the cone that dissipates most at r_t; r = J v.
+    """Contact problem 0 <= f_n perp r_n - c >= 0 with Coulomb's law for f_t and r_t, r = J v, v = v_free + A^-1 J'f.
 
-    The velocity is v = v_free + A^-1 J' f; arrays of velocities have one entry more than there are coordinates, where
-    rows that are shorter than others write zeros.
+    Velocity arrays have one entry more than there are coordinates: the target of the padding of short rows.
 
     Attributes
     ----------
     rows, dofs : (m, w, K), (m, K)
-        J, contact by contact: the normal first.
+        Entries of J contact by contact, the normal first, and their coordinates.
     answers, reached : (m, w, K'), (m, K')
-        A^-1 J' in the same form, and the coordinates that it changes.
+        Entries of A^-1 J' (velocity per unit impulse), and their coordinates.
     blocks : (m, w, w)
-        Of J A^-1 J', one for every contact.
+        Diagonal blocks of J A^-1 J'.
     least : (m,)
-        c [m/s].
+        Smallest normal rates c [m/s].
     friction : (m,)
+        Coefficients mu.
     free : (n_v + 1,)
-        v_free.
+        Velocity v_free without impulses.
     """
 
     rows: np.ndarray
@@ -39,11 +43,11 @@ class RowProblem:
     free: np.ndarray
 
     def rates(self, v: np.ndarray) -> np.ndarray:
-        """J v (m, w)."""
+        """Return the rates J v (m, w)."""
         return np.einsum("mwk,mk->mw", self.rows, v[self.dofs])
 
     def velocity(self, impulses: np.ndarray) -> np.ndarray:
-        """Velocity (n_v + 1,) with impulses (m, w)."""
+        """Return the velocity (n_v + 1,) with impulses (m, w)."""
         v = self.free.copy()
         np.add.at(v, self.reached, np.einsum("mwk,mw->mk", self.answers, impulses))
         return v
@@ -51,7 +55,7 @@ class RowProblem:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSolution:
-    """Impulses (m, w), velocity (n_v + 1,), sweeps, and the residual of the contact law [m/s]."""
+    """Solution of a `RowProblem`: impulses (m, w), velocity (n_v + 1,), sweeps, residual of the contact law [m/s]."""
 
     impulses: np.ndarray
     velocity: np.ndarray

@@ -1,4 +1,14 @@
-"""One solver of contact problems with interchangeable algorithms, and whether their solution is the only one."""
+"""Solver of contact problems with interchangeable algorithms, and tests of uniqueness.
+
+1. Projected iterations (`projected`) find the modes: open, stick or slip of every contact.
+2. Newton's method on the smooth equations of these modes (`modes`) makes the solution exact to rounding.
+3. All equations and inequalities are tested. If they fail, the modes are enumerated, those first that differ in few
+   contacts; the first admissible solution is returned.
+
+`ContactSolver.solutions` enumerates all modes and returns all solutions with different rates; `is_monotone` is a
+sufficient condition for uniqueness. Forces of redundant contacts are never unique, so that solutions are compared by
+their rates.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +32,32 @@ from nosnoc_py.tolerances import ADMISSIBLE
 
 Algorithm = Literal["enumeration", "sweeps", "newton"]
 
-SWEEPS = 400
-MOST_CANDIDATES = 3000
-# Residual of projected iterations, relative to the rates at work: Newton's method in their modes follows.
+SWEEPS = 400  # maximum number of sweeps in one problem
+MOST_CANDIDATES = 3000  # choices of modes up to which they are enumerated
+# Tolerance of projected iterations relative to the rates. It only has to separate modes; Newton's method follows.
 PROJECTED = 1e-13
-# Rates that differ by more than this, relative to those at work, are those of different motions.
+# Relative difference of rates above which two solutions are different motions.
 DIFFERENT = 1e-6
-# Directions of slip in space that are tried for every contact, by the number of contacts that slip in space.
+# Number of directions of slip that are tried for every contact, by the number of contacts that slip in space.
 STARTS = {1: 8, 2: 6, 3: 4}
 FEWEST_STARTS = 3
-# The equations of contact problems, by the numbers of tangents of their contacts.
+# Compiled equations of contact problems, by the numbers of tangents of their contacts.
 _PROBLEMS: dict[tuple[int, ...], Callable[..., list[Array]]] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactSolution:
-    """A solution of a `ContactProblem`.
+    """Solution of a `ContactProblem`.
 
     Attributes
     ----------
     modes : tuple of int
+        One of the modes of `contact_problems.modes` for every contact.
     unknowns : (n_c + n_tt + n_spatial,)
         z = (f_n, y, s): normal forces, forces in stick or directions of slip, slip speeds.
     forces, rates : (n_c + n_tt,)
     residual : float
+        Largest residual of the equations of the modes.
     """
 
     modes: tuple[int, ...]
@@ -56,59 +68,55 @@ class ContactSolution:
 
 
 class ContactSolver:
-    """Solves contact problems of one system, with the coefficients of each problem.
-
-    Projected iterations find the modes, Newton's method in these modes makes the solution exact to rounding; where they
-    fail, all modes are tried.
-    """
+    """Solver of the contact problems of one system; see the module's docstring for its steps."""
 
     def __init__(self, frames: ContactFrames) -> None:
         self.frames = frames
         widths = tuple(map(frames.width, range(frames.count)))
-        if widths not in _PROBLEMS:  # which is all that the equations depend on
+        if widths not in _PROBLEMS:  # the equations depend on nothing else
             _PROBLEMS[widths] = buffered(_masked_problem(frames))
         self._function = _PROBLEMS[widths]
 
     def solve(
         self, problem: ContactProblem, hints: Sequence[Sequence[int]] = (), algorithm: Algorithm | None = None
     ) -> ContactSolution | None:
-        """Return an admissible solution, or None where none is found.
+        """Return an admissible solution, or None if none is found.
 
         Parameters
         ----------
         problem : ContactProblem
         hints : sequence of modes
-            Tried first.
+            Modes that are tried first.
         algorithm : {"enumeration", "sweeps", "newton"}, optional
-            All modes in turn; projected Gauss-Seidel (Jourdan, Alart and Jean 1998); the same with semismooth Newton
-            steps (Alart and Curnier 1991). By default the last, the second and the first, until one succeeds.
+            Enumeration of all modes; projected Gauss-Seidel (Jourdan, Alart & Jean 1998); the same with semismooth
+            Newton steps (Alart & Curnier 1991). By default the last, the second and the first, until one succeeds.
         """
         if not problem.active:
             return self._nothing(problem)
         scaled, mass = problem.in_unit_mass()
-        found = self._solve(scaled, hints, algorithm)
-        return None if found is None else _in_units_of(found, self.frames, mass)
+        solution = self._solve(scaled, hints, algorithm)
+        return None if solution is None else _in_units_of(solution, self.frames, mass)
 
     def solutions(self, problem: ContactProblem) -> list[ContactSolution]:
         """Return solutions with different rates: all of them in the plane, in space those that a search finds.
 
-        In space a slip may have any direction; the search starts from several for every choice of modes, so that what
-        it does not find may exist all the same.
+        In space the direction of slip is an unknown. The search starts from several directions for every choice of
+        modes and may miss solutions.
         """
         if not problem.active:
             return [self._nothing(problem)]
         scaled, mass = problem.in_unit_mass()
-        # Sweeps cannot leave the cones, so they are a start in any modes, whether or not they converge.
+        # Sweeps cannot leave the cones, so that their forces are a start in any modes, converged or not.
         pairs = self._candidates(scaled, self._projected(scaled, newton=False))
-        every = [self._admissible(scaled, *pair) for pair in pairs]
+        candidates = [self._admissible(scaled, *pair) for pair in pairs]
         distinct: list[ContactSolution] = []
-        for found in every:
-            if found is not None and not any(self._same(scaled, found, other) for other in distinct):
-                distinct.append(found)
-        return [_in_units_of(found, self.frames, mass) for found in distinct]
+        for candidate in candidates:
+            if candidate is not None and not any(self._same(scaled, candidate, other) for other in distinct):
+                distinct.append(candidate)
+        return [_in_units_of(solution, self.frames, mass) for solution in distinct]
 
     def is_unique(self, problem: ContactProblem) -> bool:
-        """Return whether all solutions have the same rates: by a sufficient condition, else by looking for another."""
+        """Return True if all solutions have the same rates: by a sufficient condition, else by a search for another."""
         return is_monotone(problem) or len(self.solutions(problem)) < 2
 
     def in_modes(self, problem: ContactProblem, modes: Sequence[int], start: Array | None = None) -> ContactSolution:
@@ -122,6 +130,7 @@ class ContactSolver:
             rows, jacobian, forces, rates = self._function(z, *data)
             last, residual = residual, float(np.abs(rows).max(initial=0.0))
             small = ADMISSIBLE * max(problem.scale, 1e-300)
+            # Stop at rounding errors: a small residual that is no longer halved.
             if residual == 0.0 or not np.isfinite(residual) or (residual < small and residual >= 0.5 * last):
                 break
             z = z + correction(jacobian, rows.reshape(-1))
@@ -129,61 +138,62 @@ class ContactSolver:
             modes=chosen, unknowns=z, forces=forces.reshape(-1), rates=rates.reshape(-1), residual=residual
         )
 
-    def admissible(self, problem: ContactProblem, found: ContactSolution) -> bool:
-        """Return whether every equation and inequality holds."""
+    def admissible(self, problem: ContactProblem, solution: ContactSolution) -> bool:
+        """Return True if every equation and inequality holds within `ADMISSIBLE`."""
         frames, n_c = self.frames, self.frames.count
-        if not np.isfinite(found.residual):
+        if not np.isfinite(solution.residual):
             return False
-        force = ADMISSIBLE * max(problem.scale, float(np.abs(found.forces).max(initial=0.0)))
-        rate = ADMISSIBLE * max(problem.scale, float(np.abs(found.rates).max(initial=0.0)))
-        if found.residual > force + rate:
+        force = ADMISSIBLE * max(problem.scale, float(np.abs(solution.forces).max(initial=0.0)))
+        rate = ADMISSIBLE * max(problem.scale, float(np.abs(solution.rates).max(initial=0.0)))
+        if solution.residual > force + rate:
             return False
         for c in problem.active:
-            mode, part = found.modes[c], slice(n_c + frames.tangents[c].start, n_c + frames.tangents[c].stop)
-            normal, f = found.forces[c], found.forces[part]
-            if found.rates[c] < -rate or normal < -force:
+            mode, part = solution.modes[c], slice(n_c + frames.tangents[c].start, n_c + frames.tangents[c].stop)
+            normal, f = solution.forces[c], solution.forces[part]
+            if solution.rates[c] < -rate or normal < -force:
                 return False
             if mode == STICK and np.linalg.norm(f) > problem.frames.friction[c] * normal + force:
                 return False
-            # The force of a slipping contact lies opposite to its direction: it must not do work.
-            if mode in (SLIP, SLIP_BACK) and not problem.held[c] and self._along(found, c) < -rate:
+            # Friction opposes slip: a negative slip along its direction would let the force do work.
+            if mode in (SLIP, SLIP_BACK) and not problem.held[c] and self._along(solution, c) < -rate:
                 return False
         return True
 
-    # --- how a solution is looked for ---
+    # --- search for a solution ---
 
     def _solve(
         self, problem: ContactProblem, hints: Sequence[Sequence[int]], algorithm: Algorithm | None
     ) -> ContactSolution | None:
         tried = [(modes, np.zeros(problem.offset.size)) for modes in hints]
-        # Several contacts that stick may share their forces in many ways: the choice that loads friction least is next
-        # to what the normal forces bear alone.
+        # Forces of several contacts in stick are not unique. Starting from the normal forces of the frictionless
+        # problem Newton's shortest correction gives forces with little friction, which are most likely inside their
+        # cones.
         tried += [
             (modes, self._projected(problem, newton=True, friction=0.0))
             for modes in hints
             if list(modes).count(STICK) > 1
         ]
         for modes, start in tried:
-            if (found := self._admissible(problem, modes, start)) is not None:
-                return found
+            if (solution := self._admissible(problem, modes, start)) is not None:
+                return solution
         start = np.zeros(problem.offset.size)
-        # Redundant contacts make the matrix of the Newton steps singular, and plain sweeps are then the surer way.
+        # Redundant contacts make the matrix of semismooth Newton steps singular: plain sweeps are more robust then.
         for newton in {"enumeration": (), "sweeps": (False,), "newton": (True,), None: (True, False)}[algorithm]:
             start = self._projected(problem, newton=newton)
-            if (found := self._admissible(problem, self._read(problem, start), start)) is not None:
-                return found
+            if (solution := self._admissible(problem, self._read(problem, start), start)) is not None:
+                return solution
         if algorithm in ("sweeps", "newton"):
             return None
         frictionless = self._projected(problem, newton=False, friction=0.0)
-        every = (self._admissible(problem, *pair) for pair in self._candidates(problem, frictionless))
-        return next((found for found in every if found is not None), None)
+        candidates = (self._admissible(problem, *pair) for pair in self._candidates(problem, frictionless))
+        return next((candidate for candidate in candidates if candidate is not None), None)
 
     def _admissible(self, problem: ContactProblem, modes: Sequence[int], start: Array) -> ContactSolution | None:
-        found = self.in_modes(problem, modes, start)
-        return found if self.admissible(problem, found) else None
+        solution = self.in_modes(problem, modes, start)
+        return solution if self.admissible(problem, solution) else None
 
     def _nothing(self, problem: ContactProblem) -> ContactSolution:
-        """Return no forces, where no contact takes part."""
+        """Return the solution without forces of a problem without active contacts."""
         frames, size = self.frames, problem.offset.size
         unknowns = np.zeros(size + frames.spatial)
         modes = (FREE,) * frames.count
@@ -191,15 +201,15 @@ class ContactSolver:
             modes=modes, unknowns=unknowns, forces=np.zeros(size), rates=problem.offset, residual=0.0
         )
 
-    def _along(self, found: ContactSolution, c: int) -> float:
+    def _along(self, solution: ContactSolution, c: int) -> float:
         """Return the slip velocity in the direction against which friction acts."""
         n_c, part = self.frames.count, self.frames.tangents[c]
         if self.frames.width(c) == 1:
-            return float(found.rates[n_c + part.start] * (1.0 if found.modes[c] == SLIP else -1.0))
-        return float(found.rates[n_c:][part] @ found.unknowns[n_c:][part])
+            return float(solution.rates[n_c + part.start] * (1.0 if solution.modes[c] == SLIP else -1.0))
+        return float(solution.rates[n_c:][part] @ solution.unknowns[n_c:][part])
 
     def _nearest(self, problem: ContactProblem, modes: Sequence[int]) -> tuple[int, ...]:
-        """Return the nearest modes that this problem has: inactive contacts are open, held ones slip as they do."""
+        """Return the nearest modes that are possible: inactive contacts are open, `held` ones keep their slip."""
         chosen = []
         for c, mode in enumerate(modes):
             legal = self._options(problem, c)
@@ -218,15 +228,15 @@ class ContactSolver:
         return (FREE, STICK, SLIP, SLIP_BACK) if width == 1 else (FREE, STICK, SLIP)
 
     def _every(self, problem: ContactProblem) -> list[tuple[int, ...]]:
-        """Return all choices of modes; none where there are too many."""
+        """Return all choices of modes; none if there are more than `MOST_CANDIDATES`."""
         options = [self._options(problem, c) for c in range(self.frames.count)]
         few = np.prod([float(len(legal)) for legal in options]) <= MOST_CANDIDATES
         return list(product(*options)) if few else []
 
     def _candidates(self, problem: ContactProblem, start: Array) -> Iterator[tuple[tuple[int, ...], Array]]:
-        """Yield all modes with forces to start from, those first that differ in few contacts from what `start` means.
+        """Yield all modes with forces to start from, those first that differ in few contacts from those of `start`.
 
-        The modes of a contact that slips in space leave its direction open: several are tried.
+        For contacts that slip in space several directions are tried.
         """
         first = self._read(problem, start)
         spatial = [c for c in problem.active if self.frames.width(c) == 2 and not problem.held[c]]
@@ -241,7 +251,7 @@ class ContactSolver:
                 yield modes, self._towards(problem.frames.friction, start, slipping, turned)
 
     def _towards(self, friction: Array, forces: Array, contacts: Sequence[int], angles: Sequence[float]) -> Array:
-        """Return forces with friction of contacts in given directions."""
+        """Return the forces with the friction forces of some contacts in given directions."""
         turned = forces.copy()
         for c, angle in zip(contacts, angles, strict=True):
             part = self.frames.tangents[c]
@@ -251,7 +261,7 @@ class ContactSolver:
         return turned
 
     def _same(self, problem: ContactProblem, one: ContactSolution, other: ContactSolution) -> bool:
-        """Return whether two solutions are one motion; redundant contacts may share its forces in many ways."""
+        """Return True if two solutions are one motion: their forces may differ at redundant contacts."""
         size = max(problem.scale, float(np.abs(one.rates).max(initial=0.0)))
         return bool(np.abs(one.rates - other.rates).max(initial=0.0) <= DIFFERENT * size)
 
@@ -263,13 +273,13 @@ class ContactSolver:
             projection_of(rows.rows.shape[1] - 1, None), PROJECTED * max(problem.scale, 1e-300), SWEEPS, newton
         )
         one_by_one = Colouring(order=np.arange(count), parts=tuple(slice(k, k + 1) for k in range(count)))
-        with np.errstate(over="ignore", invalid="ignore"):  # no solution: the iterations diverge
-            found = solver.solve(rows, one_by_one, np.zeros(rows.rows.shape[:2]))
-        forces = forces_of(problem, found.impulses)
+        with np.errstate(over="ignore", invalid="ignore"):  # without a solution the iterations diverge
+            solution = solver.solve(rows, one_by_one, np.zeros(rows.rows.shape[:2]))
+        forces = forces_of(problem, solution.impulses)
         return forces if np.isfinite(forces).all() else np.zeros_like(forces)
 
     def _read(self, problem: ContactProblem, forces: Array) -> tuple[int, ...]:
-        """Return the modes that forces on the cones stand for."""
+        """Return the modes that forces in the cones indicate."""
         n_c, modes = self.frames.count, [FREE] * self.frames.count
         scale = np.abs(forces).max(initial=0.0)
         for c in problem.active:
@@ -285,7 +295,7 @@ class ContactSolver:
         return tuple(modes)
 
     def _unknowns(self, problem: ContactProblem, modes: tuple[int, ...], forces: Array) -> Array:
-        """Return the first z = (f_n, y, s) of given modes."""
+        """Return the start z = (f_n, y, s) of Newton's method in given modes."""
         frames, n_c = self.frames, self.frames.count
         z = np.zeros(n_c + frames.n_t + frames.spatial)
         z[:n_c] = np.where(np.asarray(modes) == FREE, 0.0, forces[:n_c])
@@ -301,19 +311,19 @@ class ContactSolver:
 
 
 def is_monotone(problem: ContactProblem) -> bool:
-    """Return whether a sufficient condition says that all solutions have the same rates.
+    """Return True if a sufficient condition proves that all solutions have the same rates.
 
-    Two solutions satisfy d'G d <= sum_c mu_c |d_n,c| |(G d)_t,c| with the difference d of their forces, because in
-    De Saxce's form (r_n + mu |r_t|, r_t) and f lie in dual cones. With x = G^(1/2) d the right side is at most
-    |x|^2 / 2 sum_c mu_c sqrt((G^-1)_nn |G_tt|), for the two functionals of x are orthogonal; if the sum is below 2,
-    x = 0. Without friction d'G d <= 0 says the same for any G. Given directions of slip make G unsymmetric: they are
-    left to a search.
+    Two solutions satisfy d'G d <= sum_c mu_c |d_n,c| |(G d)_t,c| with the difference d of their forces, because in the
+    form of De Saxce and Feng (1998) (r_n + mu |r_t|, r_t) and f lie in dual cones. With x = G^(1/2) d the right side is
+    at most |x|^2 / 2 sum_c mu_c sqrt((G^-1)_nn |G_tt|), because the two functionals of x are orthogonal; if the sum is
+    below 2, then x = 0. Without friction d'G d <= 0 proves it for any G. Prescribed directions of slip make G
+    unsymmetric and are not covered.
     """
     frames, n_c = problem.frames, problem.frames.count
-    rubbing = [c for c in problem.active if frames.width(c)]
-    if not rubbing:
+    frictional = [c for c in problem.active if frames.width(c)]
+    if not frictional:
         return True
-    if problem.held[rubbing].any():
+    if problem.held[frictional].any():
         return False
     index = frames.rows(problem.active)
     delassus = problem.delassus[np.ix_(index, index)]
@@ -322,27 +332,30 @@ def is_monotone(problem: ContactProblem) -> bool:
     except np.linalg.LinAlgError:
         return False
     total = 0.0
-    for c in rubbing:
+    for c in frictional:
         k = problem.active.index(c)
         part = slice(n_c + frames.tangents[c].start, n_c + frames.tangents[c].stop)
         tangential = np.linalg.norm(problem.delassus[part, part], 2)
         total += float(frames.friction[c] * np.sqrt(max(inverse[k, k], 0.0) * tangential))
-    # Rounding of an inverse near its limit must not decide.
+    # The margins keep rounding errors of the inverse from deciding.
     return bool(np.linalg.cond(delassus) < 1e10 and total < 1.99)
 
 
-def _in_units_of(found: ContactSolution, frames: ContactFrames, mass: float) -> ContactSolution:
-    """Forces of a problem in unit mass in the units of the system; directions of slip among the unknowns have none."""
-    unknowns = found.unknowns.copy()
+def _in_units_of(solution: ContactSolution, frames: ContactFrames, mass: float) -> ContactSolution:
+    """Return the solution of a problem in unit mass with forces in the units of the system.
+
+    Directions of slip among the unknowns have no unit and are not scaled.
+    """
+    unknowns = solution.unknowns.copy()
     unknowns[: frames.count] *= mass
     for c, part in enumerate(frames.tangents):
-        if found.modes[c] == STICK:
+        if solution.modes[c] == STICK:
             unknowns[frames.count + part.start : frames.count + part.stop] *= mass
-    return replace(found, unknowns=unknowns, forces=mass * found.forces)
+    return replace(solution, unknowns=unknowns, forces=mass * solution.forces)
 
 
 def _unit(first: Array, second: Array) -> Array:
-    """Return the direction of the first of two vectors that has one."""
+    """Return the direction of the first of two vectors that is not zero, else the first axis."""
     for vector in (first, second):
         size = float(np.linalg.norm(vector))
         if size > 0:
@@ -351,13 +364,13 @@ def _unit(first: Array, second: Array) -> Array:
 
 
 def _masked_problem(frames: ContactFrames) -> ca.Function:
-    """Rows, Jacobian, forces and rates of a `ContactProblem` at z = (f_n, y, s); the masks choose the rows."""
+    """Return the function z = (f_n, y, s) -> rows, Jacobian, forces and rates; masks choose the rows of the modes."""
     n_c, n_t = frames.count, frames.n_t
     z = ca.SX.sym("z", n_c + n_t + frames.spatial)
     delassus, offset = ca.SX.sym("delassus", n_c + n_t, n_c + n_t), ca.SX.sym("offset", n_c + n_t)
     masks, held, direction = ca.SX.sym("masks", 3 * n_c), ca.SX.sym("held", n_c), ca.SX.sym("direction", n_t)
     normal, tangential, speed = ca.vertsplit(z, [0, n_c, n_c + n_t, n_c + n_t + frames.spatial])
-    # The rates depend on the friction force, and its rows on the rates: the force needs no rate.
+    # Two calls: the friction force does not depend on the rates, the rates depend on it, and its rows on the rates.
     friction = ca.SX.sym("friction", n_c)
     force, _ = friction_rows(frames, friction, masks, normal, tangential, speed, ca.SX.zeros(n_t), held, direction)
     forces = ca.vertcat(normal, force)
