@@ -1,1 +1,1 @@
-"""Mathematical programs with complementarity constraints and their solution; nothing about mechanics in here."""
+"""Mathematical programs with complementarity constraints (MPCC) and their solvers, independent of mechanics."""

@@ -1,8 +1,13 @@
-"""Solving a program again, for parameters that have changed a little.
+"""Re-solve a program after a small change of its parameters (model predictive control).
 
-First on the branch that was there. Where it does not hold, a relaxed problem shows one beside it: its solutions move
-smoothly where those of the program change their branch, so that from a solution of it that is known for parameters
-nearby, primal and dual, a few iterations are enough.
+1. Solve on the branch of the last solution, from its multipliers: a few iterations of the interior-point method.
+2. If that branch fails, or its objective is far above the expected one, try branches that were prepared for nearby
+   parameters.
+3. Otherwise solve the relaxed problem (Scholtes, sigma = `SIGMA`) from its known primal-dual solution. Its solutions
+   depend smoothly on the parameters also where the MPCC changes its branch; the branch that it shows is solved next.
+4. Otherwise run a short homotopy from a relaxation that stays near the iterate.
+
+`Neighbourhood` holds what step 2 and 3 need; it is computed in advance, while the parameters are still unknown.
 """
 
 from __future__ import annotations
@@ -23,18 +28,22 @@ from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.status import Status
 
 Array = np.ndarray
-# How an answer was found: on the branch that was there, on one nearby, by the solver that starts anew, or in advance.
+# Origin of an answer: the branch of the last solution, a neighbouring branch, a new run of the solver, or a solution
+# that was computed in advance.
 KEPT, NEIGHBOUR, FALLBACK, PREPARED = "kept", "neighbour", "fallback", "prepared"
-# The relaxation whose solution is kept: a larger one shows the branch less clearly, a smaller one is less smooth.
+# Relaxation parameter of the relaxed problem: larger ones show the branch less clearly, smaller ones are less smooth in
+# the parameters.
 SIGMA = 1e-5
-# A branch is not believed to be the best one where its objective is above what is expected by more than this.
+# A branch is rejected if its objective exceeds the expected one by more than this fraction.
 ABOVE = 0.5
-# The relaxations from which a neighbour is looked for, with the iterations of a program: near the branch that has
-# failed, and, with more time, to find a better optimum, which has to be better by GAIN.
+# First relaxation parameter and iterations per NLP of a homotopy that looks for another branch: close to the one that
+# failed, and, with more time, for a better optimum anywhere. A better optimum has to be better by the fraction GAIN.
 NEARBY, ELSEWHERE, ANYWHERE = (1e-2, 80), (1e-1, 200), (1.0, 500)
 GAIN = 1e-3
-# From this part of a step on another branch is tried before the one that was there; how many more are.
+# A prepared branch is tried before the last one if the parameters have moved by more than this part of its step towards
+# it; number of further prepared branches that are tried.
 HALFWAY, TRIES = 0.5, 2
+# Options of the relaxed problem: its multipliers are a start and no result, so that 1e-6 is enough.
 RELAXED: Mapping[str, Any] = {
     **dict.fromkeys(("tol", "compl_inf_tol", "acceptable_tol"), 1e-6),
     "dual_inf_tol": 1.0,
@@ -48,8 +57,8 @@ RELAXED: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Other:
-    """A solution on another branch, for parameters that are a step away."""
+class NeighbouringSolution:
+    """Solution on another branch, for parameters that are `step` (n_p,) away."""
 
     step: Array
     w: Array
@@ -57,33 +66,51 @@ class Other:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """What is known around a solution before the parameters are.
+class Neighbourhood:
+    """Neighbourhood of a solution in the parameters, computed before the next parameters are known.
 
-    The solution of a relaxed problem with its multipliers, the parameters, its objective and the slope of that by
-    these; and branches beside the one that was solved.
+    Attributes
+    ----------
+    result : NLPResult
+        Solution of the relaxed problem, with its multipliers.
+    p : (n_p,)
+        Its parameters.
+    objective, slope : float, (n_p,)
+        Its objective and the derivative of that by the parameters.
+    others : tuple of NeighbouringSolution
+        Solutions on other branches, for parameters nearby.
     """
 
     result: NLPResult
     p: Array
     objective: float
     slope: Array
-    others: tuple[Other, ...] = ()
+    others: tuple[NeighbouringSolution, ...] = ()
 
-    def ranked(self, p: Array) -> list[tuple[float, Other]]:
-        """Other branches with how far the parameters lie towards them, in their steps; the farthest first."""
-        ways = [float((p - self.p) @ other.step / (other.step @ other.step)) for other in self.others]
-        order = sorted(range(len(ways)), key=lambda k: -ways[k])
-        return [(ways[k], self.others[k]) for k in order]
+    def ranked(self, p: Array) -> list[tuple[float, NeighbouringSolution]]:
+        """Return other branches with the distance of p towards them in units of their steps; the largest first."""
+        distances = [float((p - self.p) @ other.step / (other.step @ other.step)) for other in self.others]
+        order = sorted(range(len(distances)), key=lambda k: -distances[k])
+        return [(distances[k], self.others[k]) for k in order]
 
     def expected(self, p: Array) -> float:
-        """The objective for other parameters, to first order."""
+        """Return the objective for other parameters, to first order."""
         return float(self.objective + self.slope @ (p - self.p))
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """A program with the parameters at hand, how exactly it is to be solved, and until when (time.monotonic())."""
+class Resolve:
+    """Solver of a program for one set of parameters.
+
+    Attributes
+    ----------
+    solvers : Solvers
+    p : (n_p,)
+    strategy : Strategy
+        Its tolerances apply.
+    deadline : float
+        time.monotonic() stamp.
+    """
 
     solvers: Solvers
     p: Array
@@ -91,90 +118,93 @@ class Program:
     deadline: float = np.inf
 
     def at(self, w: Array) -> SolverState:
-        """The state at an iterate."""
+        """Return the state at an iterate."""
         return SolverState(**start(self.solvers.mpcc, w, self.p, self.solvers, False))
 
-    def kept(self, w: Array, solved: SolvedBranch) -> SolverState:
-        """Solve on the branch of an earlier solution; SOLVED where the residuals of the program say so."""
+    def solve_on_branch(self, w: Array, solved: SolvedBranch) -> SolverState:
+        """Solve on the branch of an earlier solution; the status is SOLVED if the residuals of the MPCC are small."""
         return self._on_branch(self.at(w), solved)
 
-    def shown(self, w: Array) -> SolverState:
+    def solve_on_shown_branch(self, w: Array) -> SolverState:
         """Solve on the branch that an iterate shows."""
         return self._on_branch(self.at(w), None)
 
-    def beside(self, known: Prepared) -> SolverState:
-        """Solve on the branch that a relaxed problem shows, whose solution for other parameters is known."""
+    def solve_relaxed_first(self, known: Neighbourhood) -> SolverState:
+        """Solve the relaxed problem from its solution for other parameters, then the branch that it shows."""
         scale, result = self.solvers.mpcc.w_scale, known.result
-        found = self._relaxed(result.x, **result.duals)
-        if not np.isfinite(found.x).all():
+        relaxed = self._relaxed(result.x, **result.duals)
+        if not np.isfinite(relaxed.x).all():
             return self.at(result.x * scale)
-        return self._on_branch(self.at(found.x * scale), None, found.iterations)
+        return self._on_branch(self.at(relaxed.x * scale), None, relaxed.iterations)
 
-    def nearest(self, w: Array, solved: SolvedBranch, known: Prepared | None) -> tuple[SolverState, str]:
-        """The branch that was there or one beside it, and which; a state without a status where neither is found."""
+    def solve_nearest(self, w: Array, solved: SolvedBranch, known: Neighbourhood | None) -> tuple[SolverState, str]:
+        """Solve on the last branch or a neighbouring one; return the state and its origin.
+
+        The state has no status if all of them fail.
+        """
         ranked = [] if known is None else known.ranked(self.p)
-        first = [(other.w, other.solved) for way, other in ranked if way > HALFWAY]
-        then = [(other.w, other.solved) for way, other in ranked if 0.0 < way <= HALFWAY]
+        first = [(other.w, other.solved) for distance, other in ranked if distance > HALFWAY]
+        then = [(other.w, other.solved) for distance, other in ranked if 0.0 < distance <= HALFWAY]
         tried: list[tuple[SolverState, str]] = []
         for at, branch in (*first[:1], (w, solved), *(*first[1:], *then)[:TRIES]):
-            state = self.kept(at, branch)
+            state = self.solve_on_branch(at, branch)
             tried.append((state, KEPT if branch is solved else NEIGHBOUR))
             if self._is_expected(state, known):
                 return tried[-1]
         if known is not None:
-            tried.append((self.beside(known), NEIGHBOUR))
+            tried.append((self.solve_relaxed_first(known), NEIGHBOUR))
         best = best_of([state for state, _ in tried])
         if best is None:
-            return self.descended(w, *NEARBY), NEIGHBOUR
+            return self.descend(w, *NEARBY), NEIGHBOUR
         return next((state, how) for state, how in tried if state is best)
 
-    def prepared(
+    def prepare(
         self, w: Array, solved: SolvedBranch, steps: list[Array]
-    ) -> tuple[SolverState | None, Prepared | None]:
-        """The best solution that is found from an iterate, and what to know around it; None where none is found.
+    ) -> tuple[SolverState | None, Neighbourhood | None]:
+        """Return the best solution found from an iterate and its neighbourhood; None if there is none.
 
-        What takes longest comes last, in case that the time is over: a descent that may end anywhere.
+        The longest computation, a homotopy from a large relaxation, comes last: it is left out if the time is over.
         """
-        best = best_of([self.kept(w, solved), self.descended(w, *ELSEWHERE)])
+        best = best_of([self.solve_on_branch(w, solved), self.descend(w, *ELSEWHERE)])
         known = None if best is None else self._around(best, steps)
         if time.monotonic() < self.deadline:
-            last = self.descended(w, *ANYWHERE)
+            last = self.descend(w, *ANYWHERE)
             gained = best is None or last.values.objective < best.values.objective - GAIN * abs(best.values.objective)
             if last.status is Status.SOLVED and gained:
                 return last, self._around(last, steps)
         return best, known
 
-    def _around(self, state: SolverState, steps: list[Array]) -> Prepared | None:
-        """A relaxed problem beside a solution, and the branches some steps away."""
+    def _around(self, state: SolverState, steps: list[Array]) -> Neighbourhood | None:
+        """Return the relaxed problem near a solution, and the branches for parameters some steps away."""
         known = self._known(state)
         if known is None or state.solved_branch is None:
             return known
-        others: list[Other] = []
+        others: list[NeighbouringSolution] = []
         for step in steps:
             if time.monotonic() > self.deadline:
                 break
             there = replace(self, p=self.p + step)
-            found = there.kept(state.w, state.solved_branch)
-            if not there._is_expected(found, known):
-                found = best_of([found, there.beside(known)]) or found
-            branch = found.solved_branch
-            if found.status is Status.SOLVED and branch is not None and not _same(branch, state.solved_branch):
-                others.append(Other(step, found.w, branch))
+            solution = there.solve_on_branch(state.w, state.solved_branch)
+            if not there._is_expected(solution, known):
+                solution = best_of([solution, there.solve_relaxed_first(known)]) or solution
+            branch = solution.solved_branch
+            if solution.status is Status.SOLVED and branch is not None and not _same(branch, state.solved_branch):
+                others.append(NeighbouringSolution(step, solution.w, branch))
         return replace(known, others=tuple(others))
 
-    def _is_expected(self, state: SolverState, known: Prepared | None) -> bool:
-        """Whether a solution is about as good as the relaxed problem lets one expect for these parameters.
+    def _is_expected(self, state: SolverState, known: Neighbourhood | None) -> bool:
+        """Return True if a solution is about as good as the relaxed problem predicts for these parameters.
 
-        A branch may hold and yet be far from the best: where a speed has changed its sign it may take much effort to
-        bring it back in time.
+        A branch may be feasible and yet far from the best one: if a speed has changed its sign, it may take a large
+        control to restore the sign in time.
         """
         if state.status is not Status.SOLVED or known is None:
             return state.status is Status.SOLVED
         expected = known.expected(self.p)
         return state.values.objective <= expected + ABOVE * max(abs(expected), abs(known.objective))
 
-    def descended(self, w: Array, sigma: float, iterations: int) -> SolverState:
-        """A homotopy from a relaxation that keeps near the iterate, with so many iterations for a program at most."""
+    def descend(self, w: Array, sigma: float, iterations: int) -> SolverState:
+        """Run a homotopy from relaxation parameter sigma with at most `iterations` per NLP."""
         left = None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
         homotopy = Homotopy(
             nlp_solver="interior_point", sigma_0=sigma, max_iterations=iterations, **self.strategy.tolerances
@@ -182,22 +212,22 @@ class Program:
         state: SolverState = homotopy.run(self.solvers.mpcc, w, self.p, solvers=self.solvers, time_limit=left)
         return state if state.status is Status.SOLVED else replace(state, status=None)
 
-    def _known(self, state: SolverState) -> Prepared | None:
-        """A relaxed problem solved beside a solution, from the last one of the homotopy that led there."""
+    def _known(self, state: SolverState) -> Neighbourhood | None:
+        """Solve the relaxed problem near a solution, starting from the last NLP of its homotopy if there was one."""
         scale, dual = self.solvers.mpcc.w_scale, state.dual if isinstance(state, HomotopyState) else None
-        found = self._relaxed(state.w / scale) if dual is None else self._relaxed(dual.x, **dual.duals)
-        if not found.converged:
+        relaxed = self._relaxed(state.w / scale) if dual is None else self._relaxed(dual.x, **dual.duals)
+        if not relaxed.converged:
             return None
-        f, slope = self._nlp.slope_function(found.x, self._with_sigma, found.lam_g)
-        return Prepared(found, self.p, float(f), np.asarray(slope).reshape(-1)[: self.p.size])
+        f, slope = self._nlp.slope_function(relaxed.x, self._with_sigma, relaxed.lam_g)
+        return Neighbourhood(relaxed, self.p, float(f), np.asarray(slope).reshape(-1)[: self.p.size])
 
     def _on_branch(self, state: SolverState, solved: SolvedBranch | None, before: int = 0) -> SolverState:
         started = time.monotonic()
         outcome = self.solvers.finish({}).again(state.w, self.p, self.deadline, solved)
-        done = state.landed(outcome)
-        said: dict[str, Any] = {"iterations": before + outcome.iterations, "word": outcome.solver_status}
+        done = state.moved_to(outcome)
+        log: dict[str, Any] = {"iterations": before + outcome.iterations, "word": outcome.solver_status}
         label = "branch nearby" if solved is None else "same branch"
-        done = done.logged(label, seconds=time.monotonic() - started, **said)
+        done = done.with_record(label, seconds=time.monotonic() - started, **log)
         good = outcome.converged and self.strategy.residuals_small(done)
         return replace(done, status=Status.SOLVED if good else None)
 
@@ -223,9 +253,9 @@ def _same(one: SolvedBranch, other: SolvedBranch) -> bool:
 
 
 def best_of(states: list[SolverState]) -> SolverState | None:
-    """Of the states that are solved the one with the least objective."""
-    found: SolverState | None = None
+    """Return the solved state with the lowest objective, None if no state is solved."""
+    best: SolverState | None = None
     for state in states:
         if state.status is Status.SOLVED:
-            found = better(found, state)
-    return found
+            best = better(best, state)
+    return best

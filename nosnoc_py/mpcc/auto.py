@@ -1,13 +1,13 @@
-"""The default strategy: several attempts, each from another side, until one is solved.
+"""Default strategy: several different attempts until one is solved.
 
-Without an objective the elastic homotopy with active-set finish and certificate comes first, which is the fastest where
-it works; then, because what fails differs from problem to problem, homotopies that steer otherwise; then the same from
-perturbed starts. Where all rows are affine linear programs find a feasible branch, or prove that there is none, and
-that comes second.
+Without an objective the elastic homotopy with active-set finish and certificate comes first, because it is the fastest
+one. Which homotopy fails differs from problem to problem, so that homotopies with other relaxations and steering
+follow, and then the same from perturbed starts. If all rows are affine, linear programs find a feasible branch or prove
+that there is none; this comes second.
 
-With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity says
-nothing about a better one elsewhere. So the plain homotopy of Scholtes comes before the elastic one, and both are run.
-Where they disagree, the better point is relaxed again and followed down, as long as that pays.
+With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity does not
+exclude a better one elsewhere. The homotopy of Scholtes from a large relaxation therefore comes before the elastic one,
+and both are run. If they disagree, the better point is relaxed again and followed down, as long as the objective falls.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
 from nosnoc_py.status import Status
 
-# A new attempt does not help against these.
+# Statuses that another attempt does not change.
 FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
 ENDS = tuple(status for status in FINAL if status is not Status.SOLVED)
-# With an objective so many attempts are made, also where the first one is solved.
+# Minimum number of attempts with an objective, even if the first one is solved.
 DESCENTS = 2
 # Size of the perturbations, relative to the size of the variables.
 PERTURBATION = 0.3
-# Objectives of two descents agree, and another descent has paid, from this relative difference on.
+# Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
 SAME = 1e-3
-# The point of a relaxed problem at most this infeasible has an objective that can be compared.
+# Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
 FEASIBLE = 1e-6
-# The relaxation from which the best point descends again, and how often at most. A larger one forgets the point, a
-# smaller one keeps its branch: of 1, .3, .1, .03, .01, .001 this one found the best objective most often.
+# Relaxation parameter from which the best point descends again, and maximum number of such descents. A larger one loses
+# the point, a smaller one stays on its branch: of 1, .3, .1, .03, .01, .001 this one found the best objective most
+# often.
 AGAIN, ROUNDS = 0.1, 3
-# Of two objectives that differ by less, relatively, the one with a certificate counts.
+# Relative difference of objectives below which two points are the same optimum; one with a certificate is preferred.
 EQUAL = 1e-5
-# What an attempt's state has and Auto's has of its own.
+# Fields of the state that are those of Auto, not those of an attempt.
 OWN = ("status", "records", "solvers", "p")
-# A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
-# smaller sigma from where it stands, unless it is the first one.
+# Options of the elastic homotopy. A branch read at a residual above 1e-3 is too often wrong. An NLP with more than 150
+# iterations costs more than continuing from its end with a smaller sigma, except for the first one, which is repeated.
 ELASTIC: dict[str, Any] = {
     "steering": "l_inf",
     "kappa": 0.05,
@@ -61,10 +62,19 @@ Nearby = Callable[[SolverState], np.ndarray | None]
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """One attempt: how, and how far from the given start (relative size of a random perturbation).
+    """One attempt of `Auto`.
 
-    With a `point`, which is feasible, its branch is solved and switched from, without a homotopy; with a `sigma`, too,
-    the homotopy begins there.
+    Attributes
+    ----------
+    name : str
+        Prefix of its lines in the log.
+    strategy : ActiveSet
+    perturbation : float
+        Relative size of a random perturbation of the start.
+    point : (n_w,), optional
+        Feasible start: its branch is solved first, without a homotopy.
+    sigma : float, optional
+        With a point: start the homotopy at the point with this relaxation parameter.
     """
 
     name: str
@@ -76,25 +86,25 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AutoState(SolverState):
-    """Where the attempts stand.
+    """State of `Auto`.
 
     Attributes
     ----------
     attempts : tuple of Attempt
     attempt : int
-        Number of the attempt under way.
+        Index of the current attempt.
     inner : ActiveSetState
         Its state.
     best : SolverState, optional
-        The best point of the attempts that have ended.
+        Best point of the attempts that have ended.
     verdicts : tuple of Status
-        How they ended.
+        Their statuses.
     objectives : tuple of float
-        What they reached; infinite where they are not solved.
+        Their objectives; infinite if not solved.
     origin : ndarray (n_w,)
-        Where the first attempt started.
+        Start of the first attempt.
     nearby : function (SolverState) -> ndarray (n_w,) or None, optional
-        Makes another iterate to start from of the best one, where the first descents fail.
+        Makes a further start from the best iterate, if the first descents fail.
     """
 
     attempts: tuple[Attempt, ...]
@@ -108,20 +118,35 @@ class AutoState(SolverState):
 
 
 class Auto(Strategy):
-    """Attempts by several strategies until one is solved: the default.
+    """Attempts by several strategies until one is solved; the default solver.
 
     Parameters
     ----------
     restarts : int
-        Attempts from perturbed starts, after all strategies have failed from the given one.
+        Number of attempts from perturbed starts, after all strategies have failed from the given one.
     seed : int
-        Of the perturbations: same seed, same result.
+        Seed of the perturbations: same seed, same result.
     ipopt : dict
         Further options of IPOPT by their own names, for all NLPs.
     complementarity_tolerance, infeasibility_tolerance : float
-        Success is declared on these residuals of the unrelaxed problem.
+        Tolerances on the residuals of the unrelaxed problem; success is decided on them.
     time_limit : float, optional
-        Seconds for all attempts together.
+        Limit for all attempts together [s].
+
+    Raises
+    ------
+    OptionError
+        For values outside these ranges.
+
+    Examples
+    --------
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], g=w[0] + w[1], lbg=1.0, ubg=1.0)  # feasibility only
+    >>> result = ns.solve_mpcc(mpcc, ns.Auto(restarts=0))
+    >>> result.success, round(float(result.w.sum()), 6)
+    (True, 1.0)
     """
 
     restarts: int = Field(default=8, ge=0)
@@ -129,10 +154,10 @@ class Auto(Strategy):
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     def attempts(self, mpcc: MPCC) -> tuple[Attempt, ...]:
-        """What is tried, in this order.
+        """Return the attempts in order.
 
-        Without an objective one exact NLP mostly shows the branch; with one the last digits of the first NLPs are
-        wasted, and `step_tolerances` leaves them out.
+        Without an objective one exact NLP usually shows the branch. With one the last digits of the first NLPs are
+        wasted, and `step_tolerances` saves them.
         """
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
         stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
@@ -146,13 +171,14 @@ class Auto(Strategy):
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
         first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
-        turn = first[1:] + first[:1]  # a moved start has no branch to lose, which the plain homotopy is slow to find
+        # Perturbed starts begin with the elastic homotopy: the plain one, which is slow, pays only from a good start.
+        turn = first[1:] + first[:1]
         again = [replace(turn[k % len(turn)], perturbation=PERTURBATION) for k in range(self.restarts)]
         return (*first, *again)
 
     @property
     def _relaxed(self) -> Homotopy:
-        """The homotopy of Scholtes from a large sigma, every NLP solved to the end."""
+        """Homotopy of Scholtes from a large sigma, with every NLP solved to full accuracy."""
         known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
         return Homotopy(nlp_solver="interior_point", ipopt=known)
 
@@ -164,24 +190,24 @@ class Auto(Strategy):
         *args, **options
             See `Strategy.init`.
         nearby : function (SolverState) -> ndarray (n_w,) or None, optional
-            Is asked where the first descents fail: from their best state it makes an iterate that satisfies most
-            equations, such as the simulation of its control. That one is tried from a small sigma.
+            Called if the first descents fail: from their best state it makes an iterate that satisfies most equations,
+            such as the simulation of its control. That iterate is tried from a small sigma.
         """
         return replace(super().init(*args, **options), nearby=nearby)
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> AutoState:
-        """The state before the first attempt; `sigma` replaces its sigma_0."""
+        """Return the state before the first attempt; `sigma` replaces its sigma_0."""
         attempts = self.attempts(fields["solvers"].mpcc)
         inner = attempts[0].strategy.begin(fields, sigma)
         return AutoState(**fields, attempts=attempts, attempt=0, inner=inner, origin=fields["w"])
 
     def advance(self, state: AutoState, deadline: float) -> AutoState:
-        """One step of the attempt under way, or the first one of the next."""
+        """Take one step of the current attempt, or the first one of the next attempt."""
         if state.inner.status is not None:
             state = self._next(state)
         attempt = state.attempts[state.attempt]
         inner = attempt.strategy.step(state.inner, deadline=deadline)
-        if inner.status is not None:  # what is proved spares the other attempts
+        if inner.status is not None:  # a proof of infeasibility or unboundedness makes further attempts unnecessary
             inner = attempt.strategy.conclude(inner, deadline)
         new = inner.records[len(state.inner.records) :]
         named = tuple(
@@ -203,11 +229,14 @@ class Auto(Strategy):
         )
         state = self._with_nearby(self._with_feasible_branch(state, attempt, deadline))
         further = self._further(state, inner)
-        return self.settle(state, inner.status) if further is None else replace(state, attempts=further)
+        return self.finalise(state, inner.status) if further is None else replace(state, attempts=further)
 
     @staticmethod
     def _is_behind(state: AutoState, inner: ActiveSetState) -> bool:
-        """A relaxed problem is solved already at a higher objective than the best solution: it hardly falls again."""
+        """Return True if a solved relaxed problem has a higher objective than the best solution.
+
+        Smaller sigmas shrink the feasible set, so that the objective will hardly fall again.
+        """
         best, relaxed = state.best, inner.homotopy
         if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
             return False
@@ -215,7 +244,7 @@ class Auto(Strategy):
         return solved and _lower(best.values.objective, relaxed.values.objective)
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
-        """After the first attempt, if it has failed: next comes the branch that linear programs have found."""
+        """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
         proofs = state.solvers.proofs
         if state.attempt > 0 or state.verdicts[0] not in UNPROVED or not proofs.exact:
             return state
@@ -246,10 +275,10 @@ class Auto(Strategy):
         return replace(state, attempts=(*state.attempts[:done], more, *state.attempts[done:]))
 
     def _further(self, state: AutoState, inner: ActiveSetState) -> tuple[Attempt, ...] | None:
-        """All attempts, those to come included; None where there is nothing left to do.
+        """Return all attempts including further ones; None if nothing is left to do.
 
-        A solved point without a verdict of the LPEC is only nearly complementary, and the next attempt may be; no
-        restart is worth it.
+        A solved point without a verdict of the LPEC is only nearly complementary. The next strategy may find an exactly
+        complementary one, so it is tried; restarts from perturbed points are not.
         """
         mpcc, best = state.solvers.mpcc, state.best
         done, left = state.attempts[: state.attempt + 1], state.attempts[state.attempt + 1 :]
@@ -269,7 +298,10 @@ class Auto(Strategy):
         return state.attempts if left else None
 
     def _pays(self, state: AutoState) -> bool:
-        """Another descent from the best point is worth its time: the last one was, or the first ones disagree."""
+        """Return True if another descent from the best point is worthwhile.
+
+        It is if the last descent has improved the objective, or if the first attempts disagree.
+        """
         rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
         if rounds:
             before, last = float(reached[:-1].min()), reached[-1]
@@ -278,20 +310,23 @@ class Auto(Strategy):
         return not np.isfinite(reached).all() or any(_lower(low, value) for value in reached)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
-        """The elastic attempt alone, from a small sigma."""
+        """Return the strategy of the elastic attempt, from a small sigma."""
         elastic = next(attempt for attempt in self.attempts(mpcc) if attempt.name == "elastic")
         return elastic.strategy.warm(mpcc)
 
-    def settle(self, state: AutoState, status: Status) -> AutoState:
-        """The best point of all attempts; if they ran out, its own status, or that of infeasible relaxations."""
+    def finalise(self, state: AutoState, status: Status) -> AutoState:
+        """Return the best point of all attempts with its final status.
+
+        If the attempts ran out it has its own status, or that of infeasible relaxations.
+        """
         inner = state.inner
         if inner.status is None:
-            inner = state.attempts[state.attempt].strategy.settle(inner, status)
+            inner = state.attempts[state.attempt].strategy.finalise(inner, status)
         best = better(state.best, inner)
         if best.status is Status.SOLVED:
             status = Status.SOLVED
         elif status not in FINAL:
-            # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
+            # Elastic NLPs are always feasible: slacks that do not vanish mean what others report as infeasible.
             local = Status.LOCALLY_INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
             status = Status.LOCALLY_INFEASIBLE if local else best.status or status
         return replace(state, **common(best, *OWN), status=status)
@@ -315,18 +350,18 @@ class Auto(Strategy):
 
 
 def better(one: SolverState | None, other: SolverState) -> SolverState:
-    """A solved state wins, of two the one with the lower objective; else the state with the smaller residuals."""
+    """Return the better state: solved before unsolved, then the lower objective or the smaller residuals."""
     if one is None:
         return other
     if one.status is Status.SOLVED and other.status is Status.SOLVED:
         low, high = sorted((one.values.objective, other.values.objective))
-        if not _lower(low, high, EQUAL):  # the same optimum: one with a certificate, of two the first
+        if not _lower(low, high, EQUAL):  # the same optimum: prefer one with a certificate, else the first
             return max(one, other, key=lambda state: bool(state.certificate and state.certificate.b_stationary))
     return min(one, other, key=_merit)
 
 
 def _lower(value: float, than: float, by: float = SAME) -> bool:
-    """Lower by more than a fraction."""
+    """Return True if a value is lower by more than a fraction."""
     return bool(value < than - by * max(1e-8, abs(than)))
 
 

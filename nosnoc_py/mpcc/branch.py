@@ -1,7 +1,16 @@
-"""A branch of an MPCC: which side of every group is zero; guess it, solve the smooth problem, re-check.
+"""Branches of an MPCC and the active-set finish: guess the active set, solve the smooth problem, check again.
 
-What the homotopy knows to 1e-6 the solution on a branch knows to machine precision, and phantom impulses of size
-sqrt(sigma) disappear. Nothing is believed: the caller checks the residuals of the unrelaxed problem afterwards.
+A branch says for every group which side is zero, and so which switched equations hold. The finish
+
+1. reads the branch from an iterate of the homotopy: in every group the side whose largest member is smaller is zero,
+2. solves the smooth problem on this branch: bounds fix the zero quantities and release the others. With an objective
+   this is an NLP, without one a square or redundant system for Newton's method,
+3. hands the point back. The caller accepts it only if the residuals of the unrelaxed problem, inequalities included,
+   are small.
+
+The homotopy stops at complementarity residuals of about 1e-6; the finish makes them exactly zero and removes the
+spurious impulses of size sqrt(sigma) that relaxations leave in persistent contact. It also replaces the penalty of step
+equilibration by its exact equations. One `BranchProgram` serves all branches, because a branch changes bounds only.
 """
 
 from __future__ import annotations
@@ -23,20 +32,21 @@ from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Multipliers
 from nosnoc_py.solution.records import SolvedBranch
 
-# A row whose bounds keep it above this cannot be zero.
+# A row whose implied lower bound is above this cannot be zero.
 FLOOR = 1e-8
-# Newton's method ends when a residual this small does not fall below that fraction of the last one: at round-off. While
-# it is large it may well grow before it falls.
+# Newton's method ends at rounding errors: when a residual below SMALL does not fall below the fraction STUCK of the
+# last one. Larger residuals may grow before they fall.
 SMALL, STUCK = 1e-8, 0.9
-# Two rows fix a variable at the same value within this, relatively.
+# Relative difference up to which two rows fix a variable at the same value.
 SAME = 1e-12
-# Rows of length one are dependent where this little of them is left; up to so many of them it is looked at.
+# A row of length one depends on the others if less than DEPENDENT of it is orthogonal to them; a QR decomposition looks
+# for such rows in programs with up to LOOKED_AT equations.
 DEPENDENT, LOOKED_AT = 1e-9, 2000
-# Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
+# Complementarity residual below which a branch is clear enough to try an NLP that may be infeasible.
 CLEAR = 1e-5
-# The equations of a branch are rarely independent and its multipliers often unbounded: a permanent tiny
-# perturbation keeps the steps defined, and the last digits of the dual infeasibility may never come. The
-# point is judged by its residuals and the certificate.
+# The equations of a branch are rarely independent and its multipliers often unbounded. A permanent tiny perturbation
+# keeps the steps defined; the last digits of the dual infeasibility may never be reached, so its tolerance is loose.
+# The point is judged by its residuals and the certificate.
 SETTINGS: Mapping[str, Any] = {
     "tol": 1e-10,
     "dual_inf_tol": 1e-6,
@@ -52,14 +62,14 @@ SETTINGS: Mapping[str, Any] = {
 }
 
 
-# Our own method has as many iterations: what it solves it solves in fewer, and a wrong branch is left.
-# Rows of a contact that lasts contradict each other in the tenth digit, where the gap is no linear function.
+# Options of the library's interior-point method. What it solves, it solves in fewer iterations; on a wrong branch more
+# would be wasted. In persistent contact with a curved gap rows contradict each other in the tenth digit: 1e-9.
 FAST: Mapping[str, Any] = {"max_iter": 60, "mu_init": 1e-3, "tol": 1e-9, "constr_viol_tol": 1e-9}
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """Which nonnegative quantities are zero, and which switched equations hold."""
+    """Branch of an MPCC: masks of the rows of G and of H that are zero, and of the switched equations that hold."""
 
     G: np.ndarray
     H: np.ndarray
@@ -67,25 +77,25 @@ class Branch:
 
 
 def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] | None = None) -> Branch:
-    """In every group the side whose largest member is smaller in size is taken to be zero.
+    """Return the branch in which the side of every group with the smaller largest member is zero.
 
-    `lowest` are the smallest values that bounds leave to G and H: a side that cannot be zero is not chosen.
+    `lowest` are the smallest values that the bounds allow for G and H: a side that cannot be zero is not chosen.
     """
     sizes = [side.largest(np.abs(values)) for side, values in zip(mpcc.members, (at.G, at.H), strict=True)]
     bounds = lowest if lowest is not None else (np.full(at.G.size, -np.inf), np.full(at.H.size, -np.inf))
     possible = [side.all(low <= FLOOR) for side, low in zip(mpcc.members, bounds, strict=True)]
     small_side = np.array([group.small_side for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
     left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | small_side)
-    # In a difference_only the left part, with either sign, is the difference.
+    # Of the parts of a signed quantity the right one is zero: the left one is the difference, with either sign.
     return complete(mpcc, *mpcc.side(left & ~mpcc.difference_only))
 
 
 def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
-    """The branch with the switched equations that follow from it."""
+    """Return the branch of these zero rows, with the switched equations that follow from it."""
     return Branch(zero_G, zero_H, mpcc.switched_on(zero_G, zero_H))
 
 
-def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
+def remove_common_parts(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
     """Return w with the smaller of the two parts of every signed quantity subtracted from both.
 
     The difference stays the same, and both parts become nonnegative.
@@ -100,8 +110,8 @@ def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
     return w
 
 
-def signed(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
-    """The iterate with every signed quantity in its left part, as on branches."""
+def as_differences(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
+    """Return the iterate with every signed quantity in its left part, of either sign, as on branches."""
     w = w.copy()
     for group in mpcc.groups:
         if group.difference_only:
@@ -113,7 +123,21 @@ def signed(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BranchOutcome:
-    """What a finish found on a branch: w in the user's units, with the multipliers when there was an NLP."""
+    """Result of a finish on a branch.
+
+    Attributes
+    ----------
+    w : (n_w,)
+        In the user's units.
+    branch : Branch
+    iterations : int
+    solver_status : str
+    converged, interrupted : bool
+    multipliers : Multipliers, optional
+        If an NLP was solved.
+    solved : SolvedBranch, optional
+        The branch with the multipliers of its NLP, for a later start from them.
+    """
 
     w: np.ndarray
     branch: Branch
@@ -126,7 +150,7 @@ class BranchOutcome:
 
 
 class BranchProgram:
-    """The NLP of all branches of a program: which branch it is, is said by bounds."""
+    """NLP of all branches of a program; bounds select the branch."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.mpcc, self.blocks = blocks.mpcc, blocks
@@ -135,10 +159,11 @@ class BranchProgram:
         self._pattern = (np.array(row, int), np.array(column, int))
 
     def bounds(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself.
+        """Return lbx, ubx, lbg, ubg of a branch.
 
-        A row of one variable fixes it whatever its bounds are: where pairs overlap the same variable is zero in several
-        rows, and as equations these would outnumber the variables.
+        A zero row whose smallest value is zero fixes its variables at their bounds. A zero row of one variable fixes
+        that variable. Other zero rows become equations. Fixing variables matters where pairs overlap: the same variable
+        is zero in several rows, and as equations these would outnumber the variables.
         """
         m, nlp, blocks = self.mpcc, self.nlp, self.blocks
         lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
@@ -146,50 +171,52 @@ class BranchProgram:
             if group.difference_only:
                 lbx[m.G_variable[group.left]] = -np.inf
         start = m.lbg.size
-        sides = ((branch.G, blocks.floor_G, blocks.rows_G), (branch.H, blocks.floor_H, blocks.rows_H))
+        sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
             fixed = zero & (np.abs(lowest) <= FLOOR)
             variable, value = floor.members(fixed)
             lbx[variable] = ubx[variable] = value / m.w_scale[variable]
             place = start + np.arange(rows.size)
             ubg[place[zero[rows]]] = 0.0
-            lbg[place[fixed[rows]]], ubg[place[fixed[rows]]] = -np.inf, np.inf  # fixed members leave nothing to them
+            # All variables of these rows are fixed: the rows would be redundant equations.
+            lbg[place[fixed[rows]]], ubg[place[fixed[rows]]] = -np.inf, np.inf
             alone = np.flatnonzero((zero & ~fixed & (floor.single >= 0))[rows])
             if alone.size:
                 variable, value = floor.roots(rows[alone], p)
-                said = _fixed(lbx, ubx, variable, value / m.w_scale[variable])
-                lbg[place[alone[said]]], ubg[place[alone[said]]] = -np.inf, np.inf
+                done = _fix_variables(lbx, ubx, variable, value / m.w_scale[variable])
+                lbg[place[alone[done]]], ubg[place[alone[done]]] = -np.inf, np.inf
             start += rows.size
         held = start + np.flatnonzero(branch.r)
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
 
     def fixed(self, p: np.ndarray, branch: Branch) -> ca.SX:
-        """The values (n_x,) at which `bounds` fixes variables, as expressions of the parameters of the MPCC.
+        """Return the values (n_x,) at which `bounds` fixes variables, as expressions of the parameters of the MPCC.
 
-        They are right as long as the same variables are fixed by the same rows as at `p`.
+        They are valid as long as the same rows fix the same variables as at `p`.
         """
         lbx, ubx, *_ = self.bounds(p, branch)
         values, scale = ca.SX(ca.DM(np.where(lbx == ubx, lbx, 0.0))), self.mpcc.w_scale
-        for zero, floor in ((branch.G, self.blocks.floor_G), (branch.H, self.blocks.floor_H)):
+        for zero, floor in ((branch.G, self.blocks.lower_G), (branch.H, self.blocks.lower_H)):
             rows = np.flatnonzero(zero & (floor.single >= 0))
             variable, value = floor.roots(rows, p)
-            written = floor.written_roots(rows, self.mpcc.p)
+            written = floor.root_expressions(rows, self.mpcc.p)
             there = (lbx == ubx)[variable] & (np.abs(value / scale[variable] - lbx[variable]) <= SAME)
             for k in np.flatnonzero(there).tolist():
                 values[int(variable[k])] = written[k] / scale[variable[k]]
         return values
 
     def equations(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray]:
-        """Masks of the variables that keep their values on a branch, and of the rows that are equations of the others.
+        """Return masks of the variables that are constant on a branch, and of the rows that are equations.
 
-        Those of `bounds`, but that a variable whose value is that of a row of its own may move with p: the row counts.
+        They differ from `bounds` in one point: a variable fixed by a row of its own may move with p, so that the row
+        is an equation and the variable is free.
         """
         m, blocks = self.mpcc, self.blocks
         lbx, ubx, lbg, ubg = self.bounds(p, branch)
         still, equal = m.lbw == m.ubw, lbg == ubg
         moved, start = np.zeros(still.size, bool), m.lbg.size
-        sides = ((branch.G, blocks.floor_G, blocks.rows_G), (branch.H, blocks.floor_H, blocks.rows_H))
+        sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
             fixed = zero & (np.abs(lowest) <= FLOOR)
             still[floor.members(fixed)[0]] = True
@@ -200,10 +227,10 @@ class BranchProgram:
         return (lbx == ubx) & (still | ~moved), equal
 
     def newton(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
-        """The last iterate from w of Newton's method on a branch, for problems without an objective (simulation steps).
+        """Return the last iterate of Newton's method on a branch, for problems without an objective.
 
-        Shortest steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
-        are not unique do no harm.
+        Steps are the shortest solutions of the linearised equations, so that redundant equations (a gap that is zero at
+        both ends and at the stages) and forces that are not unique do no harm.
         """
         from scipy import sparse  # not paid for by an import of the library
 
@@ -220,22 +247,22 @@ class BranchProgram:
             if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
                 break
             matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
-            # Beyond the bounds, too: a simulation reads from what is violated which event comes next.
+            # Bounds are not enforced: a simulation reads from the violated ones which event comes next.
             x[free] += shortest_step(matrix[chosen][:, free], -residual)
         return x * scale
 
 
-def _fixed(lbx: np.ndarray, ubx: np.ndarray, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Fix variables at values inside their bounds; which of them have their value now, whoever fixed them."""
+def _fix_variables(lbx: np.ndarray, ubx: np.ndarray, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Fix variables at values inside their bounds, in place; return the mask of those that now have their value."""
     inside = np.flatnonzero((lbx[variable] <= value) & (value <= ubx[variable]))
-    index, first = np.unique(variable[inside], return_index=True)  # the first word counts where two contradict
+    index, first = np.unique(variable[inside], return_index=True)  # of contradicting rows the first one counts
     lbx[index] = ubx[index] = value[inside[first]]
     there = lbx[variable] == ubx[variable]
     return there & (np.abs(value - lbx[variable]) <= SAME * np.maximum(1.0, np.abs(value)))
 
 
-def dependent(matrix: np.ndarray) -> np.ndarray:
-    """Mask of rows that are combinations of the others, by a QR decomposition with pivoting (Businger and Golub)."""
+def dependent_rows(matrix: np.ndarray) -> np.ndarray:
+    """Return the mask of rows that are combinations of the others, by QR with pivoting (Businger & Golub 1965)."""
     from scipy.linalg import qr
 
     size = np.linalg.norm(matrix, axis=1)
@@ -248,18 +275,19 @@ def dependent(matrix: np.ndarray) -> np.ndarray:
 
 
 class Finish:
-    """The finish that fits a program: Newton without an objective, an NLP with one. Built on first use."""
+    """Active-set finish of a program: Newton's method without an objective, an NLP with one. Built on first use."""
 
     def __init__(self, blocks: Blocks, evaluator: Evaluator, options: Mapping[str, Any]) -> None:
         self.mpcc, self._blocks, self._evaluator, self._options = blocks.mpcc, blocks, evaluator, options
         self.feasibility_only = self.mpcc.objective.is_constant()
 
     def ways(self, complementarity: float) -> tuple[str, ...]:
-        """What may be tried at an iterate with this residual.
+        """Return the ways to try at an iterate with this complementarity residual.
 
-        Without an objective Newton's method, which costs nothing, and an NLP only when the branch is clear. With one
-        an NLP that holds the switched equations instead of a penalty, then one that leaves them and penalises; a
-        penalty that no equations stand for is first kept, because it makes the NLP well posed, then left out.
+        Without an objective: "newton", which is cheap, and an NLP ("hold") only if the branch is clear. With an
+        objective: "hold" imposes the switched equations in place of the penalty, "penalise" drops them and minimises
+        the penalty. A penalty without equations is first kept ("penalise"), because it makes the NLP well posed, and
+        then removed ("polish").
         """
         if self.feasibility_only:
             return ("newton", "hold") if complementarity <= CLEAR else ("newton",)
@@ -269,50 +297,53 @@ class Finish:
         return ("hold", "penalise") if loose.any() else ("penalise", "polish")
 
     def guess(self, w: np.ndarray, p: np.ndarray) -> Branch:
-        """The branch that an iterate shows."""
+        """Return the branch that an iterate shows."""
         return guess_branch(self.mpcc, self._evaluator(w, p), self._blocks.lowest(p))
 
     def __call__(
         self, w: np.ndarray, p: np.ndarray, deadline: float, way: str = "hold", branch: Branch | None = None
     ) -> BranchOutcome:
-        """Solve on a branch, by default the one that w shows."""
+        """Solve on a branch, by default the one that w shows; `way` is one of `ways`."""
         branch = self.guess(w, p) if branch is None else branch
         if way == "newton":
-            found = BranchOutcome(
+            outcome = BranchOutcome(
                 w=self.program.newton(w, p, branch), branch=branch, iterations=0, solver_status="newton"
             )
         else:
             if way == "penalise":
                 branch = replace(branch, r=branch.r & self.mpcc.enforced)
             penalised = way == "penalise" or self.feasibility_only
-            found = self._solve(w, p, branch, deadline, penalised=penalised)
-            found = replace(found, solved=None if found.solved is None else replace(found.solved, way=way))
-        return replace(found, w=join_splits(self.mpcc, found.w))
+            outcome = self._solve(w, p, branch, deadline, penalised=penalised)
+            outcome = replace(outcome, solved=None if outcome.solved is None else replace(outcome.solved, way=way))
+        return replace(outcome, w=remove_common_parts(self.mpcc, outcome.w))
 
     def again(self, w: np.ndarray, p: np.ndarray, deadline: float, solved: SolvedBranch | None = None) -> BranchOutcome:
-        """One attempt by the fast method: on a branch that was solved, from its multipliers, or on the one w shows."""
+        """Make one attempt with the interior-point method.
+
+        The branch is that of an earlier solution, started from its multipliers, or the one that w shows.
+        """
         way = self.ways(0.0)[0] if solved is None else solved.way
         branch = self.guess(w, p) if solved is None else Branch(solved.G, solved.H, solved.r)
         branch = replace(branch, r=branch.r & self.mpcc.enforced) if way == "penalise" and solved is None else branch
         duals = {} if solved is None else {"lam_x0": solved.lam_x, "lam_g0": solved.lam_g}
         penalised = way == "penalise" or self.feasibility_only
-        found = self._solve(w, p, branch, deadline, penalised=penalised, duals=duals)
-        at_end = None if found.solved is None else replace(found.solved, way=way)
-        return replace(found, w=join_splits(self.mpcc, found.w), solved=at_end)
+        outcome = self._solve(w, p, branch, deadline, penalised=penalised, duals=duals)
+        at_end = None if outcome.solved is None else replace(outcome.solved, way=way)
+        return replace(outcome, w=remove_common_parts(self.mpcc, outcome.w), solved=at_end)
 
     @cached_property
     def program(self) -> BranchProgram:
-        """The NLP of all branches."""
+        """NLP of all branches."""
         return BranchProgram(self._blocks)
 
     @cached_property
     def interior(self) -> InteriorPoint:
-        """The method that solves on a branch."""
+        """Interior-point method that solves on a branch."""
         return InteriorPoint(self.program.nlp, {**SETTINGS, **FAST, **self._options})
 
     @cached_property
     def ipopt(self) -> Ipopt:
-        """What solves where that fails."""
+        """IPOPT, used where the interior-point method fails."""
         return Ipopt(self.program.nlp, {**SETTINGS, **self._options})
 
     def _solve(
@@ -325,7 +356,7 @@ class Finish:
         penalised: bool,
         duals: Mapping[str, np.ndarray] | None = None,
     ) -> BranchOutcome:
-        """Solve from w; `penalised` adds the penalty to the objective. With `duals`, or {}, there is one attempt."""
+        """Solve from w; `penalised` adds the penalty to the objective. IPOPT is a second attempt if `duals` is None."""
         m = self.mpcc
         lbx, ubx, lbg, ubg = self.program.bounds(p, branch)
         parameters = np.append(p, float(penalised))
@@ -348,22 +379,22 @@ class Finish:
         )
 
     def _repeated(self, x: np.ndarray, p: np.ndarray, free: np.ndarray, equal: np.ndarray) -> np.ndarray:
-        """Equations that follow from the others at x, where there are more than variables: IPOPT refuses these."""
+        """Return equations that depend on the others at x, if there are more than variables, which IPOPT refuses."""
         equations = np.flatnonzero(equal)
         if not free.sum() < equations.size <= LOOKED_AT:
             return equations[:0]
         jacobian = self.program.nlp.jacobian_function(x, p)[1].sparse().tocsr()
         matrix = jacobian[equations][:, np.flatnonzero(free)].toarray()
-        return equations[dependent(matrix)] if np.isfinite(matrix).all() else equations[:0]
+        return equations[dependent_rows(matrix)] if np.isfinite(matrix).all() else equations[:0]
 
     def _multipliers(self, result: NLPResult, branch: Branch) -> Multipliers:
-        """Multipliers of the MPCC: those of a fixed variable belong to the first row that is zero with it alone."""
+        """Return multipliers of the MPCC; that of a fixed variable goes to the first zero row of this variable."""
         m, blocks = self.mpcc, self._blocks
         lam_w = result.lam_x[: m.w0.size] / m.w_scale
         lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
         nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
         nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
-        for nu, zero, floor in ((nu_G, branch.G, blocks.floor_G), (nu_H, branch.H, blocks.floor_H)):
+        for nu, zero, floor in ((nu_G, branch.G, blocks.lower_G), (nu_H, branch.H, blocks.lower_H)):
             own = np.flatnonzero(zero & (floor.single >= 0) & (nu == 0.0))
             variable, first = np.unique(floor.single[own], return_index=True)
             nu[own[first]] = -lam_w[variable] / floor.coefficient[own[first]]

@@ -1,4 +1,14 @@
-"""The homotopy: a sequence of relaxed NLPs with sigma -> 0, then the active-set finish."""
+"""Relaxation homotopy: a sequence of relaxed NLPs with sigma -> 0, then the active-set finish.
+
+Every complementarity is relaxed by phi(a, b, sigma) <= 0 (Scholtes 2001 and others, see `relaxations`), and the NLP is
+solved for sigma_0, kappa sigma_0, kappa^2 sigma_0, ... , each from the last solution. As soon as the complementarity
+residual is below `finish_threshold`, the active-set finish (`branch`) is tried once per sigma; if it holds, the
+homotopy ends with exact complementarity.
+
+- The status of an NLP never decides on success: the residuals of the unrelaxed problem do.
+- The first NLP decides which local optimum is found; a small sigma_0 keeps the iterate near its start.
+- After a failed NLP the homotopy goes on from its end with a smaller sigma, or (option `rises`) with a larger one.
+"""
 
 from __future__ import annotations
 
@@ -19,44 +29,45 @@ from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, nlp_multipliers, runs_away
 from nosnoc_py.status import Stationarity, Status
 
-# A point that IPOPT has left without converging is taken when its certificate has no slope above this, relatively.
+# A point at which IPOPT did not converge is accepted if its certificate shows no slope above this fraction of the
+# objective.
 RESCUE = 1e-5
-# First relaxation parameter, relative to sigma_0, from an iterate of the same program.
+# First relaxation parameter, relative to sigma_0, if the start is an iterate of the same program.
 WARM_SIGMA = 1e-4
-# Multipliers above this may hide a slope that no tolerance of IPOPT sees: its errors are relative to them.
+# IPOPT's errors are relative to the multipliers: above this size they may hide a slope of the objective.
 HUGE_MULTIPLIER = 1e6
-# A point with such multipliers is refused when the objective falls faster than this along its own branch, relatively.
+# A point with such multipliers is refused if the objective falls along its own branch by more than this, relatively.
 STEEP = 1e-3
-CUSP = "Unbounded_Multipliers"  # beside IPOPT's words, in the log
-# A finish is worth a try where the relaxed problem is this feasible.
+CUSP = "Unbounded_Multipliers"  # solver status in the log, beside those of IPOPT
+# Infeasibility of a relaxed problem up to which a finish is tried.
 NEARLY_FEASIBLE = 1e-3
-# A homotopy stalls when a residual changes by less than this fraction over several steps.
+# A homotopy stalls if a residual changes by less than the fraction STALL over STALL_STEPS steps.
 STALL = 1e-2
 STALL_STEPS = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HomotopyState(SolverState):
-    """Where the homotopy stands.
+    """State of the homotopy.
 
     Attributes
     ----------
     sigma : float
         Relaxation parameter of the next NLP.
     converged : bool
-        The last NLP converged (or only feasibility was asked).
+        The last NLP converged.
     finished : bool
         The active-set finish has succeeded.
     finish_due : tuple of str
-        Ways of the finish to try before the next relaxation.
+        Ways of the finish to try before the next relaxation, see `branch.Finish.ways`.
     good : (ndarray, float), optional
         Iterate and sigma of the last NLP that converged.
     rises : int
-        How often sigma has risen.
+        Number of times sigma has been increased.
     dual : NLPResult, optional
-        The last result, whose multipliers start the next NLP.
+        Last result, whose multipliers start the next NLP.
     before : HomotopyState, optional
-        Where a finish in several steps began, to go back to.
+        State before a finish in several steps, to return to if it fails.
     """
 
     sigma: float
@@ -73,45 +84,64 @@ class HomotopyState(SolverState):
 
 
 class Homotopy(Strategy):
-    """Relaxation homotopy with IPOPT and an active-set finish.
+    """Relaxation homotopy with IPOPT (Waechter & Biegler 2006) and an active-set finish.
 
     Parameters
     ----------
     relaxation : str
-        A member of the family: "scholtes", "scholtes_equality", "fischer_burmeister", "chen_chen_kanzow",
-        "kanzow_schwartz", "steffensen_ulbrich", "lin_fukushima". Equalities suit simulation with isolated impacts and
-        cross complementarity "fe_fe" and impulse form "sum"; inequalities everything. Measured on a bouncing ball with
-        `finish="none"`: the Scholtes equality fails with the impulse form "product" and on most inelastic landings.
+        Relaxation: "scholtes", "scholtes_equality", "fischer_burmeister", "chen_chen_kanzow", "kanzow_schwartz",
+        "steffensen_ulbrich", "lin_fukushima". Equalities suit simulations with isolated impacts, cross complementarity
+        "fe_fe" and impulse form "sum"; inequalities suit everything. Measured on a bouncing ball with `finish="none"`:
+        the Scholtes equality fails with the impulse form "product" and on most inelastic landings.
     steering : {"direct", "l_inf", "l1"}
-        Relax by sigma itself, or by elastic slacks (one for all products, one for each) with penalty 1/sigma. Elastic
-        steering often needs fewer iterations, but may stall where the penalised problem has a local minimum; without
-        the finish "l1" misses many inelastic landings (a ball that stays in contact).
+        Relax by sigma itself, or by elastic slacks (one for all products, or one for each) with penalty 1/sigma.
+        Elastic steering often needs fewer iterations, but may stall at a local minimum of the penalised problem;
+        without the finish "l1" misses many inelastic landings (a ball that stays in contact).
     sigma_0, kappa, sigma_min : float
         Relaxation parameters sigma_0 kappa^i down to sigma_min.
     complementarity_tolerance, infeasibility_tolerance : float
-        Success is declared on these residuals of the unrelaxed problem.
+        Tolerances on the residuals of the unrelaxed problem; success is decided on them.
     step_tolerances : bool
-        Solve every NLP only as exactly as its sigma asks for (tolerance 0.1 sigma between 1e-9 and 1e-3), with the
-        multipliers of the last one as a start.
+        Solve every NLP only to the tolerance 0.1 sigma (between 1e-9 and 1e-3), starting from the multipliers of the
+        last one.
     rises : int
-        How often sigma may rise again after an NLP that failed and is not even nearly feasible: to the geometric mean
-        with the last sigma that went well, and from its iterate.
+        Number of times sigma may be increased after an NLP that failed and is not even nearly feasible: to the
+        geometric mean with the last sigma that succeeded, starting from its iterate.
     repeats : int
-        How often the first NLP is solved again from where it ended, when it failed and is not even nearly feasible.
+        Number of times the first NLP is continued from its end if it failed and is not even nearly feasible.
     finish : {"active_set", "none"}
+        Active-set finish, see `nosnoc_py.mpcc.branch`.
     finish_threshold : float
-        Try the finish once per sigma as soon as the complementarity residual is below this.
+        The finish is tried once per sigma as soon as the complementarity residual is below this.
     finish_loss : float
-        A finish that raises the objective by more than this fraction is refused while a smaller sigma is left.
+        A finish that increases the objective by more than this fraction is refused while smaller sigmas are left.
     max_iterations : int
-        Of IPOPT, per NLP.
+        Maximum number of iterations per NLP.
     time_limit : float, optional
-        Seconds for the whole homotopy.
+        Limit for the whole homotopy [s].
     nlp_solver : {"ipopt", "interior_point"}
-        What solves the relaxed NLPs: IPOPT, or this library's interior-point method, whose iterations take a third to a
-        half of the time, and of which more are needed.
+        Solver of the relaxed NLPs: IPOPT, or the interior-point method of this library, whose iterations take a third
+        to a half of the time, but of which more are needed.
     ipopt : dict
-        Further options of IPOPT by their own names, of which "interior_point" has few (`nosnoc_py.mpcc.interior`).
+        Further options of IPOPT by their own names; "interior_point" has only a few (`nosnoc_py.mpcc.interior`).
+
+    Raises
+    ------
+    OptionError
+        For an unknown relaxation, a relaxation without an elastic form with elastic steering, sigma_min > sigma_0, or
+        options that the NLP solver does not have.
+
+    Examples
+    --------
+    Relaxation and finish on the smallest MPCC; the log has a line for every NLP:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+    >>> result = ns.solve_mpcc(mpcc, ns.Homotopy(kappa=0.01))
+    >>> result.complementarity, [record.label for record in result.log][-1]
+    (0.0, 'finish')
     """
 
     relaxation: str = "scholtes"
@@ -141,17 +171,17 @@ class Homotopy(Strategy):
         return self
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> HomotopyState:
-        """The state before the first NLP."""
+        """Return the state before the first NLP."""
         state = HomotopyState(**fields, sigma=self.sigma_0 if sigma is None else sigma)
-        self._solver(state)  # options that do not fit are an error at once
+        self._solver(state)  # raises at once for options that IPOPT does not know
         return state
 
     def advance(self, state: HomotopyState, deadline: float) -> HomotopyState:
-        """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
+        """Solve one NLP: the next relaxation, or the active-set finish if it is due."""
         return self._finish(state, deadline) if state.finish_due else self._relax(state, deadline)
 
     def terminate(self, state: HomotopyState) -> Status | None:
-        """None while there is something left to do, else why it ends."""
+        """Return None while the homotopy goes on, else its final status."""
         if state.status is not None or state.finished:
             return state.status or Status.SOLVED
         if not state.records or state.finish_due:
@@ -163,39 +193,46 @@ class Homotopy(Strategy):
         return self._verdict(state)
 
     def warm(self, mpcc: MPCC) -> tuple[Homotopy, float]:
-        """This homotopy from a small sigma, which does not forget where it starts; it is not repeated if it fails."""
+        """Return this homotopy with a small first sigma, which keeps it near its start, and without repetitions."""
         return self.replace(repeats=0), max(WARM_SIGMA * self.sigma_0, self.sigma_min)
 
     def finish_only(self, solvers: Solvers, w: np.ndarray, p: np.ndarray) -> HomotopyState:
-        """Try the active-set finish on the branch that w shows; `finished` on the result says whether it held.
+        """Try the active-set finish on the branch that w shows; `finished` of the result is True if it succeeded.
 
-        The result's w is the finish's last iterate in any case.
+        In any case w of the result is the last iterate of the finish.
         """
         state = self.init(solvers.mpcc, w, p, solvers=solvers, clip=False)
         return self._finish(state, np.inf, keep=True)
 
     def finisher(self, solvers: Solvers) -> Finish:
-        """The finish with this homotopy's options."""
+        """Return the active-set finish with the options of this homotopy."""
         return solvers.finish(self.ipopt)
 
     def _accepted(self, state: HomotopyState) -> bool:
-        settled = state.converged or self.finisher(state.solvers).feasibility_only
-        return settled and self.residuals_small(state)
+        # Without an objective a feasible point is a solution, whether or not the NLP converged.
+        final = state.converged or self.finisher(state.solvers).feasibility_only
+        return final and self.residuals_small(state)
 
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
-        """A finish that costs much of the objective guessed a wrong branch; a smaller sigma may show a better."""
+        """Return True if the finish increased the objective so much that its branch was probably wrong.
+
+        A smaller sigma may show a better branch.
+        """
         cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
         return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
 
     def _stalled(self, state: HomotopyState) -> bool:
-        """What no smaller sigma mends: elastic slacks at a minimum of their penalty, a point that stays infeasible."""
+        """Return True if smaller sigmas will not help.
+
+        This is the case at a point that stays infeasible, and at elastic slacks in a local minimum of their penalty.
+        """
         if self.finish == "none":
-            return False  # a raw homotopy goes all the way: without an objective a repetition may well find more
+            return False  # a homotopy without finish uses all its sigmas: a repetition may still succeed
         relaxed = [record for record in state.records if record.label == "homotopy"]
         infeasible = [record.infeasibility for record in relaxed[-STALL_STEPS:]]
         if len(infeasible) == STALL_STEPS and min(infeasible) > NEARLY_FEASIBLE and _alike(infeasible):
             return True
-        # Without an objective nothing competes with the slacks, and one repetition tells.
+        # Without an objective nothing competes with the slacks: two equal values are enough.
         steps = STALL_STEPS - self.finisher(state.solvers).feasibility_only
         slacks = [record.complementarity for record in relaxed[-steps:]]
         left = self.steering != "direct" and len(slacks) == steps and min(slacks) > self.complementarity_tolerance
@@ -226,13 +263,13 @@ class Homotopy(Strategy):
         multipliers = {} if dual is None else dual.duals
         result = solver.solve(x, np.concatenate([state.p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x[: scale.size] * scale
-        # From an iterate of 1e20 no NLP comes back; from where it began a smaller sigma may hold it.
+        # No NLP returns from an iterate of 1e20; from its start, a smaller sigma may prevent the divergence.
         w = w if np.isfinite(w).all() and result.solver_status != "Diverging_Iterates" else state.w
         new = replace(
             state,
             w=w,
             sigma=sigma * self.kappa,
-            certificate=None,  # the last one is of another point
+            certificate=None,  # it belongs to the last point
             converged=result.converged,
             multipliers=nlp_multipliers(solvers.mpcc, result),
             dual=result if np.isfinite(result.lam_g).all() else None,
@@ -243,30 +280,31 @@ class Homotopy(Strategy):
         new = replace(new, converged=new.converged and not cusp)
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
         log["word"] = CUSP if cusp else result.solver_status
-        new = self._after(new.logged("homotopy", sigma, **log), sigma)
+        new = self._after(new.with_record("homotopy", sigma, **log), sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
 
     def _at_cusp(self, state: HomotopyState, result: NLPResult) -> bool:
-        """IPOPT converged in a cusp of the relaxed set, where multipliers grow without limit and prove nothing.
+        """Return True if IPOPT converged in a cusp of the relaxed set, where unbounded multipliers prove nothing.
 
-        E.g. at (0, sigma) with `steffensen_ulbrich`, whatever the objective: its slope there vanishes with its value.
+        An example is (0, sigma) with `steffensen_ulbrich`: value and slope of phi vanish there, so that IPOPT converges
+        for any objective.
         """
         if not result.converged or not self.residuals_small(state) or self.finisher(state.solvers).feasibility_only:
             return False
         if np.abs(result.lam_g).max(initial=0.0) < HUGE_MULTIPLIER:
             return False
-        found = certificate_of(state)
-        steep = found.lpec_value < -STEEP * max(1.0, abs(state.values.objective))
-        return found.b_stationary is False and found.stationarity is Stationarity.UNKNOWN and bool(steep)
+        certificate = certificate_of(state)
+        steep = certificate.lpec_value < -STEEP * max(1.0, abs(state.values.objective))
+        return certificate.b_stationary is False and certificate.stationarity is Stationarity.UNKNOWN and bool(steep)
 
     def _solver(self, state: HomotopyState) -> NLPSolver:
-        """What solves the next NLP."""
+        """Return the solver of the next NLP."""
         return state.solvers.relaxed(self.relaxation, self.steering, self._settings(state), self.nlp_solver)
 
     def _settings(self, state: HomotopyState) -> dict[str, Any]:
-        """Options of IPOPT for the next NLP."""
+        """Return the options of IPOPT for the next NLP."""
         settings: dict[str, Any] = {"max_iter": self.max_iterations}
         if self.step_tolerances:
             tolerance = float(np.clip(0.1 * state.sigma, 1e-9, 1e-3))
@@ -277,7 +315,7 @@ class Homotopy(Strategy):
         return settings | self.ipopt
 
     def _after(self, state: HomotopyState, sigma: float) -> HomotopyState:
-        """Remember a good NLP; after a failed one that is not even feasible sigma stays or rises, if allowed."""
+        """Remember a converged NLP; after a failed and infeasible one keep or increase sigma, as the options allow."""
         if state.converged:
             return replace(state, good=(state.w, sigma))
         if state.infeasibility <= NEARLY_FEASIBLE or state.status is not None:
@@ -292,18 +330,19 @@ class Homotopy(Strategy):
         return replace(state, w=w, sigma=float(np.sqrt(sigma * last)), dual=None, rises=state.rises + 1, **measured)
 
     def _finish(self, state: HomotopyState, deadline: float, *, keep: bool = False) -> HomotopyState:
-        """One try of the finish; when it does not hold, the iterate stays where it was unless `keep`."""
+        """Try the finish once; if it fails the iterate is unchanged, unless `keep`."""
         started = time.monotonic()
         finish = self.finisher(state.solvers)
         way, *further = state.finish_due or finish.ways(state.complementarity)
         outcome = finish(state.w, state.p, deadline, way)
-        done = replace(state.landed(outcome), converged=outcome.converged, finish_due=())
+        done = replace(state.moved_to(outcome), converged=outcome.converged, finish_due=())
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
-        records = done.logged("finish", seconds=time.monotonic() - started, **log).records
+        records = done.with_record("finish", seconds=time.monotonic() - started, **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
-            # Multipliers that grow without limit keep IPOPT from converging where an LP finds bounded ones.
+            # Unbounded multipliers keep IPOPT from converging where the linear program of the certificate finds bounded
+            # ones.
             certificate = certificate_of(done)
             slope = RESCUE * max(1.0, abs(done.values.objective))
             proved = bool(certificate.b_stationary) and certificate.lpec_value >= -slope
@@ -311,9 +350,10 @@ class Homotopy(Strategy):
         accepted = self._accepted(done) and not self._loses(state, done)
         if way == "penalise" and "polish" in further and self.residuals_small(done):
             return replace(done, finish_due=("polish",), before=state, records=records)
-        kept = done if accepted else state if way == "polish" and self._accepted(state) else None
-        if kept is not None:
-            return replace(kept, finished=True, status=Status.SOLVED, before=None, records=records)
+        # If only the removal of the penalty ("polish") fails, the penalised solution before it is the result.
+        final = done if accepted else state if way == "polish" and self._accepted(state) else None
+        if final is not None:
+            return replace(final, finished=True, status=Status.SOLVED, before=None, records=records)
         back = done if keep else state if state.before is None else state.before
         return replace(back, finish_due=tuple(further), records=records)
 

@@ -1,13 +1,17 @@
-"""Derivatives of what an MPCC without an objective determines, by the implicit function theorem on its branch.
+"""Derivatives of the solution of an MPCC without an objective, by the implicit function theorem on its branch.
 
-On a branch the equations are smooth, redundant but consistent: J dw + K dp = 0 with the rows of the equations, of the
-sides that vanish and of the switched equations that hold. What a row says twice does no harm, and what no row says
-matters only if it moves what is wanted.
+On a branch the equations are smooth, consistent and possibly redundant: J dw + K dp = 0 with the rows of the equations,
+of the sides that are zero and of the switched equations that hold. They are solved in the least-squares sense, so that
+redundant rows do no harm; directions that no row determines matter only if they change the wanted expressions.
 
-Which rows vanish in a neighbourhood is said by the other side of their group where it is positive. Where both sides of
-a group are zero the other rows decide: those that cannot leave zero without making another nonnegative one negative
-vanish, too; of the rest the left sides do. If then anything that is zero, but is not held there, begins to move, the
-solution is at a kink, and that is reported.
+Rows that stay zero in a neighbourhood:
+
+- rows whose partner in some group is positive,
+- in biactive groups, rows that cannot leave zero without making another nonnegative row negative (a linear program),
+- in the remaining biactive groups the left rows, as far as they do not contradict the others.
+
+If a quantity that is zero, but is not among these rows, begins to move, the solution has a kink there. This is reported
+in `Derivative.flags`.
 """
 
 from __future__ import annotations
@@ -23,29 +27,36 @@ from nosnoc_py.implicit_function import Determined
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.structure import floors
+from nosnoc_py.mpcc.structure import implied_lower_bounds
 
 Array = np.ndarray
-# Values and residuals below this are zero.
+# Values and residuals below this are zero, in units of their scale.
 ZERO = 1e-7
-# A row of variables whose bounds keep it above this cannot be zero.
+# A row whose implied lower bound is above this cannot be zero.
 FLOOR = 1e-8
-# Relative to the largest one: singular values below RANK belong to what no row says, changes below MOVES are none.
+# Singular values below RANK times the largest one are zero; changes below MOVES times the largest one are none.
 RANK, MOVES = 1e-10, 1e-6
-# Rows shorter than this depend on no variable.
+# Rows with a smaller norm depend on no variable.
 TINY = 1e-14
-# Radii of polar coordinates are moved this far from zero, in units of their scale.
+# Distance from zero to which radii of polar coordinates are moved, in units of their scale.
 POLE = 1e-2
-# How much a bounded quantity has to be able to grow, of one, to be free.
+# A quantity that can grow by more than this, in a box of size one, is free to leave zero.
 FREE = 1e-4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Derivative:
-    """Derivatives (n, n_columns) of the wanted expressions by the chosen parameters, and why they are none.
+    """Derivatives of the wanted expressions.
 
-    `kept` are directions (n_kept, n_start) of the start that the equations forbid: the derivative holds in all others,
-    and in these of the start that is put back, by the shortest way.
+    Attributes
+    ----------
+    values : (n, n_columns)
+        By the chosen parameters.
+    kept : (n_kept, n_start)
+        Directions of the start that the equations do not admit. Along these the derivative is that of the start
+        projected onto the admissible ones.
+    flags : tuple of str
+        Reasons why the derivative does not exist; empty if it does.
     """
 
     values: Array
@@ -55,10 +66,10 @@ class Derivative:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Linear:
-    """Rows (., n_free + n_columns) of g, G, H, r, and of what is wanted.
+    """Linearised rows (., n_free + n_columns) of g, G, H, r (`parts`) and of the wanted expressions.
 
-    By the variables with the indices `free`, in scaled columns, and behind them by the chosen parameters; rows of the
-    program are divided by their size in the former.
+    The columns are the scaled variables with the indices `free`, then the chosen parameters. Rows of the program are
+    divided by their norm in the variables.
     """
 
     parts: tuple[Array, ...]
@@ -68,14 +79,17 @@ class Linear:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Active:
-    """Rows at a solution: masks over G and over H of what vanishes for certain, and of what is zero all the same."""
+    """Active rows at a solution, as masks over G and over H.
+
+    `held`: rows that stay zero in a neighbourhood. `zero`: rows that are zero at the solution, biactive ones included.
+    """
 
     held: tuple[Array, Array]
     zero: tuple[Array, Array]
 
     @property
     def open(self) -> tuple[Array, Array]:
-        """Zero, but not held there."""
+        """Masks of the rows that are zero but may leave zero."""
         return self.zero[0] & ~self.held[0], self.zero[1] & ~self.held[1]
 
 
@@ -87,15 +101,16 @@ class Implicit:
     mpcc : MPCC
         Without an objective.
     wanted : SX (n,)
+        Expressions of w and p.
     columns : sequence of int
-        Of the parameters p.
+        Indices of the parameters p.
     start : int
-        The first so many of the columns may be corrected where the equations allow no change of them.
+        Number of leading columns that may be corrected if the equations do not admit their change.
     scale : (n_columns,)
         Typical sizes of these parameters.
     poles : (n_poles, 2) int
-        Pairs (force, speed) of variables that are both radii along one unit vector, whose direction is singular where
-        they are zero. The vector is that of the speed where it is free, else that of the force.
+        Pairs (force, speed) of variables that are radii along one unit vector; its direction is undetermined where both
+        are zero. It is that of the slip velocity if the speed is free, else that of the force.
     """
 
     def __init__(
@@ -107,11 +122,11 @@ class Implicit:
         slopes = [ca.jacobian(rows, mpcc.w), ca.jacobian(rows, mpcc.p[list(columns)])]
         self._values = ca.Function("rows", [mpcc.w, mpcc.p], [ca.densify(rows)])
         self._slopes = ca.Function("slopes", [mpcc.w, mpcc.p], slopes)
-        self._floors = floors(mpcc)
+        self._lower_bounds = implied_lower_bounds(mpcc)
         self._equations = mpcc.lbg == mpcc.ubg
 
     def __call__(self, w: Array, p: Array) -> Derivative:
-        """Derivatives at the solution w with parameters p."""
+        """Return the derivatives at the solution w with parameters p."""
         values = np.split(np.asarray(self._values(w, p)).reshape(-1), self._ends)
         active = self._active(values[1], values[2])
         near = self._beside_poles(w, active)
@@ -120,7 +135,7 @@ class Implicit:
         switched, missed = self._switched(active, values[3])
         held = (self._equations, *active.held, switched)
         parts = [part[mask] for part, mask in zip(linear.parts, held, strict=True)]
-        rows = _telling(*parts, _first_stays(linear.parts[3][missed]))
+        rows = _nonzero_rows(*parts, _first_stays(linear.parts[3][missed]))
         wrong = np.flatnonzero(missed & self.mpcc.enforced)
         flags = [f"{_place(self.mpcc.switched.label(int(k)))} is not met" for k in wrong]
         rows, active = self._implied(rows, linear, active, values[0], p)
@@ -128,16 +143,15 @@ class Implicit:
         return self._solve(rows, linear, active, near != w, flags)
 
     def _linear(self, w: Array, p: Array, free: Array) -> Linear:
-        """The rows of g, G, H, r and of what is wanted, by the free variables."""
+        """Return the linearised rows of g, G, H, r and of the wanted expressions, by the free variables."""
         by_w, by_p = (np.asarray(part.full()) for part in self._slopes(w, p))
         *parts, wanted = np.split(np.hstack([(by_w * self.mpcc.w_scale)[:, free], by_p * self.scale]), self._ends)
         return Linear(parts=tuple(_normalised(rows, free.size) for rows in parts), wanted=wanted, free=free)
 
     def _beside_poles(self, w: Array, active: Active) -> Array:
-        """Where to take the Jacobians: a radius that is zero is moved away from there, so that its vector can turn.
+        """Return the point for the Jacobians: radii at zero are moved away from it, so that their vector can turn.
 
-        The equations are linear in the radii, whose product with the direction is all that matters: how far they are
-        moved makes no difference.
+        The equations contain the radii only in products with the direction, so that the distance makes no difference.
         """
         near, fixed = w.copy(), self._held_variables(active)
         for force, speed in self._poles:
@@ -148,9 +162,9 @@ class Implicit:
         return near
 
     def _still(self, held: Sequence[Array], p: Array) -> Array:
-        """Mask of the variables that stay where they are: every one of a sum that is as small as their bounds allow."""
+        """Return the mask of the variables that are constant: those of a sum of variables at its smallest value."""
         still = np.zeros(self.mpcc.w0.size, bool)
-        for rows, floor in zip(held, self._floors, strict=True):
+        for rows, floor in zip(held, self._lower_bounds, strict=True):
             still[floor.members(rows & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
         return still
 
@@ -159,13 +173,13 @@ class Implicit:
         in_G, in_H = self.mpcc.members
         left, right = ~in_G.all(zero_G), ~in_H.all(zero_H)
         larger = in_G.largest(np.abs(G)) >= in_H.largest(np.abs(H))
-        unsolved = left & right  # not a solution to the tolerance: the smaller side is meant
+        unsolved = left & right  # both sides above the tolerance: the smaller one is taken to be zero
         held = self.mpcc.side(right & ~(unsolved & larger), left & ~(unsolved & ~larger))
         return Active(held=held, zero=(zero_G, zero_H))
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
-        """Typical sizes of the rows of G and of H: known where they are variables."""
+        """Typical sizes of the rows of G and of H; 1 for expressions."""
         m = self.mpcc
         left, right = (
             np.where(plain >= 0, m.w_scale[np.maximum(plain, 0)], 1.0) for plain in (m.G_variable, m.H_variable)
@@ -173,31 +187,31 @@ class Implicit:
         return left, right
 
     def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
-        """The switched equations that hold, and those that do not although they should (two masks)."""
+        """Return masks of the switched equations that hold, and of those that are violated."""
         eta = self.mpcc.switched_on(*active.zero)
         met = np.abs(residuals) <= ZERO
         return eta & met, eta & ~met
 
     def _implied(self, rows: Array, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Array, Active]:
-        """Add nonnegative rows that are zero and cannot leave it while all others stay nonnegative."""
+        """Add nonnegative rows that are zero and cannot leave zero while all others stay nonnegative."""
         if not any(open_.any() for open_ in active.open):
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         others = np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]])
-        held = stuck(others @ Determined(rows, RANK).loose)
+        held = immovable_rows(others @ Determined(rows, RANK).loose)
         count = int(new_G.sum())
         new_G[np.flatnonzero(new_G)] = held[:count]
         new_H[np.flatnonzero(new_H)] = held[count : count + int(new_H.sum())]
         still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
         unit = np.eye(rows.shape[1])[still]
-        made = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
-        return _telling(rows, parts[1][new_G], parts[2][new_H], unit), made
+        extended = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
+        return _nonzero_rows(rows, parts[1][new_G], parts[2][new_H], unit), extended
 
     @cached_property
     def _splits(self) -> tuple[Array, Array]:
-        """For every row of G, and of H, that is a part of a signed quantity: the variable of the other part, or -1."""
+        """Variable of the other part for every row of G and H that is a part of a signed quantity, else -1."""
         m = self.mpcc
         other = np.full(m.w0.size, -1)
         for group in m.groups:
@@ -208,23 +222,23 @@ class Implicit:
         return left, right
 
     def _chosen(self, rows: Array, linear: Linear, active: Active) -> Array:
-        """Add rows of groups whose sides are both zero, as far as they agree with those before: the left sides first.
+        """Add rows of biactive groups that agree with those before, left sides first.
 
-        An impulse at the start, on the right, then puts back a start that the left side does not admit. Of a signed
-        quantity one part stays zero.
+        With the left side (a gap) at zero, an impulse at the start (right side) may correct a start that the gap does
+        not admit. Of a signed quantity one part stays zero.
         """
-        m, found = self.mpcc, [rows]
+        m, stacked = self.mpcc, [rows]
         base = _Basis(*self._split(rows))
         both = m.members[0].all(active.zero[0]) & m.members[1].all(active.zero[1])
         for part, members, loose in zip(
             linear.parts[1:3], m.side(both & ~m.difference_only, both), active.open, strict=True
         ):
             chosen = [k for k in np.flatnonzero(members & loose) if base.add(*self._split(part[k]))]
-            found.append(part[np.array(chosen, int)])
-        return np.vstack(found)
+            stacked.append(part[np.array(chosen, int)])
+        return np.vstack(stacked)
 
     def _split(self, rows: Array) -> tuple[Array, Array]:
-        """By the variables, and by the parameters."""
+        """Return the columns of the variables, and those of the parameters."""
         cut = rows.shape[-1] - self.scale.size
         return rows[..., :cut], rows[..., cut:]
 
@@ -242,7 +256,7 @@ class Implicit:
         return Derivative(values=linear.wanted @ moves / self.scale, kept=kept, flags=tuple(flags))
 
     def _corrected(self, conditions: Array) -> tuple[Array, Array, bool]:
-        """Directions of the parameters with the start put back so that conditions @ directions = 0."""
+        """Return directions of the parameters with the start corrected so that conditions @ directions = 0."""
         size = max(1.0, float(np.abs(conditions).max(initial=0.0)))
         known, given = Determined(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
         given[: self.start] += known.derivative(conditions)
@@ -250,9 +264,9 @@ class Implicit:
         return given, known.basis / self.scale[: self.start], lost
 
     def _kinks(self, linear: Linear, active: Active, polar: Array, moves: Array) -> Iterator[str]:
-        """Quantities that are zero, are not held there, and begin to move.
+        """Yield a message for every quantity that is zero, may leave zero, and begins to move.
 
-        Free to do so are impulses at the very start, and signed quantities and radii whose zero means nothing.
+        Excluded are impulses at the start, and signed quantities and radii, for which zero is no kink.
         """
         m = self.mpcc
         size = max(1.0, float(np.abs(moves[: linear.free.size]).max(initial=0.0)))
@@ -272,7 +286,7 @@ class Implicit:
                 yield f"{_place(layout.label(int(k)))} is zero and begins to move"
 
     def _held_variables(self, active: Active) -> Array:
-        """Mask of the variables that rows hold at zero."""
+        """Return the mask of the variables that rows fix to zero."""
         m = self.mpcc
         fixed = np.zeros(m.w0.size, bool)
         for plain, held in zip((m.G_variable, m.H_variable), active.held, strict=True):
@@ -281,14 +295,14 @@ class Implicit:
 
 
 class _Basis:
-    """An orthonormal basis of rows, with what they say about the parameters: tells which rows agree with them."""
+    """Orthonormal basis of rows with their right sides; tests whether further rows agree with it."""
 
     def __init__(self, J: Array, K: Array) -> None:
         known = Determined(J, RANK)
         self._Q, self._K = known.basis, -known.along(K)
 
     def add(self, J: Array, K: Array) -> bool:
-        """Add a row, unless it contradicts those before."""
+        """Add a row unless it contradicts those before; return True if it does not."""
         along = self._Q @ J
         rest = J - along @ self._Q
         size = float(np.linalg.norm(rest))
@@ -300,10 +314,10 @@ class _Basis:
 
 
 def _first_stays(rows: Array) -> Array:
-    """The first variable of every row keeps its value.
+    """Return rows that fix the first variable of every given row.
 
-    Elements need not be equally long where nothing switches (step equilibration): a method that chose the length of
-    one of them leaves it there, and the next one ends at a switch.
+    They replace violated equations of step equilibration: a method that chose the length of an element itself keeps it,
+    and the next element ends at a switch.
     """
     return np.eye(rows.shape[1])[np.argmax(rows != 0.0, axis=1)]
 
@@ -313,21 +327,25 @@ def _normalised(rows: Array, n_free: int) -> Array:
     return rows / np.where(size > TINY, size, other)[:, None]
 
 
-def _telling(*rows: Array) -> Array:
-    """Those rows that say something: not those of variables that stay where they are."""
-    every = np.vstack(rows)
-    return np.asarray(every[(every != 0.0).any(axis=1)])
+def _nonzero_rows(*rows: Array) -> Array:
+    """Return all rows, stacked, without those that are zero (rows of constant variables)."""
+    stacked = np.vstack(rows)
+    return np.asarray(stacked[(stacked != 0.0).any(axis=1)])
 
 
-def stuck(rows: Array) -> Array:
-    """Mask of the rows that cannot become positive while rows @ d >= 0."""
+def immovable_rows(rows: Array) -> Array:
+    """Return the mask of the rows that cannot become positive while rows @ d >= 0.
+
+    A linear program maximises the sum of the rows, each limited to 1: a row that can be positive together with others
+    is, because the feasible directions form a convex cone.
+    """
     count, n = rows.shape
     if count == 0:
         return np.zeros(0, bool)
     cost = np.concatenate([np.zeros(n), -np.ones(count)])
     box = np.array([(-1e4, 1e4)] * n + [(0.0, 1.0)] * count)
-    found = linear_program(cost, box, (np.hstack([-rows, np.eye(count)]), np.zeros(count)))
-    return np.zeros(count, bool) if found.x is None else np.asarray(found.x[n:] < FREE)
+    answer = linear_program(cost, box, (np.hstack([-rows, np.eye(count)]), np.zeros(count)))
+    return np.zeros(count, bool) if answer.x is None else np.asarray(answer.x[n:] < FREE)
 
 
 def _place(label: tuple[str, str]) -> str:

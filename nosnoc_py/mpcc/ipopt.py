@@ -1,4 +1,9 @@
-"""IPOPT through CasADi: an NLP is built once and solved many times, with a deadline and plain statuses."""
+"""IPOPT (Waechter & Biegler 2006) through CasADi: an NLP is built once and solved many times, with a deadline.
+
+Options of a built solver are fixed, so that a deadline that changes from solve to solve needs an iteration callback. It
+asks the clock, and keeps the last iterate, which IPOPT does not return after Ctrl-C. The status of IPOPT is reported in
+its own words and never taken for success.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,11 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.nlp import NLP, SmoothProgram
 
-# CasADi catches Ctrl-C inside IPOPT and shows it by these statuses only.
+# CasADi catches Ctrl-C inside IPOPT; only these statuses show it.
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
 SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
+# Options for all programs. bound_relax_factor = 0: relaxed bounds would make complementary variables negative.
 COMMON: Mapping[str, Any] = {
     "print_level": 0,
     "sb": "yes",
@@ -33,11 +39,12 @@ TIGHT: Mapping[str, Any] = {
     "acceptable_tol": 1e-9,
     "acceptable_iter": 5,
 }
-# Large programs spend most of their iterations on the last digits of the dual infeasibility, which the active-set
-# finish gives for nothing.
+# Programs with more than LARGE variables would spend most of their iterations on the last digits of the dual
+# infeasibility, which the active-set finish yields anyway.
 LOOSE: Mapping[str, Any] = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8}
 LARGE = 600
-# The deadline is asked by Python: on small programs a call in every iteration is a quarter of the time.
+# The clock is asked in Python: in programs with up to SLOW variables a call in every iteration would take a quarter of
+# the time.
 ITERATIONS_PER_QUESTION = 10
 SLOW = 2000
 
@@ -46,19 +53,30 @@ PUSHES = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "m
 
 
 def warm_start(mu: float, push: float) -> dict[str, Any]:
-    """Options that start from given multipliers with this barrier parameter, this far from the bounds."""
+    """Return options for a start from multipliers, with this barrier parameter and distance from the bounds."""
     pushes = {f"warm_start_{name}": push for name in PUSHES}
     return {"warm_start_init_point": "yes", "mu_strategy": "monotone", "mu_init": mu, **pushes}
 
 
 def defaults(variables: int) -> dict[str, Any]:
-    """IPOPT's options for a program of this size."""
+    """Return IPOPT's options for a program with this number of variables."""
     return {**COMMON, **(TIGHT if variables <= LARGE else LOOSE)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NLPResult:
-    """What IPOPT left behind; `solver_status` is its own word, never taken for success."""
+    """Result of an NLP solver; `solver_status` is its own word and never taken for success.
+
+    Attributes
+    ----------
+    x, lam_x, lam_g : ndarray
+        Last iterate, multipliers of bounds and of rows (CasADi's signs).
+    iterations : int
+    wall_seconds : float
+    solver_status : str
+    interrupted : bool
+        Ended by Ctrl-C.
+    """
 
     x: np.ndarray
     lam_x: np.ndarray
@@ -70,26 +88,26 @@ class NLPResult:
 
     @property
     def duals(self) -> dict[str, np.ndarray]:
-        """The multipliers in the form that `Ipopt.solve` takes."""
+        """Multipliers as keyword arguments of `NLPSolver.solve`."""
         return {"lam_x0": self.lam_x, "lam_g0": self.lam_g}
 
     @property
     def converged(self) -> bool:
-        """IPOPT reports convergence of this NLP."""
+        """True if the solver reports convergence of this NLP."""
         return self.solver_status in SUCCESS
 
 
 class NLPSolver(Protocol):
-    """One NLP that is solved with changing bounds, parameters and starts."""
+    """Solver of one NLP with changing bounds, parameters and starts."""
 
     nlp: Any
 
     def solve(self, x: np.ndarray, p: np.ndarray, *, deadline: float = np.inf, **given: np.ndarray) -> NLPResult:
-        """Solve from x; `deadline` is a time.monotonic() stamp, what is `given` are bounds and multipliers."""
+        """Solve from x; `deadline` is a time.monotonic() stamp, `given` are bounds and multipliers."""
 
 
 class _Deadline(ca.Callback):
-    """Asked by IPOPT after every iteration: stop now?"""
+    """Callback that stops IPOPT at a deadline and keeps its last iterate."""
 
     at: float
     passed: bool
@@ -114,14 +132,14 @@ class _Deadline(ca.Callback):
         return ca.Sparsity.dense(self._sizes[ca.nlpsol_out(i)], 1)
 
     def eval(self, arguments: Any) -> list[int]:
-        # Kept because IPOPT hands nothing back when it is interrupted.
+        # IPOPT returns no iterate when it is interrupted.
         self.x = np.asarray(arguments[0]).reshape(-1)
         self.passed = time.monotonic() > self.at
         return [int(self.passed)]
 
 
 class Ipopt:
-    """One NLP with its derivatives; `solve` may be called with changing bounds, parameters and starts."""
+    """IPOPT for one NLP; `solve` may be called with changing bounds, parameters and starts."""
 
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self._options, self._lock = nlp, dict(options), threading.Lock()
@@ -132,9 +150,9 @@ class Ipopt:
             "calc_lam_p": False,
             "error_on_fail": False,
             "show_eval_warnings": False,
-            "inputs_check": False,  # warns where equations of a branch outnumber its variables
+            "inputs_check": False,  # it would warn if equations of a branch outnumber its variables
             "verbose_init": False,
-            "no_nlp_grad": True,  # made for the multipliers of p only
+            "no_nlp_grad": True,  # needed for multipliers of p only
             "iteration_callback": self._deadline,
             "iteration_callback_step": ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1,
             **nlp.derivatives,
@@ -148,11 +166,16 @@ class Ipopt:
     def solve(self, x: np.ndarray, p: np.ndarray, *, deadline: float = np.inf, **given: np.ndarray) -> NLPResult:
         """Solve from x; `deadline` is a time.monotonic() stamp.
 
-        What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, which
-        count only with IPOPT's option `warm_start_init_point`.
+        `given` are bounds lbx, ubx, lbg, ubg that replace the NLP's own, and multipliers lam_x0, lam_g0, which are used
+        only with IPOPT's option `warm_start_init_point`.
+
+        Raises
+        ------
+        OptionError
+            If IPOPT does not start with its options.
         """
         bounds = {name: getattr(self.nlp, name) for name in ("lbx", "ubx", "lbg", "ubg")}
-        with self._lock:  # the deadline and IPOPT's statistics belong to one solve at a time
+        with self._lock:  # threads share the deadline and IPOPT's statistics
             self._deadline.arm(deadline)
             started = time.monotonic()
             answer = self._solver(x0=x, p=p, **{**bounds, **given})
@@ -163,13 +186,13 @@ class Ipopt:
                 "installed. Leave linear_solver out to use MUMPS, which always is."
             )
         interrupted = stats["return_status"] in INTERRUPTED and not passed
-        x, found_x, found_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
+        x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(
             x=last if interrupted and last is not None else x,
-            lam_x=found_x,
-            lam_g=found_g,
-            # Where IPOPT refuses to begin (more equations than variables) the count is memory that nobody has set; the
-            # history of the iterations is then missing.
+            lam_x=lam_x,
+            lam_g=lam_g,
+            # If IPOPT refuses to begin (more equations than variables), iter_count is uninitialised memory; the history
+            # of the iterations is missing then.
             iterations=int(stats["iter_count"]) if stats.get("iterations") else 0,
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),
@@ -178,7 +201,7 @@ class Ipopt:
 
 
 def check_freedom(nlp: NLP) -> None:
-    """Raise `OptionError` when a relaxed program has more equations than free variables."""
+    """Raise `OptionError` if a relaxed program has more equations than free variables."""
     equations, free = int((nlp.lbg == nlp.ubg).sum()), int((nlp.lbx < nlp.ubx).sum())
     if equations > free:
         raise OptionError(

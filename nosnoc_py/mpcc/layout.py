@@ -1,4 +1,4 @@
-"""Where everything stands: name x control stage x finite element x RK stage -> rows of a vector."""
+"""Layout of the vectors of a program: which rows belong to which quantity at which control stage, element, RK stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from nosnoc_py.errors import TranscriptionError, UnknownNameError
 
 @dataclass(frozen=True)
 class At:
-    """A place on the grid; None where a coordinate has no meaning. Counted from zero."""
+    """Place on the grid, counted from zero; coordinates without a meaning are None.
+
+    Attributes
+    ----------
+    stage : int, optional
+        Control stage.
+    element : int, optional
+        Finite element in the control stage.
+    rk : int, optional
+        Runge-Kutta stage in the element.
+    """
 
     stage: int | None = None
     element: int | None = None
@@ -25,7 +35,7 @@ class At:
 
 
 class Edge(Enum):
-    """An end of a finite element where a block stands that belongs to no RK stage."""
+    """End of a finite element at which a block lies that belongs to no RK stage."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -35,9 +45,20 @@ class Edge(Enum):
 class Block:
     """Consecutive rows of one named quantity at one place.
 
-    `role` says what they are, and `of` what they belong to: values that whoever wrote the rows gave them and whoever
-    reads them knows, while names are for people. `edge` says at which end of the element they stand, where that is not
-    the place of a stage.
+    Attributes
+    ----------
+    name : str
+    at : At
+    start : int
+        First row.
+    components : tuple of str
+        One label per row.
+    role : Enum, optional
+        Meaning of the rows, for code; names are for people.
+    edge : Edge, optional
+        End of the element at which the block lies, if that is not an RK stage.
+    of : str
+        Name of the object that the rows belong to.
     """
 
     name: str
@@ -55,16 +76,24 @@ class Block:
 
     @property
     def rows(self) -> slice:
-        """The rows as a slice."""
+        """Rows of the block as a slice."""
         return slice(self.start, self.start + self.size)
 
 
 class Layout:
-    """An ordered list of blocks that covers a vector without gaps.
+    """Ordered list of blocks that covers a vector without gaps.
 
     `layout["x", 3, 0, 1]` is the slice of "x" at control stage 3, finite element 0, RK stage 1 (missing coordinates
-    are None); `layout.blocks(name)` iterates over all blocks of a name, `layout.blocks(role=role)` over all of a role;
-    `layout.label(row)` says what a row is called.
+    are None). `layout.blocks(name)` and `layout.blocks(role=role)` iterate over blocks, and `layout.label(row)` returns
+    the name and the place of a row.
+
+    Examples
+    --------
+    >>> layout = Layout()
+    >>> layout.add("x", At(0, 0, 1), ("height", "speed"))
+    slice(0, 2, None)
+    >>> layout.label(1)
+    ('speed', 'control stage 0, finite element 0, RK stage 1')
     """
 
     def __init__(self) -> None:
@@ -94,7 +123,7 @@ class Layout:
         return tuple(dict.fromkeys(block.name for block in self._blocks))
 
     def blocks(self, name: str | None = None, *, role: Enum | None = None) -> Iterator[Block]:
-        """Iterate over the blocks of one name or one role (there may be none of it), or over all."""
+        """Iterate over the blocks of one name (which must exist), of one role (which need not), or over all."""
         if name is not None and name not in self.names:
             raise UnknownNameError(name, self.names, "layout block")
         named = (block for block in self._blocks if name is None or block.name == name)
@@ -123,7 +152,7 @@ class Layout:
             raise TranscriptionError(f"layout: expected a row from 0 to {self.size - 1}, given {row}.")
         starts = [block.start for block in self._blocks]
         i = int(np.searchsorted(starts, row, side="right")) - 1
-        while self._blocks[i].size == 0:
+        while self._blocks[i].size == 0:  # empty blocks share the start of the next one
             i -= 1
         return self._blocks[i], row - self._blocks[i].start
 
@@ -133,7 +162,7 @@ class Layout:
         return block.components[component], str(block.at)
 
     def named(self, row: int) -> str:
-        """Return what a row is called, with its place where it has one."""
+        """Return the name of a row, with its place if it has one."""
         block, component = self.find(row)
         return block.components[component] + (f" ({block.at})" if block.at != At() else "")
 

@@ -1,4 +1,12 @@
-"""The linearisation of an MPCC at a point, and the linear program it is within a small box around that point."""
+"""Linearisation of an MPCC at a point, and the linear program that it is within a small box around the point.
+
+`Linearizer` evaluates values and first derivatives in one CasADi call. `local_program` makes a linear program of them
+in scaled variables e = d / (radius w_scale), without the products; the LPEC (`lpec`) and the certificates
+(`stationarity`) add conditions on branches by fixing rows to zero.
+
+Verdicts must not depend on tolerances of the LP solver: a lower bound on the optimal value is computed here from the
+multipliers by weak duality (`LocalProgram.weak_duality`), which is valid for any multipliers of the right signs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +20,12 @@ import numpy as np
 
 from nosnoc_py.mpcc.program import MPCC
 
-UNLIMITED = 1e9  # seconds
+UNLIMITED = 1e9  # [s]; HiGHS accepts no infinity
 
 
-# Entries of a row below this fraction of its largest are round-off; multipliers are not sought in them.
+# Entries of a row below this fraction of its largest are rounding errors; multipliers must not rely on them.
 NOISE = 1e-12
-# Solvers of linear programs drop entries below 1e-9; rows are divided by their largest entry.
+# HiGHS drops matrix entries below 1e-9; rows are divided by their largest entry, and entries above SEEN are safe.
 SEEN = 1e-8
 
 
@@ -30,13 +38,13 @@ class Linearization:
     f : float
     grad : ndarray (n_w,)
     rows : ndarray (n_g + n_G + n_H + n_r,)
-        g, G, H and r below each other.
+        g, G, H and r, stacked.
     g, G, H, r : ndarray
-        The same one by one.
+        The parts of `rows`.
     jacobian : csr_array (n_g + n_G + n_H + n_r, n_w)
-        Its rows in the same order, see `block`.
+        Jacobian of `rows`, see `block`.
     offsets : tuple of int
-        Where g, G, H, r begin, and the number of rows.
+        First rows of g, G, H, r, and the number of rows.
     """
 
     f: float
@@ -50,17 +58,17 @@ class Linearization:
     offsets: tuple[int, int, int, int, int]
 
     def block(self, k: int) -> slice:
-        """Rows of the k-th of g, G, H, r."""
+        """Return the rows of the k-th of g, G, H, r."""
         return slice(self.offsets[k], self.offsets[k + 1])
 
     @property
     def finite(self) -> bool:
-        """No NaN and no infinity anywhere."""
+        """True if there is neither NaN nor infinity."""
         return all(np.isfinite(numbers).all() for numbers in (self.f, self.grad, self.rows, self.jacobian.data))
 
 
 class Linearizer:
-    """Linearises an MPCC at (w, p); built once per program, one CasADi call per point."""
+    """Function (w, p) -> `Linearization` of an MPCC; built once per program, one CasADi call per point."""
 
     def __init__(self, mpcc: MPCC) -> None:
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
@@ -91,24 +99,24 @@ class Linearizer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalProgram:
-    """The linearised MPCC without its products: minimise cost'e over lower <= matrix e <= upper in a box.
+    """Linearised MPCC without its products: minimise cost'e subject to lower <= matrix e <= upper in a box.
 
-    The unknown is e = d / (radius w_scale), so that the box is [-1, 1] where no bound is near and the optimal value is
-    the slope of the objective per unit of scaled step. Limits that cannot be reached inside the box are infinite.
+    The unknown is e = d / (radius w_scale). The box is [-1, 1] where no bound is near, and the optimal value is the
+    slope of the objective per unit of scaled step. Limits that cannot be reached inside the box are infinite.
 
     Attributes
     ----------
     cost : ndarray (n_w,)
     matrix : csr_array (n, n_w)
-        Rows g, G, H, r; in the columns the scaled variables; without the noise in which multipliers would be sought.
+        Rows g, G, H, r in scaled variables, without entries that are rounding errors.
     exact : csr_array (n, n_w)
-        The same with every entry: what proofs are evaluated with.
+        The same with every entry; bounds are evaluated with it.
     lower, upper, box_lower, box_upper : ndarray
     slack : ndarray (n,)
-        How far the rows of G and H are above zero, in units of the radius; 0 where they count as zero.
+        Values of the rows of G and H in units of the radius; 0 where they count as zero.
     near : bool ndarray (n,)
-        Rows of G and H that a step as small as the tolerance, in scaled variables, could bring to zero. Where a row has
-        large entries it need not count as zero itself, and yet an interior-point method has only not ended there.
+        Rows of G and H that a step of the size of the tolerance, in scaled variables, could bring to zero. A row with
+        large entries may be above the tolerance only because an interior-point method stopped there.
     lowest, highest : ndarray (n,)
         Range of matrix e over the box.
     w_scale : ndarray (n_w,)
@@ -129,28 +137,28 @@ class LocalProgram:
 
     @property
     def clean(self) -> bool:
-        """No entry is so small in its row that a solver may drop it: what it says about `matrix` holds for `exact`."""
+        """True if no entry is so small that a solver may drop it: its bounds for `matrix` then hold for `exact`."""
         size = np.abs(self.exact.data)
         limit = np.repeat(SEEN * row_maxima(self.exact), np.diff(self.exact.indptr))
         return bool(((size == 0.0) | (size > limit)).all())
 
     @property
     def scale(self) -> float:
-        """max(1, |cost|): slopes are small or large against this."""
+        """Scale max(1, |cost|) with which slopes are compared."""
         return max(1.0, float(np.abs(self.cost).max(initial=0.0)))
 
-    def holding(self, zero: np.ndarray) -> LocalProgram:
-        """The same program with these rows brought to zero."""
+    def with_zero_rows(self, zero: np.ndarray) -> LocalProgram:
+        """Return the program with these rows (a mask) fixed to zero."""
         return replace(
             self, lower=np.where(zero, -self.slack, self.lower), upper=np.where(zero, -self.slack, self.upper)
         )
 
-    def solve(self, deadline: float = np.inf) -> LinearAnswer:
-        """Solve it without products; every row is divided by its largest entry."""
+    def solve(self, deadline: float = np.inf) -> LPSolution:
+        """Solve the linear program; every row is divided by its largest entry."""
         from scipy import sparse
 
         norm = row_maxima(self.matrix)
-        matrix = divided(self.matrix, norm)
+        matrix = rows_divided(self.matrix, norm)
         lower, upper = self.lower / norm, self.upper / norm
         equal = np.isfinite(lower) & (lower == upper)
         above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
@@ -166,24 +174,24 @@ class LocalProgram:
         dual = np.zeros(norm.size)
         if answer.x is None or answer.status != 0:
             status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
-            return LinearAnswer(e=np.zeros(self.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
+            return LPSolution(e=np.zeros(self.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
         count = int(below.sum())
         dual[equal] = -answer.eqlin.marginals
         dual[below] -= answer.ineqlin.marginals[:count]
         dual[above] += answer.ineqlin.marginals[count:]
         dual, bound = self.weak_duality(dual * self.scale / norm)
-        return LinearAnswer(e=answer.x, value=float(self.cost @ answer.x), dual=dual, bound=bound, status="optimal")
+        return LPSolution(e=answer.x, value=float(self.cost @ answer.x), dual=dual, bound=bound, status="optimal")
 
     def weak_duality(self, dual: np.ndarray) -> tuple[np.ndarray, float]:
-        """A lower bound on the value from any multipliers of the rows.
+        """Return a lower bound on the optimal value from any multipliers of the rows.
 
-        With L(e, y) = cost'e + y'(matrix e - limit), the smallest value of L over the box is below that of cost'e over
-        the feasible directions, for every y of the right signs. Wrong signs are set to zero first.
+        With L(e, y) = cost'e + y'(matrix e - limit), the minimum of L over the box is a lower bound of cost'e over the
+        feasible directions, for every y of the right signs. Wrong signs are set to zero first.
 
         Returns
         -------
         dual : ndarray (n,)
-            The multipliers with their wrong signs removed.
+            The multipliers without wrong signs.
         bound : float
         """
         signs = np.where(np.isfinite(self.lower), -np.inf, 0.0), np.where(np.isfinite(self.upper), np.inf, 0.0)
@@ -197,16 +205,20 @@ class LocalProgram:
 def local_program(
     mpcc: MPCC, at: Linearization, w: np.ndarray, *, radius: float, tolerance: float, held: np.ndarray
 ) -> LocalProgram:
-    """Build the local program at w.
+    """Return the local program at w.
 
-    Residuals of equations are dropped and violated inequalities may stay as they are, so that e = 0 is feasible.
-    Inequalities and bounds closer than `tolerance` count as active, otherwise the last digits an interior-point method
-    leaves would be divided by the radius and show as descent. For the same reason entries of the Jacobian that are as
-    small against the largest of their row are dropped: a multiplier of 1e-11 instead of 0 in an equation that is
-    otherwise redundant asks for multipliers of 1e12.
+    Residuals of equations are dropped and violated inequalities may stay violated, so that e = 0 is feasible.
+    Inequalities and bounds closer than `tolerance` count as active: otherwise the last digits of an interior-point
+    method, divided by the radius, would look like descent. Entries of the Jacobian that are as small relative to the
+    largest one of their row are dropped for a similar reason: 1e-11 instead of 0 in an otherwise redundant equation
+    leads to multipliers of 1e12.
 
     Parameters
     ----------
+    radius : float
+        Half width of the box in scaled variables.
+    tolerance : float
+        Values below it count as zero, in the user's units.
     held : bool ndarray (n_r,)
         Switched equations that are imposed.
     """
@@ -243,14 +255,14 @@ def local_program(
 
 
 def row_maxima(matrix: Any) -> np.ndarray:
-    """Largest size of an entry in every row, 1 for empty rows."""
+    """Return the largest absolute entry of every row, 1 for empty rows."""
     largest = np.zeros(matrix.shape[0])
     np.maximum.at(largest, np.repeat(np.arange(largest.size), np.diff(matrix.indptr)), np.abs(matrix.data))
     return np.where(largest > 0.0, largest, 1.0)
 
 
 def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
-    """The Jacobian in scaled variables, without entries that are tiny in their row."""
+    """Return the Jacobian in scaled variables, without entries that are tiny in their row."""
     matrix = scaled_columns(jacobian, scale)
     limit = np.repeat(NOISE * row_maxima(matrix), np.diff(matrix.indptr))
     matrix.data[np.abs(matrix.data) <= limit] = 0.0
@@ -259,22 +271,22 @@ def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
 
 
 def scaled_columns(matrix: Any, scale: np.ndarray) -> Any:
-    """The columns of a matrix times these numbers."""
+    """Return a matrix with its columns multiplied by these numbers."""
     matrix = matrix.copy()
     matrix.data = matrix.data * scale[matrix.indices]
     return matrix
 
 
 def _room(distance: np.ndarray, tolerance: Any) -> np.ndarray:
-    """Distance to a limit, 0 where it is reached or violated."""
+    """Return the distance to a limit, 0 where it is reached or violated."""
     return np.where(distance <= tolerance, 0.0, distance)
 
 
 def _own_row_is_zero(mpcc: MPCC, above: np.ndarray) -> np.ndarray:
-    """Variables that are a row of G or H at zero: the row says what their lower bound says, and once is enough.
+    """Return the variables that are a row of G or H at zero: their lower bound is dropped, because the row repeats it.
 
-    Twice, the bound's multiplier would stand in for a negative one of the row, and a point that is W-stationary only
-    would pass for M.
+    With both, the multiplier of the bound could compensate a negative one of the row, and a point that is only
+    W-stationary would be called M-stationary.
     """
     plain = np.concatenate([mpcc.G_variable, mpcc.H_variable])
     index = plain[(plain >= 0) & (above == 0.0)]
@@ -282,15 +294,27 @@ def _own_row_is_zero(mpcc: MPCC, above: np.ndarray) -> np.ndarray:
 
 
 def _range(matrix: Any, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest value of every row over the box."""
+    """Return the smallest and the largest value of every row over the box."""
     up, down = matrix.copy(), matrix.copy()
     up.data, down.data = np.maximum(matrix.data, 0.0), np.minimum(matrix.data, 0.0)
     return np.asarray(up @ low + down @ high), np.asarray(up @ high + down @ low)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearAnswer:
-    """Solution of an LP: e, its value, multipliers of the rows, and the lower bound that these prove."""
+class LPSolution:
+    """Solution of a local program.
+
+    Attributes
+    ----------
+    e : (n_w,)
+    value : float
+        cost'e.
+    dual : (n,)
+        Multipliers of the rows.
+    bound : float
+        Lower bound on the optimal value that the multipliers prove.
+    status : {"optimal", "infeasible", "time limit", "failed"}
+    """
 
     e: np.ndarray
     value: float
@@ -299,7 +323,7 @@ class LinearAnswer:
     status: str
 
 
-# A badly scaled linear program may fail with the first and not with the second.
+# Tolerances of HiGHS in the order in which they are tried: a badly scaled program may fail with the tight ones only.
 TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 TOLERANCES: tuple[dict[str, Any], ...] = (TIGHT, {})
 
@@ -313,7 +337,7 @@ def linear_program(
     deadline: float = np.inf,
     tolerances: Sequence[dict[str, Any]] = ({},),
 ) -> Any:
-    """Minimise cost'x in a box (n, 2) with matrix x <= limit for `above` = (matrix, limit), = for `equal`; by HiGHS."""
+    """Minimise cost'x in a box (n, 2) with matrix x <= limit for `above` = (matrix, limit), = for `equal` (HiGHS)."""
     from scipy.optimize import linprog  # heavy: only those who certify pay for it
 
     matrix_ub, limit, matrix_eq, target = (*above, *equal)
@@ -334,12 +358,12 @@ def linear_program(
 
 
 def seconds_left(deadline: float) -> float:
-    """Until a time.monotonic() stamp, as a time limit that HiGHS accepts."""
+    """Return the seconds until a time.monotonic() stamp, as a time limit that HiGHS accepts."""
     return float(np.clip(deadline - time.monotonic(), 1e-3, UNLIMITED))
 
 
-def divided(matrix: Any, norm: np.ndarray) -> Any:
-    """The rows of a matrix over these numbers."""
+def rows_divided(matrix: Any, norm: np.ndarray) -> Any:
+    """Return a matrix with its rows divided by these numbers."""
     matrix = matrix.copy()
     matrix.data = matrix.data / np.repeat(norm, np.diff(matrix.indptr))
     return matrix

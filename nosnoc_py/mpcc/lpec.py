@@ -1,16 +1,20 @@
-"""The linear program with complementarity constraints (LPEC): does any branch of an MPCC descend to first order?
+"""Linear program with complementarity constraints (LPEC): test whether a branch of an MPCC descends to first order.
 
-minimise    grad'd
-subject to  the linearised bounds, constraints, nonnegativities and held switched equations, |d_i| <= radius w_scale_i,
-            in every group: all left rows zero or all right rows zero.
+    minimise    grad'd
+    subject to  linearised bounds, constraints, nonnegativities and imposed switched equations,
+                |d_i| <= radius w_scale_i,
+                in every group: all left rows zero or all right rows zero.
 
-A point is B-stationary exactly when the value is 0. What the verdict rests on:
+A point is B-stationary if and only if the optimal value is 0 (Scheel & Scholtes 2000; Kirches, Larson, Leyffer, Manns
+2022). Verdicts:
 
-- "No descent" is a lower bound on the value from multipliers, by weak duality and computed here, so that no tolerance
-  of the solver enters: mostly those of the LP without products, otherwise those of the LPs of a search over branches.
-  Only where that search gets too long it is the bound of the mixed-integer program.
-- "Descent" is a direction in one branch, from an LP solved to 1e-10 with this branch fixed: the mixed-integer program
-  alone accepts violations of 1e-6, which times a large multiplier looks like descent.
+- "No descent" is a lower bound on the value, computed from multipliers by weak duality, so that tolerances of the LP
+  solver do not matter. The multipliers are those of the LP without products, otherwise those of the LPs of a search
+  over branches. Only if that search is too long, it is the bound of the mixed-integer program.
+- "Descent" is a direction in one branch, from an LP solved to 1e-10 with this branch fixed. The mixed-integer program
+  alone accepts violations of 1e-6, which times a large multiplier look like descent.
+
+Most groups have no choice within the small box (`choose`); binaries are needed for biactive groups only.
 """
 
 from __future__ import annotations
@@ -20,34 +24,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.mpcc.linearization import LinearAnswer, Linearization, LocalProgram, divided, row_maxima, seconds_left
+from nosnoc_py.mpcc.linearization import Linearization, LocalProgram, LPSolution, row_maxima, rows_divided, seconds_left
 from nosnoc_py.mpcc.program import MPCC, Side
-from nosnoc_py.mpcc.quiet import without_lines_of_highs
+from nosnoc_py.mpcc.quiet import suppress_highs_output
 
-_NODES = 50  # linear programs spent on a search over branches
-_MAGNIFY = 1e3  # the mixed-integer solver's tolerances are absolute: larger numbers make them smaller
+_NODES = 50  # maximum number of linear programs in a search over branches
+_MAGNIFY = 1e3  # factor of the variables: the mixed-integer solver has absolute tolerances, which become smaller by it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LPECResult:
-    """What the LPEC says about a point.
+    """Result of an LPEC at a point.
 
     Attributes
     ----------
     value : float
-        Slope of the objective per unit of scaled step, <= 0: a lower bound on it where there is no descent, the slope
-        along d where there is. NaN without a verdict.
+        Slope of the objective per unit of scaled step, <= 0: a lower bound on it without descent, the slope along d
+        with descent. NaN without a verdict.
     d : ndarray (n_w,)
-        Step in the user's units; zero where there is no descent.
+        Step in the user's units; zero without descent.
     zero : bool ndarray (n,)
-        Of the rows g, G, H, r those of G and H that are zero in the branch of d: in every group one side.
+        Mask over the rows g, G, H, r of those that are zero in the branch of d: one side of every group.
     status : str
         "optimal", "infeasible" (no branch within the radius), "time limit" or "failed".
     limit : float
         Slopes below this count as descent.
     dual : ndarray (n,), optional
-        Multipliers of the rows g, G, H, r that prove the value without looking at the products: they exist where the
-        point is S-stationary.
+        Multipliers of the rows g, G, H, r that prove the value without the products; they exist at S-stationary points.
     """
 
     value: float
@@ -59,7 +62,7 @@ class LPECResult:
 
     @property
     def stationary(self) -> bool | None:
-        """value >= limit; None without a verdict."""
+        """True if value >= limit; None without a verdict."""
         return None if np.isnan(self.value) else bool(self.value >= self.limit)
 
 
@@ -68,7 +71,7 @@ def local_lpec(
 ) -> LPECResult:
     """Solve the LPEC of a local program; slopes below `limit` count as descent."""
     if at.grad.any():
-        answer = solve_local(program.holding(choice.forced), choice, limit, deadline)
+        answer = solve_local(program.with_zero_rows(choice.forced), choice, limit, deadline)
     else:
         dual = np.zeros(at.rows.size) if choice.complementary else None
         answer = LPECResult(value=0.0, d=np.zeros(at.grad.size), zero=choice.zero, status="optimal", dual=dual)
@@ -76,10 +79,10 @@ def local_lpec(
 
 
 def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndarray:
-    """Switched equations that hold at this point, where solvers are told to impose them.
+    """Return the mask of the enforced switched equations whose indicators are positive at this point.
 
-    Their indicators are sums and products of G and H, evaluated here on zeros and ones. A branch may switch on further
-    ones, which the LPEC leaves out: its value is then a lower bound, and no verdict "B" is wrong.
+    A branch may switch on further equations, which the LPEC leaves out: its value is then a lower bound, and a verdict
+    "B-stationary" remains valid.
     """
     if not mpcc.enforced.any():
         return np.zeros(at.r.size, bool)
@@ -87,7 +90,7 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
 
 
 class Groups:
-    """The groups of an MPCC as index arrays into the rows g, G, H, r: member k is row[k] of group[k]."""
+    """Groups of an MPCC as index arrays into the rows g, G, H, r: member k is row[k] of group[k]."""
 
     def __init__(self, mpcc: MPCC, at: Linearization) -> None:
         self.count = len(mpcc.groups)
@@ -96,20 +99,23 @@ class Groups:
         self.sides = (self.left, self.right)
 
     def rows(self, left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
-        """Mask of the rows on the left of the groups `left` and on the right of the groups `right`."""
+        """Return the mask of the left rows of the groups `left` and the right rows of the groups `right`."""
         return self.left.rows(left, size) | self.right.rows(right, size)
 
     def smaller(self, at: Linearization) -> np.ndarray:
-        """Per group: the left side is the smaller one."""
+        """Return per group whether the left side is the smaller one."""
         return self.left.largest(np.abs(at.rows)) < self.right.largest(np.abs(at.rows))
 
 
-# The groups whose left, and whose right side is held at zero in a search over branches.
+# Node of a search over branches: masks of the groups whose left, and whose right side is fixed to zero.
 Node = tuple[np.ndarray, np.ndarray]
 
 
-def divided_node(node: Node, on_left: np.ndarray, on_right: np.ndarray, undecided: np.ndarray) -> list[Node]:
-    """The two children of a node in the group that is farthest from either side, the more promising one last."""
+def branch_on_group(node: Node, on_left: np.ndarray, on_right: np.ndarray, undecided: np.ndarray) -> list[Node]:
+    """Return the two children of a node, the more promising one last.
+
+    The group is the undecided one that is farthest from both sides.
+    """
     worst = np.zeros(undecided.size, bool)
     worst[np.argmax(np.where(undecided, np.minimum(on_left, on_right), -np.inf))] = True
     children = [(node[0] | worst, node[1]), (node[0], node[1] | worst)]
@@ -118,22 +124,23 @@ def divided_node(node: Node, on_left: np.ndarray, on_right: np.ndarray, undecide
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """What is decided about the groups and what is not.
+    """Decision about every group within the box of a local program.
 
     Attributes
     ----------
+    groups : Groups
     forced : bool ndarray (n,)
-        Rows that are brought to zero in every branch.
+        Rows that are fixed to zero in every branch.
     open : bool ndarray (n_groups,)
-        Groups that may take either side.
+        Groups of which either side may be zero.
     biactive : bool ndarray (n_groups,)
         Groups with both sides zero.
     complementary : bool
         Every group has a side that is zero.
     closed : bool ndarray (n,)
-        The forced rows, and the smaller side of groups that no side of can reach zero.
+        The forced rows, and the smaller side of groups of which no side can reach zero.
     guess : bool ndarray (n,)
-        In every open group the side that is smaller.
+        The smaller side of every open group.
     """
 
     groups: Groups
@@ -146,27 +153,27 @@ class Choice:
 
     @property
     def zero(self) -> np.ndarray:
-        """One side of every group."""
+        """Mask of one side of every group."""
         return self.closed | self.guess
 
 
-def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
-    """Decide every group that leaves no choice within the box."""
+def decide_groups(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
+    """Decide all groups that leave no choice within the box."""
     zero = program.slack == 0.0
     left, right = (side.all(zero) for side in groups.sides)
     within = program.lowest <= -program.slack
     reach_left, reach_right = (side.all(within) for side in groups.sides)
     near_left, near_right = (side.all(program.near) for side in groups.sides)
     neither, both = ~left & ~right, left & right
-    almost = (left & ~right & near_right) | (right & ~left & near_left)  # a tiny step away from both
+    almost = (left & ~right & near_right) | (right & ~left & near_left)  # biactive but for a step below the tolerance
     force_left = (left & ~right & ~almost) | (neither & reach_left & ~reach_right)
     force_right = (right & ~left & ~almost) | (neither & reach_right & ~reach_left)
     forced = groups.rows(force_left, force_right, at.rows.size)
-    idle = forced | (zero & (program.highest <= 0.0))  # rows that stay at zero whatever is done
-    settled_left, settled_right = (side.all(idle) for side in groups.sides)
-    forced |= groups.rows(settled_left, settled_right & ~settled_left, at.rows.size)
-    open_ = (both | almost | (neither & reach_left & reach_right)) & ~settled_left & ~settled_right
-    stuck = neither & ~reach_left & ~reach_right & ~settled_left & ~settled_right
+    idle = forced | (zero & (program.highest <= 0.0))  # rows that stay at zero for every feasible step
+    idle_left, idle_right = (side.all(idle) for side in groups.sides)
+    forced |= groups.rows(idle_left, idle_right & ~idle_left, at.rows.size)
+    open_ = (both | almost | (neither & reach_left & reach_right)) & ~idle_left & ~idle_right
+    unreachable = neither & ~reach_left & ~reach_right & ~idle_left & ~idle_right
     smaller = groups.smaller(at)
     return Choice(
         groups=groups,
@@ -174,15 +181,15 @@ def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
         open=open_,
         biactive=both,
         complementary=not neither.any(),
-        closed=forced | groups.rows(stuck & smaller, stuck & ~smaller, at.rows.size),
+        closed=forced | groups.rows(unreachable & smaller, unreachable & ~smaller, at.rows.size),
         guess=groups.rows(open_ & smaller, open_ & ~smaller, at.rows.size),
     )
 
 
 def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> LPECResult:
-    """First without products, then with binaries, then, where these were not exact enough, branch by branch.
+    """Solve the LPEC without products, then with binaries, then, if these were not exact enough, branch by branch.
 
-    The step `d` is in the units of the program here, and there is no limit yet.
+    The step `d` of the result is in units of the program, and its `limit` is not yet set.
     """
     still = np.zeros(program.cost.size)
     if choice.complementary or not choice.open.any():
@@ -193,12 +200,12 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
             value = min(answer.bound, 0.0)
             return LPECResult(value=value, d=still, zero=choice.zero, status="optimal", dual=answer.dual)
         if not choice.open.any():
-            return _settled(choice, limit, answer, choice.zero)
+            return _decided_result(choice, limit, answer, choice.zero)
     side, bound, status = _mixed(program, choice, deadline)
     if side is not None and (bound < limit or not choice.complementary):
-        answer = program.holding(choice.forced | side).solve(deadline)
+        answer = program.with_zero_rows(choice.forced | side).solve(deadline)
         if answer.value < limit or not choice.complementary:
-            return _settled(choice, limit, answer, choice.closed | side)
+            return _decided_result(choice, limit, answer, choice.closed | side)
     if not choice.complementary:
         return LPECResult(value=np.nan, d=still, zero=choice.zero, status=status)
     proof = _search(program, choice, limit, deadline)
@@ -207,18 +214,18 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
     return proof
 
 
-def _settled(choice: Choice, limit: float, answer: LinearAnswer, zero: np.ndarray) -> LPECResult:
-    """The answer of an LP with all groups decided; neither descent nor a proof that there is none is no verdict."""
+def _decided_result(choice: Choice, limit: float, answer: LPSolution, zero: np.ndarray) -> LPECResult:
+    """Return the result of an LP with all groups decided; without descent and without a proof there is no verdict."""
     if choice.complementary and not answer.value < limit:
         return LPECResult(value=np.nan, d=np.zeros(answer.e.size), zero=zero, status="failed")
     return LPECResult(value=answer.value, d=answer.e, zero=zero, status=answer.status)
 
 
 def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> LPECResult:
-    """Branch and bound by LPs: the first branch that descends, or the bound that none does.
+    """Search by branch and bound with LPs for a branch that descends, or for the bound that none does.
 
-    The mixed-integer program finds the best of many branches faster, but its tolerances, times a large multiplier,
-    may show descent in a branch that has none, or hide some.
+    The mixed-integer program finds the best of many branches faster, but its tolerances times a large multiplier may
+    show descent in a branch without, or hide descent.
     """
     groups, bound = choice.groups, 0.0
     still, nothing = np.zeros(program.cost.size), np.zeros(groups.count, bool)
@@ -227,7 +234,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         left, right = stack.pop()
         nodes += 1
         zero = choice.forced | groups.rows(left, right, program.slack.size)
-        answer = program.holding(zero).solve(deadline)
+        answer = program.with_zero_rows(zero).solve(deadline)
         undecided = choice.open & ~left & ~right
         if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
             status = "time limit" if answer.status == "optimal" else answer.status
@@ -235,20 +242,20 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         if answer.bound >= limit:
             bound = min(bound, answer.bound)
         elif not undecided.any():
-            return _settled(choice, limit, answer, zero | choice.closed)
+            return _decided_result(choice, limit, answer, zero | choice.closed)
         else:
             moved = program.matrix @ answer.e
-            stack += divided_node((left, right), groups.left.largest(moved), groups.right.largest(moved), undecided)
+            stack += branch_on_group((left, right), groups.left.largest(moved), groups.right.largest(moved), undecided)
     return LPECResult(value=bound, d=still, zero=choice.zero, status="optimal")
 
 
 def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.ndarray | None, float, str]:
-    """The mixed-integer program, one binary for every open group.
+    """Solve the mixed-integer program with one binary for every open group (big-M form; bounds from the box).
 
     Returns
     -------
     side : bool ndarray (n,) or None
-        The side of every open group that is zero in the best branch found.
+        Side of every open group that is zero in the best branch found.
     bound : float
         Lower bound on the value.
     status : str
@@ -259,7 +266,7 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
     groups, size = choice.groups, program.cost.size
     count, column = int(choice.open.sum()), np.cumsum(choice.open) - 1
     norm = row_maxima(program.matrix)
-    matrix = divided(program.matrix, norm)
+    matrix = rows_divided(program.matrix, norm)
     lower, upper, slack, highest = (
         part / norm for part in (program.lower, program.upper, program.slack, program.highest)
     )
@@ -274,7 +281,7 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
     box = np.concatenate([program.box_lower, np.zeros(count)]), np.concatenate([program.box_upper, np.ones(count)])
     box[0][:size] *= _MAGNIFY
     box[1][:size] *= _MAGNIFY
-    with without_lines_of_highs():
+    with suppress_highs_output():
         answer = milp(
             np.concatenate([program.cost / program.scale, np.zeros(count)]),
             integrality=np.concatenate([np.zeros(size), np.ones(count)]),

@@ -1,8 +1,9 @@
-"""The NLPs an MPCC is turned into: relaxed, or with a fixed branch. Derivatives are taken once and shared.
+"""NLPs of an MPCC, relaxed or on a branch; derivatives are computed once and shared.
 
-Variables are scaled, x = w / w_scale, and so are the rows of g; both NLPs are made of the same blocks of rows. Steering
-decides what the parameter of a relaxation is: sigma itself ("direct"), or elastic slack variables that are penalised
-by 1/sigma ("l_inf": one for all products, "l1": one for each).
+Variables are scaled, x = w / w_scale, and so are the rows of g. All NLPs consist of the same blocks of rows, each with
+its Jacobian and Hessian: differentiation takes longer than most solves. Steering decides what the parameter of a
+relaxation is: sigma itself ("direct"), or elastic slack variables with penalty 1/sigma ("l_inf": one for all products,
+"l1": one for each).
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import numpy as np
 
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
-from nosnoc_py.mpcc.structure import floors
+from nosnoc_py.mpcc.structure import implied_lower_bounds
 
 STEERINGS = ("direct", "l1", "l_inf")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConstraintBlock:
-    """Rows lower <= expression <= upper, their multipliers and their share of the Hessian of the Lagrangian."""
+    """Rows lower <= expression <= upper (n,) with multipliers, Jacobian and part of the Hessian of the Lagrangian."""
 
     expression: ca.SX
     lower: np.ndarray
@@ -35,7 +36,7 @@ class ConstraintBlock:
 
 
 class SmoothProgram(Protocol):
-    """What IPOPT is given: a program in x and p with bounds, and its derivatives in the form `nlpsol` takes."""
+    """Interface of the NLP solvers: a program in x and p with bounds, and derivatives in the form of `nlpsol`."""
 
     x: Any
     p: Any
@@ -48,15 +49,27 @@ class SmoothProgram(Protocol):
 
     @property
     def derivatives(self) -> dict[str, ca.Function]:
-        """grad_f, jac_g and hess_lag."""
+        """Functions grad_f, jac_g and hess_lag."""
         ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NLP(SmoothProgram):
-    """minimise f(x, p) subject to lbx <= x <= ubx, lbg <= g(x, p) <= ubg; x = (w / w_scale, further variables).
+    """NLP: minimise f(x, p) subject to lbx <= x <= ubx, lbg <= g(x, p) <= ubg.
 
-    `gradient` is that of f by x; `blocks` hold the rows of g with their derivatives.
+    Attributes
+    ----------
+    x : SX (n_x,)
+        (w / w_scale, further variables).
+    p : SX
+    f, g : SX scalar, (n_g,)
+    lbx, ubx, lbg, ubg : ndarray
+    gradient : SX (n_x,)
+        Gradient of f by x.
+    blocks : tuple of ConstraintBlock
+        Rows of g with their derivatives.
+    multiplier_f : SX scalar
+        Weight of f in the Hessian of the Lagrangian.
     """
 
     x: ca.SX
@@ -73,7 +86,7 @@ class NLP(SmoothProgram):
 
     @cached_property
     def jacobian(self) -> ca.SX:
-        """Of g by x."""
+        """Jacobian of g by x."""
         return ca.vertcat(*[_padded(rows.jacobian, rows.jacobian.size1(), self.x.numel()) for rows in self.blocks])
 
     @cached_property
@@ -89,19 +102,19 @@ class NLP(SmoothProgram):
 
     @cached_property
     def jacobian_function(self) -> ca.Function:
-        """(x, p) -> g, its Jacobian, in the form `nlpsol` takes."""
+        """Function (x, p) -> g and its Jacobian, in the form of `nlpsol`."""
         return ca.Function("nlp_jac_g", [self.x, self.p], [self.g, self.jacobian], ["x", "p"], ["g", "jac_g_x"])
 
     @cached_property
     def slope_function(self) -> ca.Function:
-        """(x, p, lam_g) -> f, and the gradient of f + lam_g' g by p: how the least f changes with p."""
+        """Function (x, p, lam_g) -> f and the gradient of f + lam_g'g by p: the derivative of the optimal value."""
         lagrangian = self.f + ca.dot(self.multiplier_g, self.g)
         slope = ca.densify(ca.gradient(lagrangian, self.p))
         return ca.Function("nlp_slope", [self.x, self.p, self.multiplier_g], [self.f, slope])
 
     @cached_property
     def derivatives(self) -> dict[str, ca.Function]:
-        """The derivative functions in the form `nlpsol` takes them; made once, whatever the number of solvers."""
+        """Derivative functions in the form of `nlpsol`; created once for all solvers of this NLP."""
         x, p = self.x, self.p
         inputs, names = [x, p, self.multiplier_f, self.multiplier_g], ["x", "p", "lam_f", "lam_g"]
         return {
@@ -112,15 +125,15 @@ class NLP(SmoothProgram):
 
 
 class Blocks:
-    """The scaled functions of an MPCC and their derivatives: what all of its NLPs share.
+    """Scaled functions of an MPCC and their derivatives, shared by all of its NLPs.
 
-    Rows of G and H that are nonnegative because of the bounds of the variables have no row of their own.
+    Rows of G and H that are nonnegative because of the bounds of the variables are left out (`structure`).
     """
 
     def __init__(self, mpcc: MPCC) -> None:
         self.mpcc = mpcc
-        self.floor_G, self.floor_H = floors(mpcc)
-        self.rows_G, self.rows_H = np.flatnonzero(~self.floor_G.implied), np.flatnonzero(~self.floor_H.implied)
+        self.lower_G, self.lower_H = implied_lower_bounds(mpcc)
+        self.rows_G, self.rows_H = np.flatnonzero(~self.lower_G.implied), np.flatnonzero(~self.lower_H.implied)
         self.penalty_weight = ca.SX.sym("penalty_weight")
         self.x, scaled = _scaled(mpcc)
         f, penalty, g, self.G, self.H, self.r = scaled
@@ -134,23 +147,23 @@ class Blocks:
 
     @cached_property
     def switched(self) -> ConstraintBlock:
-        """The switched equations as rows."""
+        """Switched equations as rows without bounds; a branch sets the bounds."""
         free = np.full(self.r.numel(), np.inf)
         return block(self.x, self.r, -free, free)
 
     @cached_property
     def products(self) -> tuple[ca.SX, ca.SX]:
-        """The two factors of the aggregated products."""
+        """Factors of the aggregated products."""
         left, right = self.mpcc.aggregates()
         return ca.mtimes(left, self.G), ca.mtimes(right, self.H)
 
     def lowest(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Smallest values that the bounds leave to the rows of G and of H."""
-        return self.floor_G.lowest(p), self.floor_H.lowest(p)
+        """Return the smallest values that the bounds allow for the rows of G and of H."""
+        return self.lower_G.lowest(p), self.lower_H.lowest(p)
 
 
 def block(x: ca.SX, rows: ca.SX, lower: Any, upper: Any, more: ca.SX | float = 0.0) -> ConstraintBlock:
-    """Rows with their derivatives; `more` is added to multiplier' rows before the Hessian is taken."""
+    """Return rows with their derivatives; `more` is added to multiplier'rows before the Hessian is taken."""
     n = rows.numel()
     multiplier = ca.SX.sym("multiplier", n)
     return ConstraintBlock(
@@ -164,7 +177,7 @@ def block(x: ca.SX, rows: ca.SX, lower: Any, upper: Any, more: ca.SX | float = 0
 
 
 def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
-    """The relaxed NLP; its parameters are (p, penalty weight, sigma).
+    """Return the relaxed NLP; its parameters are (p, penalty weight, sigma).
 
     Raises
     ------
@@ -187,16 +200,16 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
 
 
 def branch_nlp(blocks: Blocks) -> NLP:
-    """The NLP of a fixed branch: no products, every switched equation is a row; its parameters are (p, penalty weight).
+    """Return the NLP of a branch: no products, every switched equation is a row; parameters (p, penalty weight).
 
-    What is fixed to zero is decided by the bounds at solve time, in the order g, rows of G, rows of H, r.
+    Its rows are g, rows of G, rows of H, r; bounds given at solve time decide which of them are zero.
     """
     return _assemble(blocks, [blocks.common, blocks.switched], ca.SX(0, 1), ca.SX(0), ca.SX(0, 1))
 
 
 def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[ConstraintBlock]:
-    # Relaxed like the products: while sigma is large every indicator is positive and an equation would force equal
-    # steps before the switch has been found.
+    # Relaxed like the products: while sigma is large every indicator is positive, and equations would force equal steps
+    # before the switches are located.
     product = _take(blocks.r * blocks.mpcc.indicator(blocks.G, blocks.H), np.flatnonzero(blocks.mpcc.relaxed))
     return [block(x, product - sigma, -np.inf, 0.0), block(x, product + sigma, 0.0, np.inf)]
 
@@ -221,7 +234,7 @@ def _assemble(blocks: Blocks, rows: Sequence[ConstraintBlock], slack: ca.SX, ela
 
 
 def _scaled(mpcc: MPCC) -> tuple[ca.SX, list[ca.SX]]:
-    """Symbols x and the functions of the MPCC of w = w_scale x."""
+    """Return symbols x and the functions of the MPCC at w = w_scale x."""
     functions = [mpcc.objective, mpcc.penalty, mpcc.g / mpcc.g_scale, mpcc.G, mpcc.H, mpcc.r]
     if (mpcc.w_scale == 1.0).all():
         return mpcc.w, functions
@@ -230,9 +243,9 @@ def _scaled(mpcc: MPCC) -> tuple[ca.SX, list[ca.SX]]:
 
 
 def _take(rows: ca.SX, index: np.ndarray) -> ca.SX:
-    return rows[index.tolist(), 0]  # with the column: a 1 x 1 SX reads [[]] as 1 x 0
+    return rows[index.tolist(), 0]  # with the column index, because a 1 x 1 SX returns 1 x 0 for [[]]
 
 
 def _padded(matrix: ca.SX, rows: int, columns: int) -> ca.SX:
-    """The matrix with rows below and columns on the right that are zero."""
+    """Return the matrix with zero rows and columns appended, of this shape."""
     return ca.diagcat(matrix, ca.SX(rows - matrix.size1(), columns - matrix.size2()))

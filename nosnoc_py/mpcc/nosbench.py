@@ -1,11 +1,11 @@
 """NOSBENCH files: an MPCC as one JSON object of numbers and serialised CasADi functions.
 
-minimise    augmented_objective_fun(w, p) = objective + penalty
-subject to  lbw <= w <= ubw,  lbg <= g_fun(w, p) <= ubg,  0 <= G_fun(w, p), H_fun(w, p) >= 0,  G_i H_i = 0.
+    minimise    augmented_objective_fun(w, p) = objective + penalty
+    subject to  lbw <= w <= ubw,  lbg <= g_fun(w, p) <= ubg,  0 <= G_fun(w, p), H_fun(w, p) >= 0,  G_i H_i = 0.
 
-`w` and `p` are serialised SX symbols, the functions are called with (w, p), `w0` and `p0` are the starting point and
-the values of the parameters. An infinity is a string or the token of JSON's usual extension, and one number may stand
-without brackets.
+`w` and `p` are serialised SX symbols, the functions are called with (w, p), `w0` and `p0` are start point and parameter
+values. An infinity is a string or the token of JSON's usual extension, and a single number needs no brackets. The
+format is that of the benchmark NOSBENCH (Nurkanovic, Pozharskiy, Diehl 2024).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FUNCTIONS = ("g_fun", "G_fun", "H_fun", "objective_fun", "augmented_objective_fu
 NUMBERS = ("lbw", "ubw", "w0", "lbg", "ubg", "p0")
 TEXTS = SYMBOLS + FUNCTIONS
 
-# What the trial process runs. CasADi trusts the lengths it reads: a damaged text may ask for any amount of memory, run
-# for hours or end the process, so it is first read where that does no harm. Input: [texts, seconds, bytes] as JSON.
+# Program of the trial process. CasADi trusts the lengths it reads: a damaged text may request any amount of memory, run
+# for hours or crash the process, so it is first read in a process of its own. Input: [texts, seconds, bytes] as JSON.
 _TRIAL = """
 import json, sys, casadi
 texts, seconds, size = json.load(sys.stdin)
@@ -58,13 +58,12 @@ for name, text in texts.items():
 def load(path: str | Path) -> MPCC:
     """Read a NOSBENCH file.
 
-    `objective` is objective_fun and `penalty` is augmented_objective_fun - objective_fun, so that what is minimised is
-    augmented_objective_fun and what is reported is objective_fun. Rows keep their order; a pair is a row of G_fun and
-    the same row of H_fun.
+    `objective` is objective_fun and `penalty` is augmented_objective_fun - objective_fun: augmented_objective_fun is
+    minimised and objective_fun is reported. Rows keep their order; a pair is a row of G_fun and the same row of H_fun.
 
-    A file that `save` wrote carries checksums of its symbols and functions. Those of other files are first read in a
-    process of their own (0.1 s), because CasADi may crash on damaged ones; damage that leaves them readable (another
-    digit in a constant) cannot be told there.
+    Files written by `save` have checksums of their symbols and functions. Other files are first read in a process of
+    their own (0.1 s), because CasADi may crash on damaged ones; damage that leaves them readable (another digit in a
+    constant) is not detected.
 
     Raises
     ------
@@ -78,8 +77,8 @@ def load(path: str | Path) -> MPCC:
         fields = _fields(path)
         numbers = {name: _numbers(name, fields[name]) for name in NUMBERS}
         texts = {name: _text(name, fields[name]) for name in TEXTS}
-        if not _vouched(texts, fields.get("checksums")):
-            _try_elsewhere(texts)
+        if not _checksums_match(texts, fields.get("checksums")):
+            _try_in_subprocess(texts)
         return _program(texts, numbers)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error.__cause__
@@ -88,9 +87,9 @@ def load(path: str | Path) -> MPCC:
 def save(mpcc: MPCC, path: str | Path) -> Path:
     """Write an MPCC to a NOSBENCH file, entirely or not at all.
 
-    Every single product becomes a pair of rows of G_fun and H_fun, whatever the aggregation, since residuals are taken
-    over the single products. A quantity that is in no product becomes a row of g_fun. The names of rows, the scales,
-    the aggregation, and switched equations that are not enforced are not written; names of variables are.
+    Every single product becomes a pair of rows of G_fun and H_fun, whatever the aggregation, because residuals are
+    taken over the single products. A quantity in no product becomes a row of g_fun. Names of variables are written;
+    names of rows, scales, the aggregation, and switched equations that are not enforced are not.
 
     Returns
     -------
@@ -100,7 +99,7 @@ def save(mpcc: MPCC, path: str | Path) -> Path:
     Raises
     ------
     ModelError
-        If switched equations are enforced (the format has no place for them), or the file cannot be written.
+        If switched equations are enforced (the format cannot represent them), or the file cannot be written.
     """
     path = Path(path)
     if mpcc.enforced.any():
@@ -118,7 +117,7 @@ def save(mpcc: MPCC, path: str | Path) -> Path:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, with all fields."""
+    """Return the JSON object in a file; it has all fields."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -133,10 +132,10 @@ def _fields(path: Path) -> dict[str, Any]:
     return fields
 
 
-def _numbers(name: str, given: Any) -> list[float]:
-    """A list of numbers; a string may only be an infinity."""
-    values = given if isinstance(given, list) else [given]
-    return [_number(name, i, value) for i, value in enumerate(values)]
+def _numbers(name: str, value: Any) -> list[float]:
+    """Return a list of numbers; a string may only be an infinity."""
+    values = value if isinstance(value, list) else [value]
+    return [_number(name, i, entry) for i, entry in enumerate(values)]
 
 
 def _number(name: str, position: int, value: Any) -> float:
@@ -149,10 +148,10 @@ def _number(name: str, position: int, value: Any) -> float:
     return number
 
 
-def _text(name: str, given: Any) -> str:
-    if not isinstance(given, str):
-        raise ModelError(f"{name}: expected a string that CasADi's serialize() wrote, given {_kind(given)}.")
-    return given
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelError(f"{name}: expected a string that CasADi's serialize() wrote, given {_kind(value)}.")
+    return value
 
 
 def _kind(value: Any) -> str:
@@ -163,8 +162,8 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _vouched(texts: Mapping[str, str], checksums: Any) -> bool:
-    """Whether checksums say that the serialised texts are whole; without them nothing is known."""
+def _checksums_match(texts: Mapping[str, str], checksums: Any) -> bool:
+    """Return True if the serialised texts match their checksums, False if there are none; raise for a mismatch."""
     if checksums is None:
         return False
     if not isinstance(checksums, dict):
@@ -178,28 +177,28 @@ def _vouched(texts: Mapping[str, str], checksums: Any) -> bool:
     return True
 
 
-def _try_elsewhere(texts: Mapping[str, str]) -> None:
-    """Read the texts in a process of its own; an error says which one it did not survive."""
+def _try_in_subprocess(texts: Mapping[str, str]) -> None:
+    """Read the texts in a process of its own; raise an error for the text at which it failed."""
     if not sys.executable or getattr(sys, "frozen", False):
-        return  # no interpreter to start
+        return  # a frozen application has no interpreter to start
     size = sum(map(len, texts.values()))
     order = json.dumps([texts, 3 + size // 10**6, 2**31 + 1000 * size])
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     try:
-        command = [sys.executable, "-P", "-c", _TRIAL]  # -P: what lies in the working folder is no module
+        command = [sys.executable, "-P", "-c", _TRIAL]  # -P: files in the working folder must not shadow modules
         done = subprocess.run(command, input=order.encode(), capture_output=True, timeout=120, env=environment)
         survived, failed, error = done.stdout.split(), done.returncode != 0, done.stderr.decode(errors="replace")
     except subprocess.TimeoutExpired as late:
         survived, failed, error = (late.stdout or b"").split(), True, ""
     except OSError:
-        return  # no process to be had: read without the net
+        return  # no process can be started: read without the test
     if failed and survived:
         raise _unreadable(TEXTS[len(survived) - 1], error)
 
 
 def _unreadable(name: str, error: str) -> ModelError:
-    """CasADi's own words say when a newer version wrote the text."""
+    """Return the error of an unreadable text; CasADi's message tells if a newer version wrote it."""
     lines = [line for line in error.strip().splitlines() if "version" in line]
     reason = f" ({lines[-1].strip()})" if lines else ""
     return ModelError(
@@ -210,7 +209,7 @@ def _unreadable(name: str, error: str) -> ModelError:
 def _read(name: str, read: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return read(*arguments)
-    except Exception as error:  # whatever CasADi trips over in foreign bytes
+    except Exception as error:  # CasADi raises many types for damaged texts
         raise _unreadable(name, str(error)) from error
 
 
@@ -237,7 +236,7 @@ def _symbols(name: str, text: str) -> ca.SX:
 
 
 def _called(name: str, text: str, w: ca.SX, p: ca.SX) -> ca.SX:
-    """The value of a serialised function at (w, p)."""
+    """Return the value of a serialised function at (w, p)."""
     function = _read(name, ca.Function.deserialize, text)
     if function.n_in() != 2 or function.n_out() != 1:
         raise ModelError(f"{name}: expected a function (w, p) -> value, given {function}.")
@@ -250,16 +249,17 @@ def _called(name: str, text: str, w: ca.SX, p: ca.SX) -> ca.SX:
 
 
 def _difference(augmented: ca.SX, objective: ca.SX) -> ca.SX:
-    """augmented - objective, without the terms of the two sums that cancel.
+    """Return augmented - objective without the terms of the two sums that cancel.
 
-    Deserialised functions share no nodes, so equal terms have to be found; left in, they would double the work of
-    every gradient and Hessian of objective + weight penalty.
+    Deserialised functions share no nodes, so that equal terms have to be identified; otherwise they would double the
+    work of every gradient and Hessian of objective + weight penalty.
     """
     whole, part = ca.vertsplit(ca.cse(ca.vertcat(augmented, objective)))
     terms: dict[int, ca.SX] = {}
     count: Counter[int] = Counter()
     open_ends = [(whole, 1), (part, -1)]
-    for _ in range(10 * (ca.n_nodes(whole) + ca.n_nodes(part))):  # a sum that shares sums could have 2^n terms
+    # The limit matters for sums that share sums, which may have 2^n terms.
+    for _ in range(10 * (ca.n_nodes(whole) + ca.n_nodes(part))):
         if not open_ends:
             return sum((times * terms[key] for key, times in count.items() if times), ca.SX(0))
         node, sign = open_ends.pop()
@@ -272,14 +272,14 @@ def _difference(augmented: ca.SX, objective: ca.SX) -> ca.SX:
 
 
 def _to_fields(mpcc: MPCC) -> dict[str, Any]:
-    """All fields of the file, in strict JSON."""
+    """Return all fields of the file, in strict JSON."""
     i, j = mpcc.pairs()
-    # Quantities that are in no product are nonnegative all the same.
+    # Quantities in no product have to be nonnegative, too.
     left, right = (np.setdiff1d(np.arange(rows.numel()), used) for rows, used in ((mpcc.G, i), (mpcc.H, j)))
-    kept = ca.vertcat(mpcc.G[left.tolist(), 0], mpcc.H[right.tolist(), 0])
-    lower = np.zeros(kept.numel())
+    unpaired = ca.vertcat(mpcc.G[left.tolist(), 0], mpcc.H[right.tolist(), 0])
+    lower = np.zeros(unpaired.numel())
     values = {
-        "g_fun": ca.vertcat(mpcc.g, kept),
+        "g_fun": ca.vertcat(mpcc.g, unpaired),
         "G_fun": mpcc.G[i.tolist(), 0],
         "H_fun": mpcc.H[j.tolist(), 0],
         "objective_fun": mpcc.objective,
@@ -298,7 +298,7 @@ def _to_fields(mpcc: MPCC) -> dict[str, Any]:
 
 
 def _strict(name: str, number: float) -> float | str:
-    """JSON has no infinity."""
+    """Return a number as JSON can hold it: an infinity as a string."""
     if math.isnan(number):
         raise ModelError(f"{name}: NaN; every number has to be one.")
     return number if math.isfinite(number) else str(number)

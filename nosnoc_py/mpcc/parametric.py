@@ -1,17 +1,17 @@
 """Derivatives of an optimum by the parameters, by the implicit function theorem on its branch.
 
-Where the rows c that hold (equations, zero sides of the pairs, active bounds) keep holding, the optimum follows
+As long as the same rows c are active (equations, zero sides of the pairs, active bounds), the optimum satisfies
 
-    W dx + J' dlam + L_xp dp = 0,   J dx + c_p dp = 0,
+    W dx + J'dlam + L_xp dp = 0,   J dx + c_p dp = 0
 
-with the Hessian W of the Lagrangian L = f + lam' c. With an orthonormal basis Z of the null space of J this is
-dx = d + Z y, J d = -c_p dp, Z'WZ y = -Z'(W d + L_xp dp): rows that say something twice do no harm, and the optimum is
-determined where Z'WZ is positive definite. An inequality at zero is held by a multiplier that is positive; one without
-may leave, and where it begins to move the optimum has a kink there.
+with the Hessian W of the Lagrangian L = f + lam'c. With an orthonormal basis Z of the null space of J this is
+dx = d + Z y, J d = -c_p dp, Z'WZ y = -Z'(W d + L_xp dp). Redundant rows do no harm, and the optimum is determined if
+Z'WZ is positive definite. An active inequality with a positive multiplier stays active; one without may become
+inactive, and if it begins to move, the optimum has a kink.
 
-Pairs whose sides are both zero are treated as two inequalities, as in the relaxed program of the MPCC (Scheel and
-Scholtes 2000), unless one side cannot leave zero whatever the other one does: most of them are impulses of contacts
-that stay closed, and what holds them is no question of multipliers, which are not unique there.
+Biactive pairs are treated as two inequalities, as in the relaxed program of the MPCC (Scheel & Scholtes 2000), unless
+one side cannot leave zero whatever the other one does. Most of them are impulses of contacts that stay closed; their
+multipliers are not unique and decide nothing.
 
 References
 ----------
@@ -30,34 +30,42 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.implicit_function import Independent
-from nosnoc_py.mpcc.branch import Branch, BranchProgram, signed
-from nosnoc_py.mpcc.implicit import stuck
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, as_differences
+from nosnoc_py.mpcc.implicit import immovable_rows
 from nosnoc_py.solution.records import SolvedBranch
 
 Array = np.ndarray
-# A side of a pair below ZERO is zero; an inequality is active within NEAR, in scaled units: without strict
-# complementarity an interior-point method leaves distances and multipliers whose product is its last barrier
-# parameter, 1e-11.
+# A side of a pair below ZERO is zero; an inequality within NEAR of its bound is active, in scaled units. They are large
+# because without strict complementarity an interior-point method leaves distances and multipliers whose product is its
+# last barrier parameter, 1e-11: both may be 3e-6.
 ZERO, NEAR = 1e-4, 1e-4
-# A multiplier above this holds, relative to the slope of the objective.
+# Smallest multiplier of a strongly active inequality, relative to the gradient of the objective.
 HOLDS = 1e-5
-# What is left of the slope on the branch, relative to it.
+# Largest reduced gradient of a stationary point, relative to the gradient of the objective.
 STATIONARY = 1e-4
-# Slopes are as large at least: tolerances of solvers are no smaller where objectives are.
+# Smallest gradient that others are compared with: tolerances of solvers do not shrink with the objective.
 LEAST = 1.0
-# What is left of a row of length one that depends on others; changes below MOVES, of the largest one, are none.
+# A row of length one is dependent if less than DEPENDENT of it is left; changes below MOVES times the largest are none.
 DEPENDENT, MOVES = 1e-8, 1e-6
-# Relative to the largest curvature: what is none.
+# Curvatures below this fraction of the largest one are zero.
 FLAT = 1e-8
 TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OptimumDerivative:
-    """Derivatives of an optimum in the user's units, and why they are none.
+    """Derivatives of an optimum in the user's units.
 
-    `w` (n_w, n_columns) and `objective` (n_columns,) are by the chosen parameters; `loose` (n_w, n_loose) are
-    directions that the objective does not see, to second order.
+    Attributes
+    ----------
+    w : (n_w, n_columns)
+        Variables by the chosen parameters.
+    objective : (n_columns,)
+        Optimal value by the chosen parameters.
+    loose : (n_w, n_loose)
+        Directions along which the objective is constant to second order.
+    flags : tuple of str
+        Reasons why the derivative does not exist; empty if it does.
     """
 
     w: Array
@@ -68,7 +76,7 @@ class OptimumDerivative:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Zeros:
-    """Groups (masks) of which the left side, the right side, or both of them are zero."""
+    """Masks of the groups of which the left side, the right side, or both sides are zero."""
 
     left: Array
     right: Array
@@ -77,9 +85,20 @@ class _Zeros:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Local:
-    """The program at a point, in scaled units; `free` variables (indices) move, `equal` rows (mask) are equations.
+    """NLP of the branch at a point, in scaled units.
 
-    Derivatives of rows are by the free variables, and by the chosen parameters.
+    Attributes
+    ----------
+    x, parameters : ndarray
+    slope : (n_free,)
+        Gradient of the objective.
+    g, by_x, by_p : (n_g,), (n_g, n_free), (n_g, n_columns)
+        Rows with their derivatives.
+    free : int ndarray (n_free,)
+        Variables that are not fixed.
+    equal : bool ndarray (n_g,)
+        Rows that are equations.
+    branch : Branch
     """
 
     x: Array
@@ -95,10 +114,19 @@ class _Local:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Active:
-    """An inequality that is at its bound: its derivatives, its multiplier, what it is.
+    """Active inequality.
 
-    `row` is its row of the program, or -1 for the bound of a variable, `sides` the sides of open groups that it is of:
-    (group, 0 for the left one).
+    Attributes
+    ----------
+    by_x, by_p : (n_free,), (n_columns,)
+        Derivatives of its distance to the bound.
+    multiplier : float
+    row : int
+        Row of the NLP, or -1 for the bound of a variable.
+    sides : tuple of (group, side)
+        Sides of biactive groups that it belongs to; 0 is the left side.
+    name : str
+        For messages.
     """
 
     by_x: Array
@@ -111,7 +139,7 @@ class _Active:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Moves:
-    """How the free variables move (n_free, n_columns), and directions (n_free, n_loose) the objective does not see."""
+    """Derivatives of the free variables (n_free, n_columns), and directions (n_free, n_loose) without curvature."""
 
     x: Array
     loose: Array
@@ -120,23 +148,23 @@ class _Moves:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows by_x dx + by_p dp = 0, of length one in x."""
+    """Linear equations by_x dx + by_p dp = 0 with rows of length one in x."""
 
     by_x: Array
     by_p: Array
 
     def at(self, mask: Array) -> _Rows:
-        """Some of them."""
+        """Return some of the rows (a mask)."""
         return _Rows(self.by_x[mask], self.by_p[mask])
 
     def and_(self, other: _Rows) -> _Rows:
-        """These and others."""
+        """Return these and other rows, stacked."""
         return _Rows(np.vstack([self.by_x, other.by_x]), np.vstack([self.by_p, other.by_p]))
 
 
 @dataclass(frozen=True, eq=False)
-class _Left:
-    """What equations leave: dx = step dp + loose y."""
+class _AffineSolution:
+    """Solutions dx = step dp + loose y of linear equations, y arbitrary."""
 
     loose: Array
     step: Array
@@ -145,20 +173,20 @@ class _Left:
         by_y = rows.by_x @ self.loose
         return Independent(by_y, DEPENDENT, np.ones(len(by_y))), by_y, rows.by_p + rows.by_x @ self.step
 
-    def within(self, rows: _Rows) -> _Left:
-        """What is left with further equations."""
+    def within(self, rows: _Rows) -> _AffineSolution:
+        """Return the solutions that satisfy further equations, too."""
         known, _, by_p = self._known(rows)
-        return _Left(self.loose @ known.loose, self.step + self.loose @ known.derivative(by_p))
+        return _AffineSolution(self.loose @ known.loose, self.step + self.loose @ known.derivative(by_p))
 
     def missed(self, rows: _Rows) -> Array:
-        """Parameters (indices) that further equations do not allow to change."""
+        """Return the indices of the parameters whose change contradicts further equations."""
         known, by_y, by_p = self._known(rows)
         missed = np.abs(by_p + by_y @ known.derivative(by_p)).max(axis=0, initial=0.0)
         return np.flatnonzero(missed > MOVES * max(1.0, float(np.abs(self.step).max(initial=0.0))))
 
 
 class Parametric:
-    """Derivatives of the optima of one program on their branches; built once."""
+    """Function (w, p, branch, columns) -> derivatives of an optimum; built once per program."""
 
     def __init__(self, program: BranchProgram) -> None:
         self.program, self.mpcc = program, program.mpcc
@@ -166,8 +194,17 @@ class Parametric:
         self._sides = ca.Function("sides", [blocks.x, self.mpcc.p], [blocks.G, blocks.H])
 
     def __call__(self, w: Array, p: Array, solved: SolvedBranch, columns: Array) -> OptimumDerivative:
-        """Derivatives at an optimum w with parameters p on its branch, by the parameters `columns` (indices)."""
-        x, penalised = signed(self.mpcc, w) / self.mpcc.w_scale, solved.way == "penalise"
+        """Return the derivatives at an optimum w with parameters p on its branch.
+
+        Parameters
+        ----------
+        w, p : (n_w,), (n_p,)
+        solved : SolvedBranch
+            Its branch, with multipliers.
+        columns : int ndarray
+            Indices of the parameters by which to differentiate.
+        """
+        x, penalised = as_differences(self.mpcc, w) / self.mpcc.w_scale, solved.way == "penalise"
         zeros = self._zeros(x, p)
         at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
         active = list(self._active(at, p, solved, zeros.both))
@@ -180,45 +217,48 @@ class Parametric:
             if holds and one.multiplier < 0.0 and not is_fixed:
                 flags.append(f"{one.name}, and it would leave where it may: another branch descends")
             (held if holds or is_fixed else weak).append(one)
-        return self._told(at, self._moves(at, alone, held, columns), weak, flags, w, columns)
+        return self._result(at, self._moves(at, alone, held, columns), weak, flags, w, columns)
 
     def _fixed(
         self, at: _Local, alone: Independent, active: list[_Active], both: Array, columns: Array
     ) -> tuple[Array, list[str]]:
-        """Mask of the inequalities that cannot leave zero, which need no multiplier: what solvers return means nothing.
+        """Return the mask of the inequalities that cannot leave zero, and flags.
 
-        Some cannot without making another one negative. Of an open pair one side cannot where the other is zero: then
-        that side is zero on every branch (an impulse at rest, which would need a gap or a rebound).
+        They stay active without a multiplier; multipliers that solvers return for them have no meaning. Some cannot
+        leave zero without making another one negative. One side of a biactive pair may be unable to leave zero while
+        the other one is zero: it is zero on every branch then (an impulse at rest, which would need a gap or a
+        rebound).
         """
         every = _unit(*_stacked(active, at))
         keys, fixed, flags = self._open_sides(both), np.zeros(len(active), bool), list[str]()
-        left, found = [(int(k), side) for k in np.flatnonzero(both) for side in (0, 1)], True
-        space = _Left(alone.loose, alone.derivative(at.by_p[at.equal]))
-        while found:
-            fixed |= stuck(every.by_x @ space.loose)
-            space, found = space.within(every.at(fixed)), False
-            for group, zero in left:
+        sides_left, extended = [(int(k), side) for k in np.flatnonzero(both) for side in (0, 1)], True
+        space = _AffineSolution(alone.loose, alone.derivative(at.by_p[at.equal]))
+        # Every newly fixed inequality may fix further ones: repeat until nothing changes.
+        while extended:
+            fixed |= immovable_rows(every.by_x @ space.loose)
+            space, extended = space.within(every.at(fixed)), False
+            for group, zero in sides_left:
                 there = np.array([(group, 1 - zero) in one.sides for one in active], bool) & ~fixed
                 if not there.any():
                     continue
-                # Also signed quantities have to vanish there, which are no inequalities.
+                # Signed quantities on this side have to vanish, too, although they are no inequalities.
                 own = _rows_of(at, [key for key, sides in keys.items() if (group, zero) in sides])
-                held = stuck(every.by_x @ space.within(own).loose)
+                held = immovable_rows(every.by_x @ space.within(own).loose)
                 if held[there].all():
                     moved = [self._parameter(columns[k]) for k in space.missed(own.and_(every.at(held)))]
                     if moved:
                         name = active[int(np.argmax(there))].name
                         flags.append(f"{name}, and a change of {', '.join(moved)} opens another branch")
-                    fixed, found = fixed | there, True
+                    fixed, extended = fixed | there, True
         return fixed, flags
 
     def _parameter(self, column: int) -> str:
         return self.mpcc.parameters.label(int(column))[0]
 
-    # What holds ------------------------------------------------------------------------------------------------------
+    # Active rows -----------------------------------------------------------------------------------------------------
 
     def _zeros(self, x: Array, p: Array) -> _Zeros:
-        """Which sides vanish because the other one does not, and which groups leave it open."""
+        """Return which side of every group is zero; both sides of a biactive group."""
         m = self.mpcc
         values = (np.asarray(part).reshape(-1) for part in self._sides(x, p))
         left, right = (side.largest(np.abs(one)) <= ZERO for side, one in zip(m.members, values, strict=True))
@@ -228,7 +268,7 @@ class Parametric:
 
     @cached_property
     def _by_p(self) -> ca.Function:
-        """(x, p, lam_g) -> f_p, g_p and L_xp, by the parameters of the MPCC."""
+        """Function (x, p, lam_g) -> f_p, g_p and L_xp, by the parameters of the MPCC."""
         nlp, lam = self.program.nlp, self.program.nlp.multiplier_g
         slope = nlp.gradient + ca.jtimes(nlp.g, nlp.x, lam, True)
         rows = [ca.densify(ca.jacobian(part, self.mpcc.p)) for part in (nlp.f, nlp.g, slope)]
@@ -252,7 +292,7 @@ class Parametric:
         )
 
     def _active(self, at: _Local, p: Array, solved: SolvedBranch, both: Array) -> Iterator[_Active]:
-        """Inequalities of the branch without its open groups that are at a bound."""
+        """Yield the active inequalities of the branch without its biactive groups."""
         lbx, ubx, lbg, ubg = self.program.bounds(p, at.branch)
         lam_x, lam_g, sides = solved.lam_x, self._own_multipliers(solved), self._open_sides(both)
         by_p, unit = np.zeros(at.by_p.shape[1]), np.eye(at.free.size)
@@ -273,10 +313,10 @@ class Parametric:
                     yield _Active(**moved, multiplier=-sign * float(lam_g[row]), row=row, sides=own, name=name)
 
     def _own_multipliers(self, solved: SolvedBranch) -> Array:
-        """Multipliers of the rows; of a row of one variable that was fixed by it, that of the variable."""
+        """Return multipliers of the rows; a row that fixed its only variable gets the multiplier of the variable."""
         blocks, lam_g = self.program.blocks, solved.lam_g.copy()
         start = self.mpcc.lbg.size
-        for floor, rows in ((blocks.floor_G, blocks.rows_G), (blocks.floor_H, blocks.rows_H)):
+        for floor, rows in ((blocks.lower_G, blocks.rows_G), (blocks.lower_H, blocks.rows_H)):
             alone = np.flatnonzero((floor.single[rows] >= 0) & (lam_g[start : start + rows.size] == 0.0))
             own = rows[alone]
             lam_g[start + alone] = solved.lam_x[floor.single[own]] / floor.coefficient[own]
@@ -284,19 +324,19 @@ class Parametric:
         return lam_g
 
     def _open_sides(self, both: Array) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        """For variables ("x", index) and rows ("g", index) the sides of open groups that they are of."""
-        m, blocks, found = self.mpcc, self.program.blocks, dict[tuple[str, int], list[tuple[int, int]]]()
+        """Return for variables ("x", index) and rows ("g", index) the sides of biactive groups they belong to."""
+        m, blocks, sides = self.mpcc, self.program.blocks, dict[tuple[str, int], list[tuple[int, int]]]()
         starts = m.lbg.size, m.lbg.size + blocks.rows_G.size
-        floors, chosen = (blocks.floor_G, blocks.floor_H), (blocks.rows_G, blocks.rows_H)
+        implied_lower_bounds, chosen = (blocks.lower_G, blocks.lower_H), (blocks.rows_G, blocks.rows_H)
         for k in map(int, np.flatnonzero(both)):
             for side, members in enumerate((m.groups[k].left, m.groups[k].right)):
                 own = np.flatnonzero(np.isin(chosen[side], members))
-                # Rows without one of their own are at zero where their variables are at bounds.
+                # Members without a row of the NLP are zero where their variables are at bounds.
                 implied = members[~np.isin(members, chosen[side])]
-                alone = floors[side].variable[np.isin(floors[side].row, implied)]
+                alone = implied_lower_bounds[side].variable[np.isin(implied_lower_bounds[side].row, implied)]
                 for key in (*(("g", starts[side] + int(row)) for row in own), *(("x", int(v)) for v in alone)):
-                    found.setdefault(key, []).append((k, side))
-        return found
+                    sides.setdefault(key, []).append((k, side))
+        return sides
 
     def _named(self, sides: tuple[tuple[int, int], ...], otherwise: str) -> str:
         if not sides:
@@ -305,17 +345,17 @@ class Parametric:
         pair = f"{m.left.label(int(group.left[0]))[0]} * {m.right.named(int(group.right[0]))}"
         return f"the pair {pair} has two sides that are zero"
 
-    # How it moves ----------------------------------------------------------------------------------------------------
+    # Derivatives -----------------------------------------------------------------------------------------------------
 
     def _moves(self, at: _Local, equations: Independent, held: list[_Active], columns: Array) -> _Moves:
-        """The derivative of the free variables, with the inequalities that are held as equations."""
+        """Return the derivative of the free variables, with the inequalities in `held` as equations."""
         rows, by_p = _stacked(held, at)
         stay = Independent(rows @ equations.loose, DEPENDENT, np.linalg.norm(rows, axis=1))
         step = equations.derivative(at.by_p[at.equal])
         step = step + equations.loose @ stay.derivative(by_p + rows @ step)
         Z = equations.loose @ stay.loose
         flags = self._contradictions(at, step, rows, by_p, held, columns)
-        # First the multipliers of what is held beside the equations, then those of the equations.
+        # First the multipliers of the inequalities, in the null space of the equations, then those of the equations.
         of_held = stay.multipliers(equations.loose.T @ at.slope)
         slope = at.slope + rows.T @ of_held
         lam = np.zeros(at.g.size)
@@ -335,7 +375,7 @@ class Parametric:
     def _contradictions(
         self, at: _Local, step: Array, rows: Array, by_p: Array, held: list[_Active], columns: Array
     ) -> list[str]:
-        """Rows that do not agree to move with a parameter."""
+        """Return messages about rows that contradict the change of a parameter."""
         of = np.flatnonzero(at.equal)
         missed = np.abs(np.vstack([at.by_p[of] + at.by_x[of] @ step, by_p + rows @ step]))
         size = max(1.0, float(np.abs(step).max(initial=0.0)))
@@ -348,7 +388,7 @@ class Parametric:
         return flags
 
     def _row_name(self, row: int) -> str:
-        """What an equation is called."""
+        """Return the name of a row of the NLP."""
         m, blocks = self.mpcc, self.program.blocks
         layouts = (m.constraints, m.left, m.right, m.switched)
         own = (np.arange(m.lbg.size), blocks.rows_G, blocks.rows_H, np.arange(m.r.numel()))
@@ -358,13 +398,13 @@ class Parametric:
             row -= rows.size
         raise AssertionError(row)
 
-    def _told(
+    def _result(
         self, at: _Local, moves: _Moves, weak: list[_Active], flags: list[str], w: Array, columns: Array
     ) -> OptimumDerivative:
-        """In the user's units, with what begins to move although nothing holds it."""
+        """Return the derivatives in the user's units; flag weakly active inequalities that begin to move."""
         m, rows = self.mpcc, _unit(*_stacked(weak, at))
-        # What the objective does not see moves so that these rows stay where they are, as far as that is possible.
-        x = _Left(moves.loose, moves.x).within(rows).step
+        # Directions without curvature are chosen so that weakly active rows do not move, as far as that is possible.
+        x = _AffineSolution(moves.loose, moves.x).within(rows).step
         size = max(1.0, float(np.abs(x).max(initial=0.0)))
         for one, moved in zip(weak, rows.by_x @ x + rows.by_p, strict=True):
             if np.abs(moved).max(initial=0.0) > MOVES * size:
@@ -379,11 +419,12 @@ class Parametric:
         for group in m.groups:
             if group.difference_only:
                 plus, minus = m.G_variable[group.left], m.H_variable[group.right]
+                # On branches the left part carries the sign; in w a negative quantity is in the right part.
                 negative = w[minus] > w[plus]
                 by_w[minus[negative]] = -by_w[plus[negative]]
                 by_w[plus[negative]] = 0.0
-        told = tuple(dict.fromkeys((*flags, *moves.flags)))
-        return OptimumDerivative(w=by_w, objective=objective, loose=loose, flags=told)
+        unique = tuple(dict.fromkeys((*flags, *moves.flags)))
+        return OptimumDerivative(w=by_w, objective=objective, loose=loose, flags=unique)
 
 
 def _stacked(held: list[_Active], at: _Local) -> tuple[Array, Array]:
@@ -398,15 +439,15 @@ def _unit(by_x: Array, by_p: Array) -> _Rows:
 
 
 def _rows_of(at: _Local, keys: list[tuple[str, int]]) -> _Rows:
-    """Derivatives of some variables ("x") and rows ("g")."""
-    still = np.zeros(at.by_p.shape[1])
-    found = [((at.free == k) * 1.0, still) if kind == "x" else (at.by_x[k], at.by_p[k]) for kind, k in keys]
-    by_x, by_p = (np.array([one[side] for one in found]) for side in (0, 1))
-    return _unit(by_x.reshape(-1, at.free.size), by_p.reshape(-1, still.size))
+    """Return the derivatives of some variables ("x") and rows ("g")."""
+    constant = np.zeros(at.by_p.shape[1])
+    pairs = [((at.free == k) * 1.0, constant) if kind == "x" else (at.by_x[k], at.by_p[k]) for kind, k in keys]
+    by_x, by_p = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
+    return _unit(by_x.reshape(-1, at.free.size), by_p.reshape(-1, constant.size))
 
 
 def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, ...]]:
-    """y of curvature y = -right where it is curved, the directions without curvature, and what is wrong with them."""
+    """Solve curvature y = -right; return y, the directions without curvature, and flags."""
     if not curvature.size:
         return np.zeros(right.shape), np.zeros((len(curvature), 0)), ()
     sizes, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))

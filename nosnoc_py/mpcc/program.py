@@ -1,10 +1,20 @@
-"""The MPCC, the one narrow waist between discretisation and solvers, and the builder that collects its parts.
+"""Mathematical program with complementarity constraints (MPCC): the interface between discretisation and solvers.
 
-minimise    objective(w, p) + penalty(w, p)
-subject to  lbw <= w <= ubw,  lbg <= g(w, p) <= ubg,
-            G(w, p) >= 0,  H(w, p) >= 0,
-            G_i H_j = 0 for every i in group.left, j in group.right, for every group,
-            r_m(w, p) = 0 or eta_m(G, H) = 0 for every switched equation m.
+    minimise    objective(w, p) + penalty(w, p)
+    subject to  lbw <= w <= ubw,  lbg <= g(w, p) <= ubg,
+                G(w, p) >= 0,  H(w, p) >= 0,
+                G_i H_j = 0 for every i in group.left, j in group.right, for every group,
+                r_m(w, p) = 0 or eta_m(G, H) = 0 for every switched equation m.
+
+`MPCC` is all that solvers see; `ProgramBuilder` collects its parts. Invariants:
+
+- Every nonnegative quantity is stored once in G or H, however many products it is in. Products are index groups, so
+  that residuals are taken over the single products while solvers may aggregate them.
+- A group means: all of its left rows vanish, or all of its right rows. This "all or none" is what cross complementarity
+  needs, and what a branch of the MPCC decides.
+- Switched equations (step equilibration, switch conditions) are products r eta as well; on a branch, eta is known from
+  the pattern of zeros alone, and the equation r = 0 is imposed or dropped.
+- Numbers are in the user's units; `w_scale` and `g_scale` are for solvers.
 """
 
 from __future__ import annotations
@@ -27,13 +37,22 @@ from nosnoc_py.mpcc.layout import At, Edge, Layout
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Rows of G and of H such that every product of one of each vanishes.
+    """Rows of G and rows of H of which every product vanishes.
 
-    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a
-    `difference_only` group left and right are the two parts of a signed quantity: only their difference matters, so an
-    active set need not choose a sign. In a `small_side` group the right side is as small as the error of the
-    discretisation: where the left is zero within tolerances, too, it is the one that vanishes. `role` says what the
-    products are, and `of` what they belong to, to those who read the solution; solvers do not look at them.
+    Attributes
+    ----------
+    left, right : int ndarray
+        Rows of G, rows of H.
+    summed : bool
+        Always handed to a solver as the product of two sums, whatever the aggregation.
+    difference_only : bool
+        Left and right are the two parts of a signed quantity: only their difference matters, and an active set need not
+        choose its sign.
+    small_side : bool
+        The right side is of the order of the discretisation error: if the left side is zero within tolerances, too, the
+        left side is the one that vanishes.
+    role, of : Enum, str
+        Meaning of the products and the object they belong to, for readers of a solution; solvers ignore them.
     """
 
     left: np.ndarray
@@ -47,7 +66,7 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """All rows on one side of `count` groups: member k is row[k] of group[k]."""
+    """All rows on one side of `count` groups, as flat arrays: member k is row[k] of group[k]."""
 
     row: np.ndarray
     group: np.ndarray
@@ -55,22 +74,22 @@ class Side:
 
     @classmethod
     def of(cls, rows: Sequence[np.ndarray], start: int = 0) -> Side:
-        """From the rows of every group, counted from `start`."""
+        """Create from the rows of every group, counted from `start`."""
         sizes = [own.size for own in rows]
         return cls(start + np.concatenate([np.zeros(0, int), *rows]), np.repeat(np.arange(len(rows)), sizes), len(rows))
 
     def all(self, condition: np.ndarray) -> np.ndarray:
-        """Per group: the condition on rows holds for every row of this side."""
+        """Return per group whether the condition (a mask of rows) holds for every row of this side."""
         return np.bincount(self.group[~condition[self.row]], minlength=self.count) == 0
 
     def largest(self, values: np.ndarray) -> np.ndarray:
-        """Per group: the largest value over the rows of this side, at least 0."""
+        """Return per group the largest value over the rows of this side, at least 0."""
         largest = np.zeros(self.count)
         np.maximum.at(largest, self.group, values[self.row])
         return largest
 
     def rows(self, chosen: np.ndarray, size: int) -> np.ndarray:
-        """Mask (size,) of the rows of this side in the chosen groups (a mask)."""
+        """Return the mask (size,) of the rows of this side in the chosen groups (a mask)."""
         mask = np.zeros(size, bool)
         mask[self.row[chosen[self.group]]] = True
         return mask
@@ -79,22 +98,47 @@ class Side:
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MPCC:
-    """A mathematical program with complementarity constraints, in the user's units.
+    """Mathematical program with complementarity constraints, in the user's units.
 
-    G and H hold every nonnegative quantity once; `groups` says which products vanish, `aggregation` how a solver
-    may add them up ("fe_stage" multiplies the sum of the left quantities with every right one, and so on). Residuals
-    are always taken over the single products. `switched` equations hold wherever their indicator is positive. Those
-    that are `required` belong to the problem (where a switch lies); of the others (step equilibration)
-    `enforce_switched` tells solvers to impose them, otherwise only the active-set finish does.
+    See the module's docstring for its form; `MPCC.of_pairs` builds one from textbook pairs.
 
     Attributes
     ----------
     w, p : SX (n_w,), (n_p,)
+        Variables and parameters.
     objective, penalty : SX scalar
-        The penalty (heuristic step equilibration) is never part of a reported objective.
-    g, G, H, r : SX
+        The penalty (heuristic step equilibration) is minimised too but never part of a reported objective.
+    g, G, H, r : SX (n_g,), (n_G,), (n_H,), (n_r,)
+        Constraints, nonnegative quantities, residuals of switched equations.
     indicator : Function
-        (G, H) -> eta, one nonnegative number per switched equation.
+        (G, H) -> eta (n_r,), one nonnegative number per switched equation.
+    lbw, ubw, w0, w_scale : ndarray (n_w,)
+        Bounds, start values and typical sizes of the variables.
+    lbg, ubg, g_scale : ndarray (n_g,)
+    p0 : ndarray (n_p,)
+        Default values of the parameters.
+    groups : tuple of Group
+        Products that vanish.
+    aggregation : {"stage_stage", "stage_fe", "fe_stage", "fe_fe"}
+        How solvers may add up the products of a group: the first word for left rows, the second for right ones; "fe"
+        is the sum over the group.
+    enforce_switched : bool
+        Solvers impose all switched equations; otherwise only the required ones and those of the active-set finish.
+    required : bool ndarray (n_r,)
+        Switched equations that belong to the problem (where a switch lies), not to the discretisation.
+    variables, parameters, constraints, left, right, switched : Layout
+        Names and places of the rows of w, p, g, G, H, r.
+
+    Examples
+    --------
+    The point of the two half axes that is nearest to (1, 2):
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 1) ** 2 + (w[1] - 2) ** 2, w0=1.0)
+    >>> ns.solve_mpcc(mpcc).w.round(6) + 0.0
+    array([0., 2.])
     """
 
     w: ca.SX
@@ -143,30 +187,38 @@ class MPCC:
         w0: Any = 0.0,
         p0: Any = 0.0,
     ) -> MPCC:
-        """An MPCC as the textbooks write it: 0 <= G_i, H_i >= 0, G_i H_i = 0, pair by pair.
+        """Create an MPCC with textbook pairs, 0 <= G_i perp H_i >= 0.
 
         Parameters
         ----------
         w, p : SX (n_w,), (n_p,)
-            Symbols. Components are called by the names of their symbols.
+            Symbols; components have the names of their symbols.
         G, H : SX (n_c,)
         objective, penalty : SX scalar or float
             The penalty is minimised too but never part of a reported or certified objective.
         g : SX (n_g,), optional
         lbw, ubw, w0 : (n_w,) or float
         lbg, ubg : (n_g,) or float
+            Default 0: equations.
         p0 : (n_p,) or float
 
         Raises
         ------
         ModelError
-            For other kinds of symbols, sizes that do not fit, NaN, an infinite start, lower > upper, and expressions
-            of other symbols than w and p.
+            For anything but columns of SX symbols, sizes that do not match, NaN, an infinite start, lower > upper, and
+            expressions of symbols other than w and p.
+
+        Examples
+        --------
+        >>> import casadi as ca
+        >>> w = ca.SX.sym("w", 3)
+        >>> MPCC.of_pairs(w=w, G=w[:2], H=w[1:], g=ca.sum1(w), lbg=1.0, ubg=1.0).pairs()
+        (array([0, 1]), array([0, 1]))
         """
         return cls(**_checked_pairs(locals()))
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Index arrays (i, j) of all single products G_i H_j that vanish."""
+        """Return index arrays (i, j) of all single products G_i H_j that vanish."""
         left, right = self.members
         count = np.bincount(right.group, minlength=right.count)  # right rows that every left row meets
         first, met = np.cumsum(count) - count, count[left.group]
@@ -176,17 +228,17 @@ class MPCC:
 
     @cached_property
     def G_variable(self) -> np.ndarray:
-        """For every row of G the variable that it is, -1 where it is an expression."""
+        """Index in w of every row of G that is a variable, -1 for expressions."""
         return _plain_variables(self.G, self.w)
 
     @cached_property
     def H_variable(self) -> np.ndarray:
-        """The same of H."""
+        """Index in w of every row of H that is a variable, -1 for expressions."""
         return _plain_variables(self.H, self.w)
 
     @cached_property
     def members(self) -> tuple[Side, Side]:
-        """The rows of G and of H in all groups."""
+        """Rows of G and of H in all groups."""
         return Side.of([group.left for group in self.groups]), Side.of([group.right for group in self.groups])
 
     @cached_property
@@ -195,14 +247,15 @@ class MPCC:
         return np.array([group.difference_only for group in self.groups], bool)
 
     def side(self, left: np.ndarray, right: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Masks of the rows of G in the groups `left`, and of H in the groups `right`, by default all other ones."""
+        """Return masks of the rows of G in the groups `left`, and of H in the groups `right` (default: the others)."""
         in_G, in_H = self.members
         return in_G.rows(left, self.G.numel()), in_H.rows(~left if right is None else right, self.H.numel())
 
     def switched_on(self, zero_G: np.ndarray, zero_H: np.ndarray) -> np.ndarray:
-        """Mask of the switched equations that hold where these rows of G and H vanish and the others do not.
+        """Return the mask of the switched equations that hold if these rows of G and H vanish and the others do not.
 
-        The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
+        The indicators are sums and products of nonnegative numbers, so that zeros and ones in place of the values show
+        exactly which of them are positive.
         """
         return np.asarray(self.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1) > 0
 
@@ -210,8 +263,8 @@ class MPCC:
     def relaxed(self) -> np.ndarray:
         """Mask of the switched equations that relaxed NLPs impose.
 
-        The required ones only where there is no objective: beside one they keep an iterate from moving a switch while
-        it is still smooth, and the finish imposes them.
+        The required ones only if there is no objective: with one they keep an iterate from moving a switch while the
+        problem is still smooth. The active-set finish imposes them in any case.
         """
         return self.enforced & (self.enforce_switched or self.objective.is_constant())
 
@@ -224,7 +277,7 @@ class MPCC:
         return self.required if self.required.size == count else np.zeros(count, bool)
 
     def aggregates(self) -> tuple[ca.DM, ca.DM]:
-        """Matrices of zeros and ones that add up the rows of G, and of H, to the two factors of every product."""
+        """Return 0-1 matrices that add up the rows of G, and of H, to the two factors of every aggregated product."""
         factors: list[tuple[Rows, Rows]] = []
         for group in self.groups:
             left, right = ("fe_fe" if group.summed else self.aggregation).split("_")
@@ -233,7 +286,7 @@ class MPCC:
         return _selection(lefts, self.G.numel()), _selection(rights, self.H.numel())
 
     def products(self) -> tuple[ca.SX, ca.SX]:
-        """The two factors of the aggregated products, as a solver sees them."""
+        """Return the two factors of the aggregated products, as solvers see them."""
         left, right = self.aggregates()
         return ca.mtimes(left, self.G), ca.mtimes(right, self.H)
 
@@ -247,7 +300,7 @@ class MPCC:
 
 
 def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an MPCC from the arguments of `of_pairs`."""
+    """Return the fields of an MPCC from the arguments of `of_pairs`."""
     w, p = _symbols(given["w"], "w"), _symbols(ca.SX(0, 1) if given["p"] is None else given["p"], "p")
     known = set() if w.numel() + p.numel() == 0 else {s.element_hash() for s in ca.vertsplit(ca.vertcat(w, p))}
     if len(known) < w.numel() + p.numel():
@@ -333,19 +386,20 @@ def _selection(sums: list[Rows], columns: int) -> ca.DM:
     return ca.DM.ones(ca.Sparsity.triplet(len(sums), columns, row, column))
 
 
-# What a word of an aggregation adds up: every row on its own, or all rows of the element.
+# Sums that a word of an aggregation stands for: every row on its own, or all rows of the group.
 SUMS: dict[str, Callable[[np.ndarray], list[Rows]]] = {
     "stage": lambda rows: [[int(i)] for i in rows],
     "fe": lambda rows: [[int(i) for i in rows]],
 }
 
 
-# So deep two expressions are compared as graphs; where that does not tell, by their values at some points.
+# Depth to which two expressions are compared as graphs (the comparison is exponential in it), and number of random
+# points at which their values are compared if the graphs differ.
 DEPTH, POINTS = 20, 3
 
 
 def _is_same(one: ca.SX, other: ca.SX) -> bool:
-    """Whether two expressions of the same symbols are the same function."""
+    """Return True if two expressions of the same symbols are the same function."""
     if ca.is_equal(one, other, DEPTH):
         return True
     symbols = ca.vertcat(*ca.symvar(one))
@@ -356,7 +410,7 @@ def _is_same(one: ca.SX, other: ca.SX) -> bool:
 
 
 class _Quantities:
-    """The nonnegative quantities of one side; the same quantity at the same arguments is stored once."""
+    """Nonnegative quantities of one side; a quantity with the same label and arguments is stored once."""
 
     def __init__(self) -> None:
         self.expressions: list[ca.SX] = []
@@ -369,7 +423,8 @@ class _Quantities:
     def _add(self, label: str, value: ca.SX, at: At) -> int:
         key = (label, tuple(sorted(s.element_hash() for s in ca.symvar(value))))
         known = self._rows.setdefault(key, [])
-        # States that are expressions of stage derivatives share their symbols at all stages, and differ.
+        # If states are expressions of stage derivatives, quantities at different stages have the same symbols: label
+        # and symbols alone do not identify them.
         for row in known if key[1] else ():
             if _is_same(value, self.expressions[row]):
                 return row
@@ -379,7 +434,7 @@ class _Quantities:
 
 
 class ProgramBuilder:
-    """Collects variables, constraints, nonnegative quantities and groups; `build` freezes them into an `MPCC`."""
+    """Collector of variables, constraints, nonnegative quantities and groups; `build` makes an `MPCC` of them."""
 
     def __init__(self) -> None:
         self.objective: ca.SX = ca.SX(0)
@@ -448,7 +503,7 @@ class ProgramBuilder:
             self._rows[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
 
     def group(self, left: np.ndarray, right: np.ndarray, **kind: Any) -> None:
-        """Every product of a left and a right row vanishes; `kind` are the flags of a `Group`, its role and owner."""
+        """Make every product of a left and a right row vanish; `kind` are further fields of `Group`."""
         if len(left) and len(right):
             self.groups.append(Group(np.unique(left), np.unique(right), **kind))
 
@@ -462,17 +517,20 @@ class ProgramBuilder:
         required: bool = False,
         role: Enum | None = None,
     ) -> None:
-        """residual = 0 wherever indicator(G, H) is positive; a required equation is one of the problem itself."""
+        """Append a switched equation: residual = 0 wherever indicator(G, H) is positive.
+
+        A `required` equation belongs to the problem itself, see `MPCC`.
+        """
         self.layouts["switched"].add(name, at, (name,), role)
         self._required.append(required)
         self._switched.append((residual, indicator))
 
     def quantities(self) -> tuple[ca.SX, ca.SX]:
-        """G and H as collected so far."""
+        """Return G and H as collected so far."""
         return ca.vertcat(ca.SX(0, 1), *self.left.expressions), ca.vertcat(ca.SX(0, 1), *self.right.expressions)
 
     def build(self, *, aggregation: str, enforce_switched: bool) -> MPCC:
-        """Freeze everything that was collected."""
+        """Create the MPCC from everything that was collected."""
         w = ca.vertcat(*self._symbols)
         numbers: dict[str, Any] = {key: np.concatenate(value) for key, value in self._numbers.items()}
         rows: dict[str, Any] = {k: np.concatenate([np.zeros(0), *self._rows[k]]) for k in ("lbg", "ubg", "g_scale")}
@@ -480,6 +538,7 @@ class ProgramBuilder:
         G, H = self.quantities()
         plain = np.concatenate([_plain_variables(G, w), _plain_variables(H, w)])
         plain = plain[plain >= 0]
+        # Nonnegativity of rows that are variables becomes a bound, which solvers treat better than a constraint.
         numbers["lbw"][plain] = np.maximum(numbers["lbw"][plain], 0.0)
         symbol_G, symbol_H = ca.SX.sym("G", G.numel()), ca.SX.sym("H", H.numel())
         eta = ca.vertcat(ca.SX(0, 1), *[indicator(symbol_G, symbol_H) for _, indicator in self._switched])
@@ -507,7 +566,7 @@ class ProgramBuilder:
 
 
 def _plain_variables(quantities: ca.SX, w: ca.SX) -> np.ndarray:
-    """Index in w of every quantity that is a variable itself, -1 for the others."""
+    """Return the index in w of every quantity that is a variable, -1 for expressions."""
     position = {w[i].element_hash(): i for i in range(w.numel())}
     rows = [position.get(q.element_hash(), -1) if q.is_symbolic() else -1 for q in ca.vertsplit(quantities)]
     return np.array(rows if quantities.numel() else [], dtype=int)

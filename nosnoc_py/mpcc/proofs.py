@@ -1,17 +1,16 @@
-"""What the affine rows of an MPCC prove about it as a whole: that it is infeasible, that it is unbounded.
+"""Proofs from the affine rows of an MPCC that it is infeasible or unbounded.
 
-A solver that stops knows one point. That a program has no feasible point, or no smallest objective, is a statement
-about all points, and here it is made only with a proof:
+A solver that stops knows one point. Infeasibility and unboundedness are statements about all points, and are reported
+as such only with a proof:
 
-- infeasible: in every branch of the affine rows multipliers show, by weak duality and computed here, that some row or
-  bound is violated by more than the tolerance wherever one stands. Rows that are not affine are left out, which makes
-  the set only larger.
-- unbounded: all rows are affine, the objective is quadratic, and there are a branch that is not empty and a direction d
-  of its recession cone with Q d = 0 and c'd < 0, along which the objective falls at a constant rate (Frank and Wolfe
-  1956: a convex quadratic objective over a polyhedron that has no such ray takes its minimum).
+- Infeasible: in every branch of the affine rows, multipliers prove by weak duality that some row or bound is violated
+  by more than the tolerance at every point. Rows that are not affine are left out, which only enlarges the set.
+- Unbounded: all rows are affine, the objective is quadratic, and some nonempty branch has a direction d in its
+  recession cone with Q d = 0 and c'd < 0, along which the objective falls at a constant rate. A convex quadratic
+  objective without such a ray takes its minimum over a polyhedron (Frank & Wolfe 1956).
 
-Branches are searched by linear programs with one side of some groups held at zero; a group is decided only where the
-answer has neither side zero, and the search ends without a proof after a number of programs.
+Branches are searched by linear programs with one side of some groups fixed to zero. A group is branched on only if the
+solution has neither of its sides at zero. The search ends without a proof after a limited number of programs.
 """
 
 from __future__ import annotations
@@ -26,33 +25,46 @@ import numpy as np
 
 from nosnoc_py.implicit_function import shortest_step
 from nosnoc_py.mpcc.linearization import Linearizer, LocalProgram, linear_program, row_maxima, scaled_columns
-from nosnoc_py.mpcc.lpec import Groups, Node, divided_node
+from nosnoc_py.mpcc.lpec import Groups, Node, branch_on_group
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import depends
 
-# Linear programs of one search: fewer where each takes longer.
+# Range of the number of linear programs in one search; within it WORK / (rows + columns), because large ones take
+# longer.
 NODES, WORK = (8, 200), 100_000
-# A violation is proved where it is this many times the tolerance of a solver.
+# A violation counts as proved if it is this many times the tolerance of a solver.
 CLEAR = 10.0
-# Relative errors of sums: a gradient below this is zero.
+# Relative rounding error of sums: a gradient below this is zero.
 ROUNDING = 1e-11
 # A side counts as zero below this, in rows and columns whose largest entry is one.
 ZERO = 1e-9
-# A ray descends by more than this there, and is exact to the other where it is not projected.
+# Smallest slope of a ray, and largest violation of a row along it, in the same scaling.
 STEEP, EXACT = 1e-6, 1e-9
-# Rows that a ray keeps are found at this.
+# A row is constant along a ray if it changes by less than this.
 KEPT = 1e-7
-# Directions are projected onto the rows they keep up to this many variables.
+# Largest number of variables for which directions are projected onto the rows they keep, and eigenvalues are computed.
 PROJECTED = 2000
-SHOWN = 3  # variables of a ray in a message
+SHOWN = 3  # number of rows or variables in a message
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AffineProgram:
-    """The affine rows of an MPCC at some parameters: lower <= matrix w <= upper in a box, rows g, G, H, r.
+    """Affine rows of an MPCC for some parameters: lower <= matrix w <= upper in a box.
 
-    Rows that are not affine have infinite limits. `columns` scales every variable so that its largest entry is about
-    one; `known` masks the rows that are affine, `exact` says that these are all of them.
+    Attributes
+    ----------
+    matrix : csr_array (n, n_w)
+        Rows g, G, H, r.
+    lower, upper : (n,)
+        Infinite for rows that are not affine.
+    box_lower, box_upper : (n_w,)
+    known : (n,) bool
+        Affine rows.
+    groups : Groups
+    columns : (n_w,)
+        Scales of the variables: the largest entry of every scaled column is about one.
+    exact : bool
+        All rows are affine.
     """
 
     matrix: Any
@@ -72,14 +84,14 @@ class AffineProgram:
 
     @property
     def nodes(self) -> int:
-        """Linear programs that a search may take; where rows are left out it rarely proves anything after the first."""
+        """Limit on the number of linear programs; if rows are left out, later ones rarely prove anything."""
         return int(np.clip(WORK // max(1, sum(self.matrix.shape)), *NODES)) if self.exact else NODES[0]
 
-    def closest(self, zero: np.ndarray, deadline: float) -> Closest:
-        """The point whose largest violation of a row, in the user's units, is smallest, with these rows at zero."""
+    def closest(self, zero: np.ndarray, deadline: float) -> LeastViolation:
+        """Return the point with the smallest maximum violation of a row (user's units), with these rows at zero."""
         from scipy import sparse
 
-        upper = np.where(zero & self.known, self.lower, self.upper)  # of G and H: the lower limit is where they vanish
+        upper = np.where(zero & self.known, self.lower, self.upper)  # rows of G and H vanish at their lower limit
         below, above = np.isfinite(upper), np.isfinite(self.lower)
         rows = sparse.vstack([self.matrix[below], -self.matrix[above]], format="csr")
         limit = np.concatenate([upper[below], -self.lower[above]])
@@ -89,16 +101,19 @@ class AffineProgram:
         box = np.column_stack([self.box_lower / self.columns, self.box_upper / self.columns])
         count = self.columns.size
         cost, box = np.append(np.zeros(count), 1.0), np.vstack([box, [0.0, np.inf]])
-        found = linear_program(cost, box, (matrix, limit / size), deadline=deadline)
-        if found.status != 0 or found.x is None:
-            return Closest(w=None, bound=-np.inf, weight=np.zeros(self.lower.size))
-        dual = np.maximum(-found.ineqlin.marginals, 0.0) / size if limit.size else np.zeros(0)
+        answer = linear_program(cost, box, (matrix, limit / size), deadline=deadline)
+        if answer.status != 0 or answer.x is None:
+            return LeastViolation(w=None, bound=-np.inf, weight=np.zeros(self.lower.size))
+        dual = np.maximum(-answer.ineqlin.marginals, 0.0) / size if limit.size else np.zeros(0)
         weight = np.zeros(self.lower.size)
         np.add.at(weight, np.concatenate([np.flatnonzero(below), np.flatnonzero(above)]), dual)
-        return Closest(w=found.x[:count] * self.columns, bound=self._proved(rows, limit, dual), weight=weight)
+        return LeastViolation(w=answer.x[:count] * self.columns, bound=self._bound(rows, limit, dual), weight=weight)
 
-    def _proved(self, rows: Any, limit: np.ndarray, dual: np.ndarray) -> float:
-        """Every point violates a row by at least (dual'(rows w - limit)) / sum(dual), which is smallest at a corner."""
+    def _bound(self, rows: Any, limit: np.ndarray, dual: np.ndarray) -> float:
+        """Return a lower bound on the violation at every point, minus its rounding error.
+
+        The largest violation is at least dual'(rows w - limit) / sum(dual), which is smallest at a corner of the box.
+        """
         if dual.sum() <= 0.0:
             return 0.0
         dual = dual / dual.sum()
@@ -110,7 +125,7 @@ class AffineProgram:
         return value - rounding if np.isfinite(value) else -np.inf
 
     def recession(self, cost: np.ndarray, flat: Any) -> LocalProgram:
-        """The linear program of rays: steepest d with flat d = 0 in the recession cone, |d| <= 1 in scaled columns."""
+        """Return the linear program for the steepest d in the recession cone with flat d = 0 and |d| <= 1 (scaled)."""
         from scipy import sparse
 
         matrix = sparse.vstack([self.matrix, flat], format="csr")
@@ -132,16 +147,23 @@ class AffineProgram:
         )
 
     def away(self, w: np.ndarray) -> np.ndarray:
-        """How far rows are from their lower limit, over the largest entry of each."""
+        """Return the distances of rows from their lower limit, relative to the largest entry of each."""
         finite = np.where(np.isfinite(self.lower), self.lower, 0.0)
         return np.where(self.known & np.isfinite(self.lower), (self.matrix @ w - finite) / self.norm, 0.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Closest:
-    """A point and a proved lower bound on the violation anywhere; `weight` are the multipliers of the rows.
+class LeastViolation:
+    """Point with the least violation of affine rows.
 
-    `w` is None where the linear program has no answer.
+    Attributes
+    ----------
+    w : (n_w,) or None
+        None if the linear program failed.
+    bound : float
+        Proved lower bound on the violation at every point.
+    weight : (n,)
+        Multipliers of the rows.
     """
 
     w: np.ndarray | None
@@ -151,9 +173,18 @@ class Closest:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Feasibility:
-    """What a search says: `point` is feasible for the affine rows, or every branch leaves `violation`, or neither.
+    """Result of a search for a feasible point of the affine rows.
 
-    `rows` are those of g, G and H that contradict each other, the more important first.
+    Attributes
+    ----------
+    point : (n_w,), optional
+        Feasible point, if one was found.
+    violation : float
+        Violation that every branch has at least, if infeasibility was proved; else 0.
+    programs : int
+        Number of linear programs.
+    rows : int ndarray
+        Rows of g, G and H that contradict each other, in the order of their multipliers.
     """
 
     point: np.ndarray | None = None
@@ -164,7 +195,7 @@ class Feasibility:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ray:
-    """From `point` along `d` all rows stay as they are required and the objective falls by `slope` per unit."""
+    """Ray of feasible points from `point` along `d`, on which the objective changes by `slope` < 0 per unit."""
 
     point: np.ndarray
     d: np.ndarray
@@ -172,7 +203,7 @@ class Ray:
 
 
 def search_feasible(program: AffineProgram, tolerance: float, deadline: float = np.inf) -> Feasibility:
-    """A point that satisfies the affine rows and groups, or a proof that there is none, or nothing."""
+    """Search a point that satisfies the affine rows and groups, or a proof that there is none."""
     nothing = np.zeros(program.groups.count, bool)
     stack, programs, least, weight = [(nothing, nothing)], 0, np.inf, np.zeros(program.known.size)
     while stack:
@@ -180,15 +211,15 @@ def search_feasible(program: AffineProgram, tolerance: float, deadline: float = 
         if programs >= program.nodes or time.monotonic() > deadline:
             return Feasibility(programs=programs)
         programs += 1
-        found = program.closest(program.groups.rows(left, right, program.known.size), deadline)
-        if found.w is None:
+        nearest = program.closest(program.groups.rows(left, right, program.known.size), deadline)
+        if nearest.w is None:
             return Feasibility(programs=programs)
-        if found.bound > CLEAR * tolerance:
-            least, weight = min(least, found.bound), weight + found.weight
+        if nearest.bound > CLEAR * tolerance:
+            least, weight = min(least, nearest.bound), weight + nearest.weight
             continue
-        next_ = _divided(program, left, right, program.away(found.w))
+        next_ = _children(program, left, right, program.away(nearest.w))
         if next_ is None:
-            return Feasibility(point=found.w, programs=programs)
+            return Feasibility(point=nearest.w, programs=programs)
         stack += next_
     rows = np.argsort(-weight)[: np.count_nonzero(weight > ZERO)]
     return Feasibility(violation=least, programs=programs, rows=rows)
@@ -197,9 +228,9 @@ def search_feasible(program: AffineProgram, tolerance: float, deadline: float = 
 def search_ray(
     program: AffineProgram, cost: np.ndarray, flat: Any, tolerance: float, deadline: float = np.inf
 ) -> tuple[Ray | None, bool]:
-    """A ray from a feasible point of some branch, and whether the search was complete.
+    """Return a ray from a feasible point of some branch (or None), and whether the search was complete.
 
-    The point and the ray have to lie in one branch: sides that vanish at the one must vanish along the other.
+    Point and ray have to lie in one branch: sides that are zero at the point must be zero along the ray.
     """
     cone = program.recession(cost, flat)
     nothing, programs, complete = np.zeros(program.groups.count, bool), 0, True
@@ -210,45 +241,45 @@ def search_ray(
             return None, False
         programs += 1
         zero = program.groups.rows(left, right, program.known.size)
-        answer = cone.holding(np.append(zero, np.zeros(flat.shape[0], bool))).solve(deadline)
+        answer = cone.with_zero_rows(np.append(zero, np.zeros(flat.shape[0], bool))).solve(deadline)
         if answer.bound >= -STEEP:
             continue
         if answer.status != "optimal":
             complete = False
             continue
-        found = program.closest(zero, deadline)
-        if found.bound > CLEAR * tolerance:
+        nearest = program.closest(zero, deadline)
+        if nearest.bound > CLEAR * tolerance:
             continue
-        if found.w is None:
+        if nearest.w is None:
             complete = False
             continue
         along = (cone.matrix @ answer.e)[: zero.size] / program.norm
-        next_ = _divided(program, left, right, program.away(found.w), along)
+        next_ = _children(program, left, right, program.away(nearest.w), along)
         if next_ is not None:
             stack += next_
             continue
         e = _exact(cone, answer.e)
         if e is not None:
             d = e * program.columns
-            return Ray(point=found.w, d=d, slope=float(cost @ d)), True
+            return Ray(point=nearest.w, d=d, slope=float(cost @ d)), True
         complete = False
     return None, complete
 
 
-def _divided(program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray) -> list[Node] | None:
-    """The two children of a node, the more promising one last; None where every group has a side that is zero."""
+def _children(program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray) -> list[Node] | None:
+    """Return the two children of a node, the more promising one last; None if every group has a zero side."""
     most = np.where(program.known, np.maximum.reduce([np.abs(size) for size in sizes]), 0.0)
     on_left, on_right = program.groups.left.largest(most), program.groups.right.largest(most)
     open_ = ~(left | right)
     if np.minimum(on_left, on_right)[open_].max(initial=0.0) <= ZERO:
         return None
-    return divided_node((left, right), on_left, on_right, open_)
+    return branch_on_group((left, right), on_left, on_right, open_)
 
 
 def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
-    """The direction projected onto the rows and bounds that it keeps; None where it is no ray then.
+    """Return the direction projected onto the rows and bounds that are constant along it; None if it is no ray then.
 
-    A solver of linear programs allows every row 1e-10; along a ray that adds up without limit.
+    A solver of linear programs allows violations of 1e-10, which grow without limit along a ray.
     """
     norm = row_maxima(cone.matrix)
     limited = np.isfinite(cone.lower) | np.isfinite(cone.upper)
@@ -267,7 +298,7 @@ def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
 
 
 class Proofs:
-    """Proofs about one MPCC; what is affine is found once, the last answers are kept."""
+    """Proofs about one MPCC; affine rows are determined once, the last results are cached by the parameters."""
 
     def __init__(self, mpcc: MPCC, linearizer: Linearizer) -> None:
         self._mpcc, self._linearizer = mpcc, linearizer
@@ -275,25 +306,28 @@ class Proofs:
         self._ray: tuple[bytes, tuple[Ray | None, bool]] | None = None
 
     def feasibility(self, p: np.ndarray, tolerance: float, deadline: float = np.inf) -> Feasibility:
-        """What the affine rows say about feasible points."""
+        """Return a feasible point of the affine rows, or a proof that there is none, or neither."""
         if self._feasible is None or self._feasible[0] != p.tobytes():
             program = self.program(p)
-            found = Feasibility() if program is None else search_feasible(program, tolerance, deadline)
-            self._feasible = (p.tobytes(), found)
+            result = Feasibility() if program is None else search_feasible(program, tolerance, deadline)
+            self._feasible = (p.tobytes(), result)
         return self._feasible[1]
 
     def ray(self, p: np.ndarray, tolerance: float, deadline: float = np.inf) -> tuple[Ray | None, bool]:
-        """A ray along which the objective falls without limit, and whether there is none otherwise."""
+        """Return a ray along which the objective falls without limit (or None), and whether the search was complete."""
         if self._ray is None or self._ray[0] != p.tobytes():
             self._ray = (p.tobytes(), self._search_ray(p, tolerance, deadline))
         return self._ray[1]
 
     def has_ray(self, p: np.ndarray) -> bool:
-        """The last search was for these parameters and found one."""
+        """Return True if the last search was for these parameters and found a ray."""
         return self._ray is not None and self._ray[0] == p.tobytes() and self._ray[1][0] is not None
 
     def is_bounded_below(self, p: np.ndarray) -> bool:
-        """Proved: the objective is quadratic over a box, or convex and the last search was complete without a ray."""
+        """Return True if it is proved that the objective is bounded below.
+
+        The proof is a quadratic objective over a box, or a convex one with a complete search that found no ray.
+        """
         if self._quadratic is None or self._ray is None or self._ray[0] != p.tobytes():
             return False
         if np.isfinite(self._mpcc.lbw).all() and np.isfinite(self._mpcc.ubw).all():
@@ -306,7 +340,7 @@ class Proofs:
 
     @property
     def exact(self) -> bool:
-        """All rows are affine: points that satisfy them and the groups are feasible."""
+        """True if all rows are affine: points that satisfy them and the groups are feasible."""
         return not self._mpcc.enforced.any() and bool(self._alike.all()) and bool(self._affine.all())
 
     def _search_ray(self, p: np.ndarray, tolerance: float, deadline: float) -> tuple[Ray | None, bool]:
@@ -330,7 +364,7 @@ class Proofs:
         return search_ray(program, cost, hessian, tolerance, deadline)
 
     def program(self, p: np.ndarray) -> AffineProgram | None:
-        """The affine rows at these parameters; None where there are none, or their numbers are not finite."""
+        """Return the affine rows for these parameters; None if there are none, or their numbers are not finite."""
         mpcc = self._mpcc
         at = self._linearizer(np.zeros(mpcc.w.numel()), p)
         known = np.append(self._affine, np.zeros(mpcc.r.numel(), bool))
@@ -370,9 +404,9 @@ class Proofs:
 
     @cached_property
     def _alike(self) -> np.ndarray:
-        """Rows with the same derivatives at two points: those of the others are certainly not affine.
+        """Mask of the rows with the same derivatives at two random points; all others are not affine.
 
-        Looking at numbers first spares the symbols, which take longer.
+        This cheap numerical test saves the symbolic one for most rows.
         """
         mpcc = self._mpcc
         random = np.random.default_rng(0)
@@ -384,7 +418,7 @@ class Proofs:
 
     @cached_property
     def _quadratic(self) -> Any:
-        """(w, p) -> Hessian and gradient of the objective, None where it is not quadratic."""
+        """Function (w, p) -> Hessian and gradient of the objective; None if it is not quadratic."""
         mpcc = self._mpcc
         hessian, gradient = ca.hessian(mpcc.objective, mpcc.w)
         if ca.depends_on(hessian, mpcc.w):
@@ -392,21 +426,21 @@ class Proofs:
         return ca.Function("objective", [mpcc.w, mpcc.p], [hessian, gradient])
 
 
-def told_infeasible(mpcc: MPCC, found: Feasibility) -> str:
-    """A proof in words."""
+def infeasibility_message(mpcc: MPCC, proof: Feasibility) -> str:
+    """Return a message about a proof of infeasibility."""
     sizes = np.cumsum([0, mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel()])
     names = []
-    for row in found.rows[:SHOWN]:
+    for row in proof.rows[:SHOWN]:
         k = int(np.searchsorted(sizes, row, side="right")) - 1
         names.append((mpcc.constraints, mpcc.left, mpcc.right)[k].named(int(row - sizes[k])))
-    more = " and others" if found.rows.size > SHOWN else ""
+    more = " and others" if proof.rows.size > SHOWN else ""
     between = f", between the bounds and {', '.join(names)}{more}" if names else ""
-    count = "one linear program" if found.programs == 1 else f"{found.programs} linear programs"
-    return f"proved by {count}: every branch leaves a violation of at least {found.violation:.2g}{between}"
+    count = "one linear program" if proof.programs == 1 else f"{proof.programs} linear programs"
+    return f"proved by {count}: every branch leaves a violation of at least {proof.violation:.2g}{between}"
 
 
-def told_ray(mpcc: MPCC, ray: Ray) -> str:
-    """A ray in words."""
+def ray_message(mpcc: MPCC, ray: Ray) -> str:
+    """Return a message about a ray of unboundedness."""
     order = np.argsort(-np.abs(ray.d))[:SHOWN]
     size = float(np.abs(ray.d).max())
     parts = [f"{ray.d[i] / size:+.3g} in {mpcc.variables.named(int(i))}" for i in order if ray.d[i] != 0.0]
@@ -417,7 +451,7 @@ def told_ray(mpcc: MPCC, ray: Ray) -> str:
 
 
 def _column_scale(matrix: Any, hessian: Any = None, cost: np.ndarray | None = None) -> np.ndarray:
-    """One over the largest entry of every column, as a power of two, which changes no digit."""
+    """Return one over the largest entry of every column, rounded to a power of two: scaling then has no rounding."""
     largest = np.zeros(matrix.shape[1])
     np.maximum.at(largest, matrix.indices, np.abs(matrix.data))
     if hessian is not None:

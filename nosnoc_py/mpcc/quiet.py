@@ -1,4 +1,4 @@
-"""HiGHS without the lines that some of its versions print from inside, whatever their options (HiGHS issue 2783)."""
+"""Suppress lines that some versions of HiGHS print to standard output whatever their options (HiGHS issue 2783)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from threading import Lock
 from typing import Any
 
 STDOUT = 1
-# What the lines begin with.
+# Beginnings of the lines.
 HIGHS = (b"HighsMipSolverData::", b"tmpSolver.run()")
 _lock, _open = Lock(), list[tuple[int, Any]]()
 _inside = [0]
 
 
 @contextmanager
-def without_lines_of_highs() -> Iterator[None]:
-    """Keep lines of HiGHS from the output of the process; everything else that is written meanwhile is written after.
+def suppress_highs_output() -> Iterator[None]:
+    """Remove lines of HiGHS from the standard output of the process; other output appears at the end of the block.
 
-    Threads may be inside together: the last one to leave writes what the others left.
+    Several threads may be inside: the last one to leave writes the output.
     """
     with _lock:
         if _inside[0] == 0:
@@ -39,21 +39,21 @@ def without_lines_of_highs() -> Iterator[None]:
 def _begin() -> None:
     try:
         _flush()
-        kept = os.dup(STDOUT)
-    except OSError:  # no standard output: nothing to keep clean
+        original = os.dup(STDOUT)
+    except OSError:  # no standard output
         return
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `_end`
     os.dup2(file.fileno(), STDOUT)
-    _open.append((kept, file))
+    _open.append((original, file))
 
 
 def _end() -> None:
     if not _open:
         return
-    kept, file = _open.pop()
+    original, file = _open.pop()
     _flush()
-    os.dup2(kept, STDOUT)
-    os.close(kept)
+    os.dup2(original, STDOUT)
+    os.close(original)
     file.seek(0)
     others = b"".join(line for line in file if not line.startswith(HIGHS))
     file.close()
@@ -62,8 +62,8 @@ def _end() -> None:
 
 
 def _flush() -> None:
-    """Empty the buffers of C, whose lines would come later."""
+    """Flush the buffers of C: HiGHS writes through them, and their lines would appear later."""
     try:
         ctypes.CDLL(None).fflush(None)
-    except (TypeError, OSError, AttributeError):  # another platform names its library
+    except (TypeError, OSError, AttributeError):  # platforms on which the C library has another name
         return

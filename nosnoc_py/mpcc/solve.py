@@ -1,4 +1,4 @@
-"""One call for every strategy: an MPCC in, a result with residuals, multipliers and certificate out."""
+"""Solve an MPCC with any strategy; the result has residuals, multipliers and a certificate of stationarity."""
 
 from __future__ import annotations
 
@@ -21,30 +21,46 @@ from nosnoc_py.status import Stationarity, Status
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MPCCResult:
-    """A point of an MPCC, its residuals, and what is known about it.
+    """Result of `solve_mpcc`: a point of an MPCC with its residuals and its kind of stationarity.
 
     Attributes
     ----------
+    mpcc : MPCC
     w, p : ndarray (n_w,), (n_p,)
+        Point and parameters, in the user's units.
     status : Status
-        Success only on the residuals of the unrelaxed problem.
+        Success is decided on the residuals of the unrelaxed problem alone.
     message : str
-        What a status other than success rests on: a proof, or the largest residuals.
+        Reason for a status other than success: a proof, or the largest residuals.
     objective, penalty : float
         The penalty is not part of the objective.
     complementarity, complementarity_min, infeasibility : float
         max |G H| / max(1, |G|, |H|), max |min(G, H)| over all single pairs, and the largest violation of a bound, a
         constraint or a nonnegativity; of the unrelaxed problem, in the user's units.
     certificate : StationarityCertificate, optional
-        Multipliers, biactive set and kind of stationary point; None where nothing feasible was found.
+        Multipliers, biactive set and kind of stationary point; None if no feasible point was found.
     worst : tuple of Residual
         The largest residuals, by name.
     biactive : tuple of str
         Names of the pairs with both sides zero.
     biactive_roles : tuple of PairRole
-        What these pairs are, in the same order.
+        Roles of these pairs, in the same order.
     log : tuple of StepRecord
         One record for each NLP and LPEC.
+    wall_seconds : float
+    solver : str
+        Representation of the strategy.
+
+    Examples
+    --------
+    Minimise w_0 - w_1 over two half axes: the objective has no lower bound on one of them, which is proved.
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> result = ns.solve_mpcc(ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=w[0] - w[1], w0=1.0))
+    >>> result.success, result.status
+    (False, <Status.UNBOUNDED: 'unbounded'>)
     """
 
     mpcc: MPCC
@@ -67,29 +83,29 @@ class MPCCResult:
 
     @property
     def success(self) -> bool:
-        """The status is `SOLVED`."""
+        """True if the status is `SOLVED`."""
         return self.status.success
 
     @property
     def stationarity(self) -> Stationarity:
-        """The strongest kind of stationarity that is certified."""
+        """Strongest kind of stationarity that is certified."""
         return Stationarity.UNKNOWN if self.certificate is None else self.certificate.stationarity
 
     @property
     def iterations(self) -> int:
-        """Iterations of IPOPT over all NLPs."""
+        """Number of iterations over all NLPs."""
         return sum(record.iterations for record in self.log)
 
     def raise_for_status(self) -> None:
         """Raise `SolverError` with a remedy unless the status is success."""
         if not self.success:
-            said = f" ({self.message})" if self.message else ""
-            raise SolverError(f"{self.status}{said}: {self.status.remedy}")
+            reason = f" ({self.message})" if self.message else ""
+            raise SolverError(f"{self.status}{reason}: {self.status.remedy}")
 
     def __repr__(self) -> str:
-        said = f"  {self.message}\n" if self.message else ""
+        reason = f"  {self.message}\n" if self.message else ""
         return (
-            f"MPCCResult: {self.status}, stationarity {self.stationarity.value}\n{said}"
+            f"MPCCResult: {self.status}, stationarity {self.stationarity.value}\n{reason}"
             f"  objective {self.objective:.8g}, complementarity {self.complementarity:.1e} "
             f"(min {self.complementarity_min:.1e}), infeasibility {self.infeasibility:.1e}\n"
             f"  {self.iterations} iterations in {len(self.log)} steps, {self.wall_seconds:.3f} s"
@@ -99,7 +115,7 @@ class MPCCResult:
         return tree(repr(self))
 
 
-# What counts as zero where no certificate says so, in the user's units.
+# Sides below this are zero if there is no certificate, in the user's units; the default of `certify`.
 BIACTIVE = 1e-8
 
 
@@ -124,19 +140,31 @@ def solve_mpcc(
     w0, p : (n_w,), (n_p,), optional
         Start and parameters; by default those of the MPCC.
     callback : callable, optional
-        Called with the state after every step; returns `ns.Stop` to end the work.
+        Called with the state after every step; returning `ns.Stop` ends the run.
     time_limit : float, optional
-        Seconds.
+        [s].
 
     Returns
     -------
     MPCCResult
-        Also when the solver fails: `status` says why and what to try.
+        Also if the solver fails: `status` and `message` give the reason.
 
     Raises
     ------
     OptionError, TranscriptionError
-        For arguments of a wrong type, length, or NaN.
+        For arguments of a wrong type or length, or containing NaN.
+
+    Examples
+    --------
+    The point of the two half axes w_0 w_1 = 0, w >= 0 that is nearest to (2, 1):
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+    >>> result = ns.solve_mpcc(mpcc)
+    >>> result.stationarity.value, round(result.objective, 6)
+    ('S', 1.0)
     """
     check_type(mpcc, MPCC, "mpcc")
     solver = Auto() if solver is None else solver
@@ -147,7 +175,7 @@ def solve_mpcc(
 
 
 def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
-    """The result of a state that has a status; a feasible point without a certificate gets one."""
+    """Return the result of a final state; a feasible point without a certificate gets one."""
     assert state.status is not None
     certificate = final_certificate(state)
     return MPCCResult(
@@ -163,9 +191,9 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
 
 
 def numbers_of(state: SolverState, certificate: StationarityCertificate | None) -> dict[str, Any]:
-    """What every result takes from a state: its point, residuals, log, and the pairs with both sides zero.
+    """Return the fields that every result takes from a state: point, residuals, log and biactive pairs.
 
-    These are the groups of the certificate, or of the values where it has none.
+    The biactive pairs are those of the certificate; without a certificate they are read from the values.
     """
     mpcc, values = state.solvers.mpcc, state.values
     known = certificate.biactive if certificate is not None else ()

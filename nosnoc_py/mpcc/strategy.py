@@ -1,7 +1,15 @@
-"""What all ways to solve an MPCC have in common: their built parts, their state, and the loop init, step, terminate.
+"""Common parts of all strategies for an MPCC: built solvers, state, and the loop init, step, terminate.
 
-A strategy is an option object. Everything a step changes is in the new state it returns; a loop written by the user
-does the same as `run`.
+A strategy is an option object without state. Each step returns a new state, so that a loop written by the user gives
+the same results as `run`:
+
+    state = strategy.init(mpcc)
+    while (status := strategy.terminate(state)) is None:
+        state = strategy.step(state)
+
+`Solvers` holds what is expensive to build (compiled functions, NLPs, factorisations) and is shared by strategies and
+re-solves. `Strategy.conclude` replaces a failure by a proof that the program is infeasible or unbounded, if there is
+one (`proofs`).
 """
 
 from __future__ import annotations
@@ -24,27 +32,27 @@ from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.parametric import Parametric
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.proofs import Proofs, told_infeasible, told_ray
+from nosnoc_py.mpcc.proofs import Proofs, infeasibility_message, ray_message
 from nosnoc_py.mpcc.residuals import Evaluator, Values
-from nosnoc_py.mpcc.stationarity import Multipliers, StationarityCertificate, certify, trivial
+from nosnoc_py.mpcc.stationarity import Multipliers, StationarityCertificate, certify, feasibility_certificate
 from nosnoc_py.options import Options, strictest
 from nosnoc_py.solution.records import SolvedBranch, StepRecord
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 
-# Iterates beyond this are on their way to infinity.
+# Size of variables or objective beyond which residuals have no meaning: the iterates diverge.
 HUGE = 1e12
-# A point that descends and lies beyond this, over the size of the start, is not called solved.
+# A point that is this many times as large as the start and still descends is not a solution.
 FAR = 1e6
-# Beyond this it is looked whether the program is unbounded, in the middle of the work.
+# Factor beyond which a running solver is interrupted to test whether the program is unbounded.
 SUSPICIOUS = 1e4
-WORST = 3  # residuals in a message
-# What solves an NLP, by name.
+WORST = 3  # number of residuals in a message
+# Solvers of NLPs by the option `nlp_solver`.
 NLP_SOLVERS: Mapping[str, Callable[[NLP, Mapping[str, Any]], NLPSolver]] = {
     "ipopt": Ipopt,
     "interior_point": InteriorPoint,
 }
 AWAY = "the iterates run away although the objective is bounded below, which is proved"
-# A proof may change these: they say where a solver stopped, and nothing about other points.
+# Statuses that a proof may replace: they describe where a solver stopped and nothing about other points.
 UNPROVED = (
     Status.LOCALLY_INFEASIBLE,
     Status.NOT_COMPLEMENTARY,
@@ -56,7 +64,7 @@ UNPROVED = (
 
 
 class Solvers:
-    """The built parts of one MPCC, each made on first use and kept: strategies, states and re-solves share them."""
+    """Built parts of one MPCC, each created on first use; strategies, states and re-solves share them."""
 
     def __init__(self, mpcc: MPCC) -> None:
         self.mpcc = mpcc
@@ -66,7 +74,7 @@ class Solvers:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """Functions and residuals."""
+        """Functions and residuals of the MPCC."""
         return Evaluator(self.mpcc)
 
     @cached_property
@@ -76,7 +84,7 @@ class Solvers:
 
     @cached_property
     def proofs(self) -> Proofs:
-        """What its affine rows prove about the program."""
+        """Proofs of infeasibility and unboundedness from the affine rows."""
         return Proofs(self.mpcc, self.linearizer)
 
     @cached_property
@@ -85,7 +93,16 @@ class Solvers:
         return Blocks(self.mpcc)
 
     def relaxed(self, relaxation: str, steering: str, settings: Mapping[str, Any], by: str = "ipopt") -> NLPSolver:
-        """What solves a relaxed NLP; variants share its derivatives."""
+        """Return the solver of a relaxed NLP; solvers of the same NLP share its derivatives.
+
+        Parameters
+        ----------
+        relaxation, steering : str
+            As in `Homotopy`.
+        settings : mapping
+            Options of the NLP solver.
+        by : {"ipopt", "interior_point"}
+        """
         key = f"{by} {relaxation} {steering} {dict(settings)}"
         if key not in self._nlp_solvers:
             if (relaxation, steering) not in self._nlps:
@@ -97,7 +114,7 @@ class Solvers:
         return self._nlp_solvers[key]
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:
-        """The finish on a branch."""
+        """Return the active-set finish with these options of the NLP solver."""
         key = f"{dict(settings)}"
         if key not in self._finishes:
             self._finishes[key] = Finish(self.blocks, self.evaluator, settings)
@@ -105,16 +122,17 @@ class Solvers:
 
     @cached_property
     def parametric(self) -> Parametric:
-        """Derivatives of optima by parameters."""
+        """Derivatives of optima by the parameters."""
         return Parametric(self.finish({}).program)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SolverState:
-    """Where a strategy stands.
+    """State of a strategy.
 
     Attributes
     ----------
+    solvers : Solvers
     w, p : ndarray
         Iterate and parameters, in the user's units.
     records : tuple of StepRecord
@@ -123,17 +141,17 @@ class SolverState:
     complementarity, complementarity_min, infeasibility : float
         Residuals of the unrelaxed problem.
     multipliers : Multipliers, optional
-        Of the last NLP.
+        Multipliers of the last NLP.
     branch : Branch, optional
-        The branch that w solves exactly.
+        Branch on which w was computed.
     solved_branch : SolvedBranch, optional
-        The same with the multipliers of its program.
+        The same with the multipliers of its NLP.
     certificate : StationarityCertificate, optional
-        What is known about w as a stationary point.
+        Kind of stationary point of w.
     status : Status, optional
-        None while there is something left to do.
+        None while the strategy goes on.
     message : str
-        What the status rests on.
+        Reason for the status.
     """
 
     solvers: Solvers
@@ -158,11 +176,11 @@ class SolverState:
 
     @property
     def stationarity(self) -> Stationarity:
-        """The strongest kind of stationarity that is certified."""
+        """Strongest kind of stationarity that is certified."""
         return Stationarity.UNKNOWN if self.certificate is None else self.certificate.stationarity
 
-    def landed(self, outcome: BranchOutcome) -> Any:
-        """The state at the point of a branch; its certificate was of another point."""
+    def moved_to(self, outcome: BranchOutcome) -> Any:
+        """Return the state at the point of a branch, without the certificate of the last point."""
         return replace(
             self,
             w=outcome.w,
@@ -173,9 +191,9 @@ class SolverState:
             **measure(self.solvers.evaluator, outcome.w, self.p),
         )
 
-    def logged(self, label: str, sigma: float = 0.0, **said: Any) -> Any:
-        """The state with one more line in its log, see `record`."""
-        return replace(self, records=(*self.records, record(self, label, sigma, **said)))
+    def with_record(self, label: str, sigma: float = 0.0, **fields: Any) -> Any:
+        """Return the state with one more line in its log; `fields` are those of `record`."""
+        return replace(self, records=(*self.records, record(self, label, sigma, **fields)))
 
     def __repr__(self) -> str:
         return (
@@ -188,7 +206,7 @@ Callback = Callable[[SolverState], Any]
 
 
 class Strategy(Options):
-    """A way to solve an MPCC: init, step, terminate, and `run`, which is the loop over them."""
+    """Base class of the strategies for an MPCC: init, step, terminate, and `run`, which is the loop over them."""
 
     complementarity_tolerance: float = Field(default=1e-8, gt=0)
     infeasibility_tolerance: float = Field(default=1e-8, gt=0, le=1)
@@ -196,7 +214,7 @@ class Strategy(Options):
 
     @property
     def tolerances(self) -> dict[str, Any]:
-        """On the residuals of the unrelaxed problem, by name."""
+        """Tolerances on the residuals of the unrelaxed problem, by name."""
         return {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
 
     def init(
@@ -209,7 +227,19 @@ class Strategy(Options):
         sigma: float | None = None,
         clip: bool = True,
     ) -> Any:
-        """Return the state before the first step; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0.
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        mpcc : MPCC
+        guess, p : (n_w,), (n_p,), optional
+            Default those of the MPCC.
+        solvers : Solvers, optional
+            Built parts of the same MPCC, see `build`.
+        sigma : float, optional
+            Replaces the first relaxation parameter.
+        clip : bool
+            Move the guess inside its bounds.
 
         Raises
         ------
@@ -221,7 +251,7 @@ class Strategy(Options):
 
     @abstractmethod
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> Any:
-        """The state before the first step, from the fields that every state begins with (see `start`)."""
+        """Return the state before the first step, from the fields common to all states (see `start`)."""
 
     def step(self, state: Any, *, deadline: float = np.inf) -> Any:
         """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp."""
@@ -232,18 +262,18 @@ class Strategy(Options):
 
     @abstractmethod
     def advance(self, state: Any, deadline: float) -> Any:
-        """What `step` does, but for a Ctrl-C."""
+        """Take one step; `step` adds the treatment of Ctrl-C."""
 
     def terminate(self, state: Any) -> Status | None:
-        """None while there is something left to do, else why it ends."""
+        """Return None while the strategy goes on, else its final status."""
         return state.status
 
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:
-        """The strategy, and its first sigma, for a start from an iterate of the same program."""
+        """Return the strategy and the first sigma for a start from an iterate of the same program."""
 
     def build(self, mpcc: MPCC) -> Solvers:
-        """Built parts to pass to `init` again and again, to re-solve with other parameters."""
+        """Return built parts to pass to `init` for re-solves with other parameters."""
         return Solvers(mpcc)
 
     def run(
@@ -256,7 +286,17 @@ class Strategy(Options):
         time_limit: float | None = None,
         **options: Any,
     ) -> Any:
-        """Run init, then step until terminate; the returned state has a status. `options` are those of `init`."""
+        """Run init, then step until terminate; the returned state has a status.
+
+        Parameters
+        ----------
+        callback : callable, optional
+            Called with the state after every step; returning `ns.Stop` ends the run.
+        time_limit : float, optional
+            [s]; the stricter one of this and the option of the strategy applies.
+        **options
+            See `init`.
+        """
         check_type(mpcc, MPCC, "mpcc")
         check_run(callback, time_limit)
         started = time.monotonic()
@@ -264,38 +304,39 @@ class Strategy(Options):
         state = self.init(mpcc, guess, p, **options)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
-                return self.settle(state, Status.TIME_LIMIT)
+                return self.finalise(state, Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-                return self.conclude(self.settle(state, self.terminate(state) or stop), started + limit)
+                return self.conclude(self.finalise(state, self.terminate(state) or stop), started + limit)
             if self._is_lost(state, started + limit):
-                return self.conclude(self.settle(state, Status.UNBOUNDED), started + limit)
-        return self.conclude(self.settle(state, status), started + limit)
+                return self.conclude(self.finalise(state, Status.UNBOUNDED), started + limit)
+        return self.conclude(self.finalise(state, status), started + limit)
 
     def _is_lost(self, state: SolverState, deadline: float) -> bool:
-        """Iterates that run away in a program that is proved to be unbounded will not come back."""
+        """Return True if the iterates diverge and the program is proved to be unbounded."""
         diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
         if not (diverging or _is_far(state, SUSPICIOUS)):
             return False
         return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
 
     def conclude(self, state: Any, deadline: float = np.inf) -> Any:
-        """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
+        """Return the state with the status INFEASIBLE or UNBOUNDED if that is proved, else with a message on the cause.
 
-        Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that
-        IPOPT took for converged, because its tolerances are relative to large numbers.
+        A solved point may belong to an unbounded program, too: it is a local minimum, or a point on the way to infinity
+        at which IPOPT stopped because its tolerances are relative to large numbers.
         """
         proofs, status, tolerance = state.solvers.proofs, state.status, self.infeasibility_tolerance
         if status in UNPROVED:
-            found = proofs.feasibility(state.p, tolerance, deadline)
-            if found.violation > 0.0:
-                return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
+            proof = proofs.feasibility(state.p, tolerance, deadline)
+            if proof.violation > 0.0:
+                message = infeasibility_message(state.solvers.mpcc, proof)
+                return replace(state, status=Status.INFEASIBLE, message=message)
         if status in UNPROVED or status is Status.SOLVED:
             ray, complete = proofs.ray(state.p, tolerance, deadline)
             if ray is not None:
                 local = status is Status.SOLVED and certificate_of(state).b_stationary is True
-                said = "; the point is a local solution" if local else ""
-                message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
+                note = "; the point is a local solution" if local else ""
+                message = f"proved: {ray_message(state.solvers.mpcc, ray)}{note}"
                 return replace(state, status=Status.UNBOUNDED, message=message)
             if status is Status.SOLVED and not complete and _escapes(state):
                 return replace(state, status=Status.UNBOUNDED, message=_far(state))
@@ -308,28 +349,28 @@ class Strategy(Options):
         return state
 
     def certify(self, state: SolverState, **options: Any) -> StationarityCertificate:
-        """What kind of stationary point a state's iterate is, also on the way.
+        """Return the certificate of stationarity of a state's iterate, also of one that is not final.
 
         Parameters
         ----------
         state : SolverState
         **options
-            As those of `nosnoc_py.mpcc.stationarity.certify`, e.g. tolerance, biactive_tolerance, time_limit.
+            Options of `nosnoc_py.mpcc.stationarity.certify`: tolerance, biactive_tolerance, time_limit and others.
         """
         check_type(state, SolverState, "state")
         return certificate_of(state, **options)
 
-    def settle(self, state: Any, status: Status) -> Any:
-        """The state with its status."""
+    def finalise(self, state: Any, status: Status) -> Any:
+        """Return the state with its final status."""
         return replace(state, status=status)
 
     def residuals_small(self, state: SolverState) -> bool:
-        """The unrelaxed problem is feasible and complementary within the tolerances, at a point of finite size."""
+        """Return True if the unrelaxed problem is feasible and complementary, at a point of finite size."""
         return residuals_small(state, self)
 
 
 def residuals_small(state: SolverState, options: Any) -> bool:
-    """The residuals are within the two tolerances of some options, at a point of finite size."""
+    """Return True if the residuals are within the two tolerances of some options, at a point of finite size."""
     return (
         not runs_away(state)
         and state.complementarity <= options.complementarity_tolerance
@@ -338,14 +379,14 @@ def residuals_small(state: SolverState, options: Any) -> bool:
 
 
 def _escapes(state: SolverState) -> bool:
-    """The point is far away beside where the work began, and the objective still descends."""
+    """Return True if the point is far from the start and the objective still descends."""
     if state.solvers.mpcc.objective.is_constant() or not _is_far(state, FAR):
         return False
     return certificate_of(state).b_stationary is False
 
 
 def _is_far(state: SolverState, factor: float) -> bool:
-    """Beyond so many sizes of the start, or not a number."""
+    """Return True if the point is larger than `factor` times the start, or NaN."""
     return not _size(state) < factor * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0))
 
 
@@ -366,7 +407,7 @@ def _largest(state: SolverState) -> str:
 
 
 def final_certificate(state: SolverState) -> StationarityCertificate | None:
-    """The certificate of a state that has ended; a solved one that has none yet gets it now."""
+    """Return the certificate of a final state; a solved state without one is certified now."""
     solved = state.status is not None and state.status.success
     return certificate_of(state) if state.certificate is None and solved else state.certificate
 
@@ -374,7 +415,7 @@ def final_certificate(state: SolverState) -> StationarityCertificate | None:
 def start(
     mpcc: MPCC, guess: np.ndarray | None, p: np.ndarray | None, solvers: Solvers | None, clip: bool
 ) -> dict[str, Any]:
-    """The fields that every state begins with."""
+    """Return the fields common to all initial states."""
     solvers = Solvers(mpcc) if solvers is None else solvers
     w = _checked(mpcc.w0 if guess is None else guess, mpcc.w0.size, "guess")
     p = _checked(mpcc.p0 if p is None else p, mpcc.p0.size, "parameters p")
@@ -383,7 +424,7 @@ def start(
 
 
 def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
-    """Functions and residuals at a point, as the fields of a state."""
+    """Return functions and residuals at a point, as fields of a state."""
     values = evaluator(w, p)
     return {
         "values": values,
@@ -394,13 +435,13 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
 
 
 def common(state: SolverState, *without: str) -> dict[str, Any]:
-    """The fields of any state that every state has: what a strategy takes over from one it is made of."""
+    """Return the fields of `SolverState` of any state: what a strategy takes over from an inner one."""
     names = {field.name for field in fields(SolverState)} - set(without)
     return {name: getattr(state, name) for name in names}
 
 
 def runs_away(state: SolverState) -> bool:
-    """The iterate or its objective is so large, or not a number, that no residual means anything."""
+    """Return True if the iterate or its objective is NaN or too large for residuals to have a meaning."""
     return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
 
 
@@ -414,7 +455,7 @@ def record(
     seconds: float = 0.0,
     word: str = "",
 ) -> StepRecord:
-    """One line of the log about the state's iterate."""
+    """Return one line of the log about the state's iterate; `word` is the status of the NLP solver."""
     return StepRecord(
         step=len(state.records) if step is None else step,
         label=label,
@@ -429,16 +470,16 @@ def record(
 
 
 def nlp_multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
-    """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
+    """Return the multipliers of g and of the bounds; those of G and H cannot be separated from the products'."""
     w, g = result.lam_x[: mpcc.w0.size] / mpcc.w_scale, result.lam_g[: mpcc.lbg.size] / mpcc.g_scale
     return replace(Multipliers.zeros(mpcc), w=w, g=g)
 
 
 def certificate_of(state: SolverState, **options: Any) -> StationarityCertificate:
-    """What kind of stationary point the state's iterate is; options as those of `stationarity.certify`."""
+    """Return the certificate of stationarity of the state's iterate; options as in `stationarity.certify`."""
     mpcc = state.solvers.mpcc
     if mpcc.objective.is_constant():
-        return trivial(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
+        return feasibility_certificate(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
     at = state.solvers.linearizer(state.w, state.p)
     exact: dict[str, Any] = {} if state.branch is None else {"multipliers": state.multipliers, "held": state.branch.r}
     return certify(mpcc, at, state.w, **exact, **options)
@@ -446,8 +487,8 @@ def certificate_of(state: SolverState, **options: Any) -> StationarityCertificat
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:
     try:
-        array = np.array(value, dtype=float).reshape(-1)  # a copy: the state is not the caller's array
-    except Exception:  # CasADi symbols raise it bare in some versions
+        array = np.array(value, dtype=float).reshape(-1)  # a copy: the caller may change its array later
+    except Exception:  # CasADi symbols raise plain Exception in some versions
         raise TranscriptionError(f"{what}: expected {size} numbers, given {value!r}.") from None
     if array.size != size:
         raise TranscriptionError(f"{what}: expected {size} numbers, given {array.size}; use the problem's own layout.")

@@ -1,8 +1,8 @@
-"""What the bounds of the variables alone say about the rows of G and of H.
+"""Lower bounds of the rows of G and H that follow from the bounds of the variables.
 
-Most complementarity functions are sums of bounded variables: such a row is nonnegative without a constraint of its
-own, and it is zero just where every member sits at its bound. Fixing members keeps the constraints independent, which
-a row "sum = 0" beside the bounds of its members would not.
+Most complementarity functions are sums of bounded variables. Such a row is nonnegative without a constraint of its own,
+and it is zero exactly where every variable in it is at its bound. A branch then fixes these variables, which keeps the
+constraints independent; a constraint "sum = 0" beside the bounds of its variables would not be.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ import numpy as np
 
 from nosnoc_py.mpcc.program import MPCC
 
+# Rounding error of a smallest value that counts as zero.
 EXACT = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Floor:
-    """The smallest value of every row over the box of the bounds.
+class ImpliedLowerBound:
+    """Smallest values of rows over the box of the bounds.
 
     Attributes
     ----------
     affine : bool ndarray (n,)
         The row is affine in w with constant coefficients, and its smallest value over the box is finite.
     implied : bool ndarray (n,)
-        Nonnegative because of the bounds, whatever the parameters are.
+        Nonnegative because of the bounds, for all parameters.
     row, variable : int ndarray (members,)
+        Nonzero entries of the affine rows.
     value : ndarray (members,)
-        Affine rows are smallest where each of their variables has this value.
+        Value of the variable at which its row is smallest: its lower or upper bound.
     single : int ndarray (n,)
-        The variable of rows that are affine in just one, with a constant coefficient; -1 for the others.
+        Variable of rows that are affine in just one variable, with a constant coefficient; -1 for the others.
     coefficient : ndarray (n,)
-        Of this variable.
+        Coefficient of this variable.
     """
 
     affine: np.ndarray
@@ -47,31 +49,31 @@ class Floor:
     _offset: ca.Function
 
     def lowest(self, p: np.ndarray) -> np.ndarray:
-        """Smallest value of every affine row at parameters p; -inf for the others."""
+        """Return the smallest value of every affine row at parameters p; -inf for the others."""
         offset = np.asarray(self._offset(p)).reshape(-1)
         return np.where(self.affine, self._base + offset, -np.inf)
 
     def roots(self, rows: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Variables and values that bring chosen rows of one variable (indices) to zero."""
+        """Return variables and values at which rows of a single variable (indices) are zero."""
         offset = np.asarray(self._offset(p)).reshape(-1)
         return self.single[rows], -offset[rows] / self.coefficient[rows]
 
-    def written_roots(self, rows: np.ndarray, p: ca.SX) -> ca.SX:
-        """The values of `roots` as expressions of p."""
+    def root_expressions(self, rows: np.ndarray, p: ca.SX) -> ca.SX:
+        """Return the values of `roots` as expressions of p."""
         return -self._offset(p)[rows.tolist(), 0] / ca.DM(self.coefficient[rows])
 
     def members(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Variables and values that bring the chosen rows (a mask) to their smallest value."""
+        """Return variables and values at which the chosen rows (a mask) have their smallest value."""
         chosen = rows[self.row]
         return self.variable[chosen], self.value[chosen]
 
 
-def floors(mpcc: MPCC) -> tuple[Floor, Floor]:
-    """The floors of G and of H."""
-    return _floor(mpcc, mpcc.G), _floor(mpcc, mpcc.H)
+def implied_lower_bounds(mpcc: MPCC) -> tuple[ImpliedLowerBound, ImpliedLowerBound]:
+    """Return the implied lower bounds of the rows of G and of H."""
+    return _implied_lower_bound(mpcc, mpcc.G), _implied_lower_bound(mpcc, mpcc.H)
 
 
-def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
+def _implied_lower_bound(mpcc: MPCC, rows: ca.SX) -> ImpliedLowerBound:
     n = rows.numel()
     zero = np.zeros(mpcc.w.numel())
     jacobian = ca.jacobian(rows, mpcc.w)
@@ -83,9 +85,9 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
     unbounded = np.bincount(row[~np.isfinite(value)], minlength=n) > 0
     affine = ~nonlinear & ~unbounded
     single, slope = _single(n, row, variable, np.where(nonlinear[row], 0.0, coefficient))
-    kept = affine[row]
-    row, variable, value, coefficient = row[kept], variable[kept], value[kept], coefficient[kept]
-    floor = Floor(
+    entries = affine[row]
+    row, variable, value, coefficient = row[entries], variable[entries], value[entries], coefficient[entries]
+    floor = ImpliedLowerBound(
         affine=affine,
         implied=affine,
         row=row,
@@ -100,7 +102,7 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
 
 
 def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The variable and the coefficient of every row with one entry, which is a number other than zero."""
+    """Return variable and coefficient of the rows with exactly one entry that is finite and not zero."""
     single, slope = np.full(n, -1), np.ones(n)
     alone = (np.bincount(row, minlength=n) == 1)[row] & (coefficient != 0.0) & np.isfinite(coefficient)
     single[row[alone]], slope[row[alone]] = variable[alone], coefficient[alone]
@@ -108,14 +110,14 @@ def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarr
 
 
 def depends(rows: ca.SX, symbols: ca.SX, order: int) -> np.ndarray:
-    """Mask of the rows that depend on the symbols (order 1), or not affinely (order 2)."""
+    """Return the mask of the rows that depend on the symbols (order 1), or depend on them nonlinearly (order 2)."""
     if rows.numel() == 0 or not ca.depends_on(rows, symbols):
         return np.zeros(rows.numel(), bool)
     return np.array(ca.which_depends(rows, symbols, order, True), bool)
 
 
 def derivatives(mpcc: MPCC) -> tuple[dict[str, int], ca.Sparsity, ca.Sparsity]:
-    """Patterns of the derivatives by w of the problem as a relaxed NLP sees it.
+    """Return the sparsity of the first and second derivatives by w of the problem as a relaxed NLP sees it.
 
     Returns
     -------
@@ -123,9 +125,9 @@ def derivatives(mpcc: MPCC) -> tuple[dict[str, int], ca.Sparsity, ca.Sparsity]:
         Names and numbers of rows of the parts of the Jacobian, from the top: g, the switched equations r that solvers
         impose, G, H, and the aggregated products G H.
     jacobian : Sparsity
-        Of all these rows.
+        Jacobian of all these rows.
     hessian : Sparsity
-        Of the Lagrangian: objective, penalty, and these rows with multipliers.
+        Hessian of the Lagrangian: objective, penalty, and these rows with multipliers.
     """
     first, second = mpcc.products()
     imposed = np.flatnonzero(mpcc.relaxed).tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.mpcc.again import ABOVE, FALLBACK, NEIGHBOUR, PREPARED, Prepared, Program
+from nosnoc_py.mpcc.again import ABOVE, FALLBACK, NEIGHBOUR, PREPARED, Neighbourhood, Resolve
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.roles import Role
@@ -42,7 +42,7 @@ class Answer:
         Representation of its options.
     seconds : float
         From x0 to the control.
-    prepared : Prepared, optional
+    prepared : Neighbourhood, optional
         What is known around it, of one that is prepared.
     """
 
@@ -51,7 +51,7 @@ class Answer:
     how: str
     solver: str
     seconds: float
-    prepared: Prepared | None = None
+    prepared: Neighbourhood | None = None
 
     @property
     def success(self) -> bool:
@@ -172,12 +172,12 @@ def resolve(
     """See `Transcription.resolve`; `values` are the parameters."""
     _check("resolve", problem, last, shift)
     started = time.monotonic()
-    program = Program(problem.solvers, values, solver, started + limit)
+    program = Resolve(problem.solvers, values, solver, started + limit)
     found, how = start_again(problem, last, shift), FALLBACK
     state: SolverState | None = None
     known = last.prepared if isinstance(last, Answer) and not shift else None
     if found is not None:
-        state, how = program.nearest(*found, known)
+        state, how = program.solve_nearest(*found, known)
         if state.status is None:
             state, how = _by_simulation(problem, found[0], program), NEIGHBOUR
     # Nobody has prepared what to expect: a neighbour that is far worse than the plan before is looked at twice.
@@ -193,7 +193,7 @@ def resolve(
     return Answer(problem=problem, state=state, how=how, solver=repr(solver), seconds=seconds)
 
 
-def _by_simulation(problem: Transcription, w: Array, program: Program) -> SolverState | None:
+def _by_simulation(problem: Transcription, w: Array, program: Resolve) -> SolverState | None:
     """On the branch of what the plan's controls, or none, do from the state at hand."""
     ocp, place = problem.ocp, problem.mpcc.parameters
     if problem.simulate is None or ocp.free_time is not None or "x0" not in place.names:
@@ -210,7 +210,7 @@ def _by_simulation(problem: Transcription, w: Array, program: Program) -> Solver
         except ModelError:  # of a state that penetrates
             return None
         if motion.success:
-            state = program.shown(problem.initial_guess(motion, program.p))
+            state = program.solve_on_shown_branch(problem.initial_guess(motion, program.p))
             if state.status is Status.SOLVED:
                 return state
     return None
@@ -244,7 +244,7 @@ def prepare(
     steps, found = _steps(problem, spread), start_again(problem, last, shift)
     state: SolverState | None = None
     if found is not None:
-        state, known = Program(problem.solvers, values, solver, started + limit).prepared(*found, steps)
+        state, known = Resolve(problem.solvers, values, solver, started + limit).prepare(*found, steps)
     if state is None:
         return resolve(problem, last, shift, values, solver, limit)
     seconds = time.monotonic() - started

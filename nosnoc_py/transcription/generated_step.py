@@ -17,9 +17,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.branch import FAST, SETTINGS, Branch, signed
+from nosnoc_py.mpcc.branch import FAST, SETTINGS, Branch, as_differences
 from nosnoc_py.mpcc.interior.method import FIRST, InteriorPoint
-from nosnoc_py.mpcc.interior.written import BranchPlace, WrittenSteps, write
+from nosnoc_py.mpcc.interior.written import BranchSolution, WrittenSteps, write
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.roles import Role
 from nosnoc_py.transcription.optimum import solved_branch
@@ -73,8 +73,8 @@ def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
     branch, penalised = Branch(solved.G, solved.H, solved.r), solved.way == "penalise"
     program = problem.solvers.finish({}).program
     lbx, ubx, lbg, ubg = program.bounds(p, branch)
-    place = BranchPlace(
-        x=np.clip(signed(m, w) / m.w_scale, lbx, ubx),
+    place = BranchSolution(
+        x=np.clip(as_differences(m, w) / m.w_scale, lbx, ubx),
         scale=m.w_scale,
         parameters=np.append(p, float(penalised)),
         bounds={"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg},

@@ -23,7 +23,7 @@ from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, traje
 from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import OptionError, TranscriptionError, check_run
 from nosnoc_py.markup import tree
-from nosnoc_py.mpcc.again import Program
+from nosnoc_py.mpcc.again import Resolve
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
@@ -394,7 +394,7 @@ class Transcription(EvaluatesProblem):
         """The branch of a guess solved at these parameters, where no other branch beside the point descends."""
         if (found := start_again(self, guess, 0)) is None:
             return None
-        state = Program(self.solvers, values, solver, deadline).kept(*found)
+        state = Resolve(self.solvers, values, solver, deadline).solve_on_branch(*found)
         if state.status is None:
             return None
         certificate = solver.certify(state)

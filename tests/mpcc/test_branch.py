@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.mpcc.branch import Branch, BranchProgram, dependent, guess_branch
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, dependent_rows, guess_branch
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.nlp import Blocks
@@ -254,12 +254,12 @@ def test_dependent_rows():
     """Of the rows a, b, a + b, 1e6 a, c one of the first four twice is too many; rows of zeros always are."""
     a, b, c = np.eye(4)[:3]
     rows = np.array([a, b, a + b, 1e6 * a, c, 0 * a])
-    mask = dependent(rows)
+    mask = dependent_rows(rows)
     assert mask.sum() == 3
     assert mask[5]
     assert not mask[4]
     assert np.linalg.matrix_rank(rows[~mask]) == 3
-    assert not dependent(rows[[0, 1, 4]]).any()
+    assert not dependent_rows(rows[[0, 1, 4]]).any()
 
 
 def test_multipliers_of_a_variable_in_several_rows_are_counted_once():

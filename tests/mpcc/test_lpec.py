@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from nosnoc_py.mpcc import lpec
 from nosnoc_py.mpcc.linearization import Linearizer, local_program
-from nosnoc_py.mpcc.lpec import Groups, LPECResult, choose, held_rows, local_lpec
+from nosnoc_py.mpcc.lpec import Groups, LPECResult, decide_groups, held_rows, local_lpec
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.stationarity import certify
 from tests.mpcc import literature
@@ -37,7 +37,7 @@ def solve(mpcc, w, *, radius=1e-3, tolerance=1e-8, descent=1e-6, held=None, time
     at, deadline = Linearizer(mpcc)(w, mpcc.p0), time.monotonic() + time_limit
     held = held_rows(mpcc, at, tolerance) if held is None else held
     program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
-    choice = choose(Groups(mpcc, at), program, at)
+    choice = decide_groups(Groups(mpcc, at), program, at)
     found = local_lpec(at, program, choice, radius, -descent * program.scale, deadline)
     return Solved(found, found.zero[at.block(1)], found.zero[at.block(2)])
 
@@ -287,7 +287,7 @@ def test_a_group_forces_all_rows_of_the_other_side():
     assert solve(mpcc, (0, 0, 0, 0)).value == pytest.approx(-2.0, abs=1e-9)
     at = Linearizer(mpcc)(np.zeros(4), mpcc.p0)
     local = local_program(mpcc, at, np.zeros(4), radius=1e-3, tolerance=1e-8, held=np.zeros(0, bool))
-    choice = choose(Groups(mpcc, at), local, at)
+    choice = decide_groups(Groups(mpcc, at), local, at)
     assert choice.open.tolist() == choice.biactive.tolist() == [True]
 
 

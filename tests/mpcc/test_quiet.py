@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nosnoc_py.mpcc.quiet import without_lines_of_highs
+from nosnoc_py.mpcc.quiet import suppress_highs_output
 
 LINE = b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();\n"
 
@@ -18,7 +18,7 @@ LINE = b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run()
 @pytest.mark.skipif(sys.platform == "win32", reason="the C library has another name")
 def test_lines_of_highs_are_kept_back_and_others_are_not(capfd: Any) -> None:
     libc = ctypes.CDLL(None)
-    with without_lines_of_highs():
+    with suppress_highs_output():
         libc.printf(LINE)
         os.write(1, b"mine\n")
         libc.printf(b"of C\n")
@@ -32,13 +32,13 @@ def test_lines_of_highs_are_kept_back_and_others_are_not(capfd: Any) -> None:
 
 def test_threads_may_be_inside_together_and_an_error_restores_the_output(capfd: Any) -> None:
     def work(k: int) -> None:
-        with without_lines_of_highs():
+        with suppress_highs_output():
             os.write(1, b"line %d\n" % k)
             os.write(1, LINE)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(20)))
-    with pytest.raises(ValueError, match="inside"), without_lines_of_highs():
+    with pytest.raises(ValueError, match="inside"), suppress_highs_output():
         raise ValueError("inside")
     os.write(1, b"end\n")
     found = capfd.readouterr().out.splitlines()

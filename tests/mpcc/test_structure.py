@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.structure import floors
+from nosnoc_py.mpcc.structure import implied_lower_bounds
 
 pytestmark = pytest.mark.quick
 
@@ -20,7 +20,7 @@ def floor_of(*rows, lower=0.0, upper=np.inf, p=None, p0=0.0):
     """The floor of G; H is free of everything."""
     G = ca.vertcat(*rows)
     mpcc = MPCC.of_pairs(w=W, G=G, H=ca.SX.zeros(G.numel()) + 1, lbw=lower, ubw=upper, p=p, p0=p0)
-    return floors(mpcc)[0]
+    return implied_lower_bounds(mpcc)[0]
 
 
 def smallest(row, lower, upper, p=NONE):
@@ -114,9 +114,9 @@ def test_members_fix_what_is_asked_for():
 
 def test_both_sides_and_a_program_without_pairs():
     mpcc = MPCC.of_pairs(w=W, G=W[0], H=W[1] - W[2], lbw=0.0)
-    left, right = floors(mpcc)
+    left, right = implied_lower_bounds(mpcc)
     assert (left.implied.tolist(), right.implied.tolist()) == ([True], [False])
-    empty = floors(MPCC.of_pairs(w=W, G=ca.SX(0, 1), H=ca.SX(0, 1)))
+    empty = implied_lower_bounds(MPCC.of_pairs(w=W, G=ca.SX(0, 1), H=ca.SX(0, 1)))
     assert [floor.affine.size for floor in empty] == [0, 0]
     assert empty[0].lowest(NONE).size == 0
 

@@ -1,4 +1,4 @@
-"""An interior-point method for smooth programs that are solved again and again: same pattern, other numbers."""
+"""Interior-point method for smooth programs that are solved many times with the same pattern and other numbers."""
 
 from nosnoc_py.mpcc.interior.method import OPTIONS, InteriorPoint
 

@@ -1,4 +1,4 @@
-"""The functions and derivatives of a program as fast functions of arrays."""
+"""Functions and derivatives of a program, evaluated into NumPy buffers without CasADi objects in between."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ Array = np.ndarray
 
 
 class Evaluation:
-    """f, g, gradient, Jacobian and Hessian of the Lagrangian of a program; of matrices the nonzeros.
+    """Evaluator of f, g, gradient, Jacobian and Hessian of the Lagrangian; matrices are returned as nonzeros.
 
     Attributes
     ----------
+    n, m : int
+        Numbers of variables and rows.
     jacobian_pattern, hessian_pattern : (rows, columns)
-        Of the nonzeros; of the Hessian the upper half.
+        Positions of the nonzeros; upper half of the Hessian.
     """
 
     def __init__(self, nlp: SmoothProgram) -> None:
@@ -36,21 +38,21 @@ class Evaluation:
         self._p = np.zeros(nlp.p.numel())
 
     def at(self, p: Array) -> None:
-        """The parameters of the program from now on."""
+        """Set the parameters of the program for all later calls."""
         self._p = np.asarray(p, float)
 
     def values(self, x: Array) -> tuple[float, Array]:
-        """f and g (m,) at x (n,)."""
+        """Return f and g (m,) at x (n,)."""
         f, g = self._values(x, self._p)
         return float(f[0, 0]), g[:, 0]
 
     def first(self, x: Array) -> tuple[Array, Array]:
-        """The gradient of f (n,) and the nonzeros of the Jacobian of g."""
+        """Return the gradient of f (n,) and the nonzeros of the Jacobian of g."""
         gradient, jacobian = self._first(x, self._p)
         return gradient[:, 0], jacobian[:, 0]
 
     def second(self, x: Array, weight: float, multipliers: Array) -> Array:
-        """The nonzeros of the upper half of the Hessian of weight f + multipliers' g."""
+        """Return the nonzeros of the upper half of the Hessian of weight f + multipliers'g."""
         return np.asarray(self._second(x, self._p, weight, multipliers)[0][:, 0])
 
 

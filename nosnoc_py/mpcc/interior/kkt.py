@@ -1,8 +1,10 @@
-"""The linear systems of the interior-point method, factorised as L D L' without pivoting by QDLDL.
+"""Linear systems of the interior-point method, factorised as L D L' without pivoting by QDLDL.
 
 With primal and dual regularisation the matrix is quasi-definite, so that the factors exist for any order of the rows
-(Vanderbei, Symmetric quasidefinite matrices, SIAM J. Optim. 5, 1995); the order is analysed once for a pattern. The
-signs of D are the inertia (Sylvester).
+(Vanderbei, Symmetric quasidefinite matrices, SIAM J. Optim. 5, 1995). The order of little fill is computed once for a
+pattern, and every factorisation only updates numbers in place. The signs of D give the inertia (Sylvester), which the
+method needs to detect directions of negative curvature. Iterative refinement removes the errors of factors without
+pivoting.
 """
 
 from __future__ import annotations
@@ -10,19 +12,21 @@ from __future__ import annotations
 import numpy as np
 
 Array = np.ndarray
-# Refinement ends at this residual, relatively, or where a step does not halve it.
+# Refinement ends at the relative residual EXACT, after REFINEMENTS steps, or if a step does not halve the residual.
 EXACT, REFINEMENTS = 1e-13, 5
 
 
 class KKT:
-    """[[W + diag, J'], [J, diag]] of the free variables and the rows that are constraints.
+    """Matrix [[W + diag, J'], [J, diag]] of the free variables and the rows that are constraints.
 
     Parameters
     ----------
     hessian, jacobian : (rows, columns)
-        Patterns in all variables; of the Hessian the upper half.
+        Patterns in all variables; upper half of the Hessian.
     free : (n,) bool
+        Variables that are not fixed.
     rows : (m,) bool
+        Rows with a finite bound.
     """
 
     def __init__(self, hessian: tuple[Array, Array], jacobian: tuple[Array, Array], free: Array, rows: Array) -> None:
@@ -35,7 +39,7 @@ class KKT:
         self._in_hessian = np.flatnonzero(free[hessian[0]] & free[hessian[1]])
         self._in_jacobian = np.flatnonzero(rows[jacobian[0]] & free[jacobian[1]])
         h = [place[part[self._in_hessian]] for part in hessian]
-        # Of the transposed Jacobian, which is above the diagonal.
+        # Only the upper half is stored: the block above the diagonal is the transposed Jacobian.
         j = [place[jacobian[1][self._in_jacobian]], row_place[jacobian[0][self._in_jacobian]]]
         d = np.arange(size)
         keys = np.concatenate([h[1] * size + h[0], j[1] * size + j[0], d * size + d])
@@ -50,28 +54,31 @@ class KKT:
         self._data[self._d] = np.where(d < self.n, 1.0, -1.0)
         self._solver = qdldl.Solver(self._upper, upper=True) if size else None
         self._diagonal = self._data[self._d]
-        # The Jacobian alone, for products with it.
+        # The Jacobian alone, for products; its data are the positions in `_scaled`, which `_order` reads off below.
         self.jacobian = sparse.csr_matrix(
             (np.arange(1.0, self._in_jacobian.size + 1.0), (j[1] - self.n, j[0])), (self.m, self.n)
         )
-        self.transposed = self.jacobian.T  # of the same memory
+        self.transposed = self.jacobian.T  # a view: it follows changes of the data
         self._order = self.jacobian.data.astype(int) - 1
         self._row = np.repeat(np.arange(self.m), np.diff(self.jacobian.indptr))
         self._back = np.argsort(self._order)
 
     def set_jacobian(self, jacobian: Array, factors: Array) -> None:
-        """Take the nonzeros of the Jacobian of all rows, and factors (m,) of the rows that are constraints."""
+        """Set the nonzeros of the Jacobian of all rows, and the factors (m,) of the rows that are constraints."""
         self.jacobian.data[:] = jacobian[self._in_jacobian][self._order] * factors[self._row]
         self._scaled = self.jacobian.data[self._back]
 
     def largest(self) -> Array:
-        """The largest entries of the rows of the Jacobian (m,)."""
-        found = np.zeros(self.m)
-        np.maximum.at(found, self._row, np.abs(self.jacobian.data))
-        return found
+        """Return the largest absolute entries of the rows of the Jacobian (m,)."""
+        largest = np.zeros(self.m)
+        np.maximum.at(largest, self._row, np.abs(self.jacobian.data))
+        return largest
 
     def factorise(self, hessian: Array | None, diagonal: Array) -> int:
-        """The number of negative eigenvalues, -1 where a pivot vanishes; None stands for a Hessian that is zero."""
+        """Factorise and return the number of negative eigenvalues, -1 if a pivot is zero or not finite.
+
+        `hessian` None is a zero Hessian.
+        """
         if self._solver is None:
             return 0
         self._data[:] = 0.0
@@ -87,7 +94,7 @@ class KKT:
         return -1 if not np.isfinite(pivots).all() or (pivots == 0.0).any() else int((pivots < 0.0).sum())
 
     def solve(self, right: Array) -> tuple[Array, float]:
-        """The solution, refined, and its residual relative to the right side."""
+        """Return the refined solution, and its residual relative to the right side."""
         if self._solver is None:
             return right, 0.0
         size = float(np.abs(right).max(initial=0.0)) or 1.0
@@ -108,6 +115,6 @@ class KKT:
         return x, error
 
     def _times(self, x: Array) -> Array:
-        """The symmetric matrix, of which the upper half is stored, times x."""
+        """Return the symmetric matrix, of which the upper half is stored, times x."""
         product: Array = self._upper @ x + self._lower @ x - self._diagonal * x
         return product

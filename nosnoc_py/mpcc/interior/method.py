@@ -1,9 +1,16 @@
-"""A primal-dual interior-point method with a filter line search (Waechter and Biegler, Math. Program. 106, 2006).
+"""Primal-dual interior-point method with a filter line search (Waechter & Biegler 2006, Math. Program. 106).
 
-Where it differs from IPOPT: the linear systems always have a small primal and dual regularisation (`kkt`), so that
-dependent rows are no exception and steps come without pivoting; what lacks feasibility is mended by steps of Levenberg
-and Marquardt; multipliers that are known start it near the central path. It is made for programs that are solved many
-times: the pattern of a set of fixed variables and rows is analysed once.
+Equation and section numbers in this file are those of that paper. Differences to IPOPT:
+
+- The linear systems always have a small primal and dual regularisation (`kkt`), so that dependent rows need no special
+  treatment and factorisations no pivoting.
+- Restoration of feasibility takes Levenberg-Marquardt steps on the constraints instead of solving a second NLP.
+- Known multipliers start the method near the central path of a small barrier parameter (`InteriorRun._warm`).
+- The barrier parameter follows Mehrotra's predictor while errors fall, otherwise it is decreased monotonically
+  (Nocedal, Waechter & Waltz 2009).
+
+It is made for programs that are solved many times: the KKT pattern of a set of fixed variables and rows is analysed
+once. Statuses are IPOPT's words, so that callers need not know which method solved an NLP.
 """
 
 from __future__ import annotations
@@ -23,24 +30,26 @@ from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.mpcc.nlp import SmoothProgram
 
 Array = np.ndarray
-# Regularisations that are always there; primal ones for the inertia begin at FIRST and go up to LAST.
+# Permanent regularisations of the KKT matrix in scaled units. Primal ones that correct the inertia begin at FIRST and
+# are increased up to LAST (delta_w^0 and delta_w^max of the paper).
 PRIMAL, DUAL = 1e-9, 1e-9
 FIRST, LAST = 1e-4, 1e20
-# Patterns that are kept.
+# Number of analysed patterns in the cache; a program alternates between few branches.
 PATTERNS = 8
-# Gradients at the start are scaled down to this.
+# Objective and rows are scaled so that their gradients at the start are at most this (g_max in Section 3.8).
 STEEPEST = 100.0
-# Constants of the filter line search, and of the barrier, by their names in the paper.
+# Constants of the filter line search and of the barrier, with their names and values in the paper.
 GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
 KAPPA_EPS, KAPPA_SIGMA, KAPPA_SOC, KAPPA_D = 10.0, 1e10, 0.99, 1e-5
-CORRECTIONS = 4
+CORRECTIONS = 4  # maximum number of second-order corrections, p_max
 ROUNDING = 10.0 * np.finfo(float).eps
-# Steps towards feasibility in one go; by how much they have to help; how often in one solve.
+# Restoration: maximum number of steps, factor by which they have to reduce the infeasibility, restorations per solve.
 RESTORING, HELPS, RESTORATIONS = 60, 0.9, 12
-# Iterates beyond this diverge; first multipliers beyond this are not taken.
+# Size of iterates that diverge; size of least-squares multipliers that are not used (lambda_max in Section 3.6).
 FARTHEST, LARGE = 1e20, 1e3
-ACCEPTABLE = 15  # iterations in a row
-# Errors that have to fall, by this; the part of the pairs' mean where mu is held, and its largest value.
+ACCEPTABLE = 15  # iterations in a row at the acceptable tolerance
+# Adaptive barrier parameter: the error must fall below the factor FALLS of the largest of the REMEMBERED last errors;
+# otherwise mu is fixed at HELD times the mean complementarity. mu is at most HIGHEST.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
 
 SOLVED, NEARLY, LIMIT, STOPPED = (
@@ -59,7 +68,7 @@ INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options, by IPOPT's names and with its meaning; `mu_warm` is the first mu where multipliers are given."""
+    """Options with IPOPT's names and meaning; `mu_warm` is the first mu of a start from multipliers."""
 
     tol: float = 1e-8
     dual_inf_tol: float = 1.0
@@ -74,7 +83,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
-        """Those that this method knows; the others are about parts that it does not have."""
+        """Create settings from options of IPOPT; those of parts that this method does not have are ignored."""
         return cls(**{name: value for name, value in options.items() if name in OPTIONS})
 
 
@@ -82,13 +91,13 @@ OPTIONS = tuple(Settings.__dataclass_fields__)
 
 
 class InteriorPoint:
-    """One program; `solve` may be called with changing bounds, parameters and starts.
+    """Interior-point method for one program; `solve` may be called with changing bounds, parameters and starts.
 
     Parameters
     ----------
     nlp : SmoothProgram
     options : mapping
-        Of IPOPT, by its names; those of `Settings` count.
+        Options with IPOPT's names; those of `Settings` are used.
     """
 
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
@@ -99,11 +108,11 @@ class InteriorPoint:
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
         """Solve from x; `deadline` is a time.monotonic() stamp.
 
-        What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, from
-        which it starts near the central path of a small barrier parameter.
+        `given` are bounds lbx, ubx, lbg, ubg that replace the NLP's own, and multipliers lam_x0, lam_g0. With both
+        multipliers the method starts near the central path of a small barrier parameter.
         """
         bounds = {name: given.get(name, getattr(self.nlp, name)) for name in ("lbx", "ubx", "lbg", "ubg")}
-        # The factors belong to one solve at a time; what is divided by zero or overflows is looked at where it counts.
+        # Threads share factors and buffers. Divisions by zero and overflows are tested for where they matter.
         with self._lock, np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             started = time.monotonic()
             self.evaluation.at(p)
@@ -120,20 +129,36 @@ class InteriorPoint:
         )
 
     def pattern(self, free: Array, rows: Array) -> KKT:
-        """The linear systems with these variables and rows, analysed once."""
+        """Return the linear systems for these free variables and rows, from a cache of the last patterns."""
         key = np.packbits(np.concatenate([free, rows])).tobytes()
-        found = self._patterns.pop(key, None)
-        if found is None:
-            found = KKT(self.evaluation.hessian_pattern, self.evaluation.jacobian_pattern, free, rows)
-        self._patterns[key] = found
+        kkt = self._patterns.pop(key, None)
+        if kkt is None:
+            kkt = KKT(self.evaluation.hessian_pattern, self.evaluation.jacobian_pattern, free, rows)
+        self._patterns[key] = kkt
         while len(self._patterns) > PATTERNS:
             self._patterns.popitem(last=False)
-        return found
+        return kkt
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Variables and slacks v, with what the program is there: c = 0 are its rows, theta their size, phi the barrier."""
+    """Values at a point.
+
+    Attributes
+    ----------
+    v : (n + slacks,)
+        Free variables and slacks.
+    f : float
+        Scaled objective.
+    c : (m,)
+        Residuals of the rows.
+    theta : float
+        Their 1-norm.
+    distance : (bounds,)
+        Distances to the bounds.
+    phi : float
+        Barrier function for the present mu.
+    """
 
     v: Array
     f: float
@@ -145,7 +170,7 @@ class _Point:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """Where a step leads (a trial, accepted or not), its direction and its length."""
+    """Step with its end point, directions of v and y, and its length."""
 
     point: _Point
     dv: Array
@@ -154,11 +179,11 @@ class _Step:
 
 
 class InteriorRun:
-    """One solve.
+    """One solve of a program.
 
-    The unknowns are v = (free variables, slacks of inequality rows), with multipliers y of the rows c(v) = 0. Bounds
-    are one list, lower ones first: bound k is on unknown `of[k]`, at a distance sign[k] (v - bound[k]) >= 0, with a
-    multiplier z[k] >= 0. Rows and objective are scaled.
+    The unknowns are v = (free variables, slacks of inequality rows) with multipliers y of the rows c(v) = 0. Bounds are
+    one list, lower ones first: bound k belongs to unknown `of[k]`, with the distance sign[k] (v - bound[k]) >= 0 and
+    the multiplier z[k] >= 0. Rows and objective are scaled.
     """
 
     def __init__(
@@ -185,7 +210,8 @@ class InteriorRun:
         self.of = np.concatenate([lows, highs])
         self.sign = np.repeat([1.0, -1.0], [lows.size, highs.size])
         self.bound = np.concatenate([low[lows], high[highs]])
-        # Distances to the only bound of an unknown cost a little (Section 3.7 of the paper).
+        # A small linear cost of the distance to the only bound of an unknown keeps the barrier problem bounded
+        # (Section 3.7).
         self.damping = KAPPA_D * (np.isinf(low) ^ np.isinf(high))[self.of]
         self.mu = self.settings.mu_init
         self.mu_min = min(self.settings.tol, self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
@@ -196,13 +222,13 @@ class InteriorRun:
     # The program -----------------------------------------------------------------------------------------------------
 
     def _scales(self) -> tuple[Array, float]:
-        """Factors of the rows and of the objective: their gradients are at most STEEPEST at the start."""
+        """Return scaling factors of the rows and of the objective (Section 3.8)."""
         gradient, jacobian = self.evaluation.first(self.x)
         self.kkt.set_jacobian(jacobian, np.ones(self.m))
         return _factors(self.kkt.largest()), float(_factors(np.abs(gradient[self.free]).max(initial=0.0)))
 
     def at(self, v: Array) -> _Point:
-        """What the program is at a point."""
+        """Evaluate the program at v."""
         self.x[self.free] = v[: self.n]
         f, g = self.evaluation.values(self.x)
         c = g[self.rows] * self.scale - self.target
@@ -211,18 +237,18 @@ class InteriorRun:
         return self._rated(_Point(v=v, f=self.weight * f, c=c, theta=float(np.abs(c).sum()), distance=distance))
 
     def _rated(self, point: _Point) -> _Point:
-        """With the barrier function of the present mu."""
+        """Return the point with the barrier function of the present mu (Eq. 3a)."""
         if point.distance.min(initial=np.inf) <= 0.0:
             return replace(point, phi=np.inf)
         logs = float(np.log(point.distance).sum() - self.damping @ point.distance)
         return replace(point, phi=point.f - self.mu * logs)
 
     def _on_unknowns(self, of_bounds: Array) -> Array:
-        """Sums of what belongs to bounds, by unknown."""
+        """Return sums of quantities of bounds by unknown."""
         return np.bincount(self.of, of_bounds, self.low.size)
 
     def _derive(self) -> None:
-        """The slope of the objective at the current point, and that of the Lagrangian without z."""
+        """Update the gradients of objective, rows and Lagrangian (without z) at the current point."""
         self.x[self.free] = self.point.v[: self.n]
         gradient, jacobian = self.evaluation.first(self.x)
         self.kkt.set_jacobian(jacobian, self.scale)
@@ -230,7 +256,7 @@ class InteriorRun:
         self._measure()
 
     def _measure(self) -> None:
-        """The slope of the Lagrangian, and the errors of optimality that do not depend on mu."""
+        """Update the gradient of the Lagrangian, and the errors of optimality that do not depend on mu."""
         self.lagrangian = self.slope.copy()
         self.lagrangian[: self.n] += self.kkt.transposed @ self.y
         self.lagrangian[self.n :] -= self.y[self.slack]
@@ -242,7 +268,7 @@ class InteriorRun:
         self.s_pairs = max(100.0, of_bounds / max(1, count)) / 100.0
 
     def _error(self, mu: float) -> float:
-        """The error of the barrier problem (Eq. 5)."""
+        """Return the error of the barrier problem (Eq. 5)."""
         pairs = float(np.abs(self.pairs - mu).max(initial=0.0))
         return max(self.dual / self.s_dual, self.primal, pairs / self.s_pairs)
 
@@ -257,7 +283,7 @@ class InteriorRun:
             self.mu = min(self.mu, self.settings.mu_warm)
             v = self._warm(v, given)
         else:
-            # Into the interior (Section 3.6 of the paper).
+            # Move the start into the interior (Section 3.6).
             width = self.high - self.low
             size = [np.where(np.isfinite(b), np.maximum(1.0, np.abs(b)), 0.0) for b in (self.low, self.high)]
             push = [np.minimum(s.bound_push * one, s.bound_frac * width) for one in size]
@@ -271,7 +297,7 @@ class InteriorRun:
         self.largest_theta, self.small_theta = (k * max(1.0, self.point.theta) for k in (1e4, 1e-4))
 
     def _warm(self, v: Array, given: Mapping[str, Array]) -> Array:
-        """Near the central path of mu: of every pair of distance and multiplier the smaller one rises."""
+        """Move the start near the central path of mu: of every distance and multiplier the smaller one is increased."""
         lam_g = np.asarray(given["lam_g0"], float)[self.rows] / self.scale
         self.y = self.weight * lam_g
         lam = self.weight * np.concatenate([np.asarray(given["lam_x0"], float)[self.free], lam_g[self.slack]])
@@ -287,7 +313,10 @@ class InteriorRun:
         return v
 
     def _least_squares(self) -> Array:
-        """Multipliers of the rows that leave the least slope (Section 3.6 of the paper); zero where they are large."""
+        """Return the multipliers of the rows with the smallest gradient of the Lagrangian; zero if they are large.
+
+        Section 3.6 of the paper.
+        """
         right = self.slope - self._on_unknowns(self.sign * self.z)
         diagonal = np.concatenate([np.ones(self.n), np.where(self.equal, -DUAL, -1.0)])
         if not self.m or self.kkt.factorise(None, diagonal) != self.m:
@@ -300,8 +329,8 @@ class InteriorRun:
     # The loop --------------------------------------------------------------------------------------------------------
 
     def word(self) -> str:
-        """Iterate until one of IPOPT's words says how it ended."""
-        acceptable, kept = 0, self._state()
+        """Iterate until termination and return the status, one of IPOPT's words."""
+        acceptable, last_acceptable = 0, self._state()
         while True:
             if not np.isfinite(self.point.f + self.point.theta + self.dual):
                 return NOT_A_NUMBER
@@ -310,7 +339,7 @@ class InteriorRun:
             if self._optimal(self.settings.tol):
                 return SOLVED
             acceptable = acceptable + 1 if self._optimal(self.settings.acceptable_tol) else 0
-            kept = self._state() if acceptable else kept
+            last_acceptable = self._state() if acceptable else last_acceptable
             if acceptable >= ACCEPTABLE:
                 return NEARLY
             if self.iterations >= self.settings.max_iter:
@@ -318,16 +347,17 @@ class InteriorRun:
             if time.monotonic() > self.deadline:
                 return STOPPED
             self._choose_mode()
-            said = self._iterate()
+            failure = self._iterate()
             self.iterations += 1
-            if said and acceptable:
-                self.point, self.y, self.z = kept
+            if failure and acceptable:
+                self.point, self.y, self.z = last_acceptable
                 return NEARLY
-            if said:
-                # Rows that contradict each other in their last digits let the multipliers grow in every step.
+            if failure:
+                # Rows that contradict each other in their last digits make the multipliers grow in every step; with
+                # least-squares multipliers the point may be acceptable.
                 self.y = self._least_squares()
                 self._measure()
-                return NEARLY if self._optimal(self.settings.acceptable_tol) else said
+                return NEARLY if self._optimal(self.settings.acceptable_tol) else failure
 
     def _state(self) -> tuple[_Point, Array, Array]:
         return self.point, self.y, self.z
@@ -346,10 +376,11 @@ class InteriorRun:
         return all(value <= loose * limit for value, limit in limits)
 
     def _choose_mode(self) -> None:
-        """mu follows every step as long as errors fall; else it is held until its barrier problem is solved.
+        """Choose between a free mu and a fixed one.
 
-        Nocedal, Waechter and Waltz, Adaptive barrier update strategies for nonlinear interior methods, SIAM J. Optim.
-        19 (2009), Section 5.
+        mu is updated in every iteration (`_probe`) as long as the errors fall; otherwise it is fixed until its barrier
+        problem is solved. Nocedal, Waechter & Waltz, Adaptive barrier update strategies for nonlinear interior methods,
+        SIAM J. Optim. 19 (2009), Section 5.
         """
         error = self._error(0.0)
         if self.held:
@@ -367,7 +398,10 @@ class InteriorRun:
         self.point = self._rated(self.point)
 
     def _probe(self, ratio: Array) -> None:
-        """mu by Mehrotra's rule: what the step without a barrier would leave of the pairs (Eq. 4.5 of the same)."""
+        """Set mu by Mehrotra's rule, from the complementarity after a step without a barrier.
+
+        Nocedal, Waechter & Waltz 2009, Eq. 4.5.
+        """
         if not self.pairs.size:
             return
         dv = self._direction(self.point.c, self.lagrangian)[0]
@@ -381,7 +415,7 @@ class InteriorRun:
         self._set_mu(min(max(self.mu_min, (left / now) ** 3 * now), HIGHEST))
 
     def _iterate(self) -> str:
-        """One step; a word where there is none."""
+        """Take one step; return "" or the status of a failure."""
         point = self.point
         ratio = self.z / point.distance
         if not self._factorised(self._on_unknowns(ratio)):
@@ -396,20 +430,21 @@ class InteriorRun:
             return NOT_A_NUMBER
         tau = max(0.99, 1.0 - mu)
         longest = self._longest(dv, tau)
-        found: _Step | None
+        step: _Step | None
         if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING:
-            found = _Step(self.at(point.v + longest * dv), dv, dy, longest)
+            # A step of the size of rounding errors: the line search could not measure a decrease (Section 3.9).
+            step = _Step(self.at(point.v + longest * dv), dv, dy, longest)
         else:
-            found = self._search(_Step(point, dv, dy, longest), float((self.slope + pull) @ dv), right, tau)
-        if found is None:
+            step = self._search(_Step(point, dv, dy, longest), float((self.slope + pull) @ dv), right, tau)
+        if step is None:
             return self._restore()
-        dz = mu / point.distance - self.z - ratio * (self.sign * found.dv[self.of])
-        self.y = self.y + found.length * found.dy
-        self._arrive(found.point, self.z + _longest(self.z, dz, tau) * dz)
+        dz = mu / point.distance - self.z - ratio * (self.sign * step.dv[self.of])
+        self.y = self.y + step.length * step.dy
+        self._arrive(step.point, self.z + _longest(self.z, dz, tau) * dz)
         return ""
 
     def _arrive(self, new: _Point, z: Array) -> None:
-        """Go to a point; multipliers of bounds stay near mu / distance (Eq. 16)."""
+        """Accept a point; multipliers of bounds are kept within a factor of mu / distance (Eq. 16)."""
         self.point, central = new, self.mu / new.distance
         self.z = np.minimum(np.maximum(z, central / KAPPA_SIGMA), KAPPA_SIGMA * central)
         self._derive()
@@ -417,11 +452,11 @@ class InteriorRun:
     # The direction ---------------------------------------------------------------------------------------------------
 
     def _factorised(self, sigma: Array) -> bool:
-        """Factors with as many negative eigenvalues as rows; regularised until there are (Algorithm IC)."""
+        """Factorise the KKT matrix, regularised until it has as many negative eigenvalues as rows (Algorithm IC)."""
         multipliers = np.zeros(self.rows.size)
         multipliers[self.rows] = self.y * self.scale
         hessian = self.evaluation.second(self.x, self.weight, multipliers)
-        # Where the last step needed a regularisation, this one most often does, too.
+        # If the last step needed a regularisation, this one usually does, too; every fourth iteration tries without.
         primal = self.last_primal / 3.0 if self.regularised and self.iterations % 4 else 0.0
         while True:
             added = max(primal, PRIMAL)
@@ -441,21 +476,24 @@ class InteriorRun:
         return True
 
     def _direction(self, c: Array, right: Array) -> tuple[Array, Array]:
-        """Steps of v and y for rows c and the slope of the barrier problem's Lagrangian."""
+        """Return steps of v and y for residuals c and the gradient of the barrier problem's Lagrangian.
+
+        Slacks are eliminated: they add only diagonal entries to the rows of their inequalities.
+        """
         b = np.concatenate([-right[: self.n], -c])
         b[self.in_kkt] -= right[self.n :] / self.spread
-        found = self.kkt.solve(b)[0]
-        dy = found[self.n :]
-        return np.concatenate([found[: self.n], (dy[self.slack] - right[self.n :]) / self.spread]), dy
+        solution = self.kkt.solve(b)[0]
+        dy = solution[self.n :]
+        return np.concatenate([solution[: self.n], (dy[self.slack] - right[self.n :]) / self.spread]), dy
 
     def _longest(self, dv: Array, tau: float) -> float:
-        """The fraction-to-the-boundary rule (Eq. 15)."""
+        """Return the step length of the fraction-to-the-boundary rule (Eq. 15)."""
         return _longest(self.point.distance, self.sign * dv[self.of], tau)
 
     # The line search -------------------------------------------------------------------------------------------------
 
     def _search(self, step: _Step, slope: float, right: Array, tau: float) -> _Step | None:
-        """The filter line search (Algorithm A); None where the step becomes too short."""
+        """Search along a step with the filter (Algorithm A); None if the step becomes too short."""
         point, length, shortest = self.point, step.length, self._shortest(slope)
         while length >= shortest:
             trial = self.at(point.v + length * step.dv)
@@ -469,7 +507,7 @@ class InteriorRun:
         return None
 
     def _corrected(self, trial: _Point, slope: float, length: float, right: Array, tau: float) -> _Step | None:
-        """Second-order corrections (Section 2.4)."""
+        """Try second-order corrections (Section 2.4); None if they do not help."""
         c, reached, step = self.point.c, trial, length
         for _ in range(CORRECTIONS):
             c = step * c + reached.c
@@ -486,7 +524,7 @@ class InteriorRun:
         return None
 
     def _shortest(self, slope: float) -> float:
-        """Below this length no trial is worth it (Eq. 23)."""
+        """Return the length below which the line search gives up (Eq. 23)."""
         theta, least = self.point.theta, GAMMA_THETA
         if slope < 0.0:
             least = min(least, GAMMA_PHI * theta / -slope)
@@ -495,11 +533,11 @@ class InteriorRun:
         return max(GAMMA_ALPHA * least, float(np.finfo(float).eps))
 
     def _takes(self, trial: _Point, slope: float, length: float) -> bool:
-        """Acceptable to the filter, and better in one of two ways (Eqs. 18 to 20); the filter remembers (Eq. 22)."""
+        """Return True if a trial is acceptable to the filter and better (Eqs. 18 to 20); update the filter (Eq. 22)."""
         point = self.point
         if not (np.isfinite(trial.phi) and trial.theta <= self.largest_theta and self._passes(trial)):
             return False
-        # The switching condition: the step promises more for the objective than there is infeasibility.
+        # Switching condition (Eq. 19): the predicted decrease of the objective outweighs the infeasibility.
         descends = slope < 0.0 and length * (-slope) ** S_PHI > DELTA * point.theta**S_THETA
         rounding = ROUNDING * abs(point.phi)
         armijo = trial.phi <= point.phi + ETA * length * slope + rounding
@@ -521,7 +559,7 @@ class InteriorRun:
     # Feasibility -----------------------------------------------------------------------------------------------------
 
     def _restore(self) -> str:
-        """Steps towards feasibility until the filter takes the point; a word where there are none."""
+        """Take steps towards feasibility until the filter accepts the point; return "" or the status of a failure."""
         self.restorations += 1
         start, damping = self.point, DUAL
         exact = float(np.abs(start.c / self.scale).max(initial=0.0)) <= self.settings.constr_viol_tol
@@ -551,7 +589,7 @@ class InteriorRun:
         return INFEASIBLE
 
     def _towards_rows(self, damping: float) -> _Point | None:
-        """A step of Levenberg and Marquardt for c(v) = 0 that keeps away from bounds; None where it does not help."""
+        """Return the end of a Levenberg-Marquardt step for c(v) = 0 that keeps away from bounds; None if it fails."""
         point = self.point
         metric = np.sqrt(self.mu) / np.maximum(1.0, np.abs(point.v)) ** 2
         metric += self._on_unknowns(np.minimum(self.mu / point.distance**2, 1e16))
@@ -559,8 +597,8 @@ class InteriorRun:
         diagonal[self.in_kkt] -= 1.0 / metric[self.n :]
         if self.kkt.factorise(None, diagonal) != self.m:
             return None
-        found = self.kkt.solve(np.concatenate([np.zeros(self.n), -point.c]))[0]
-        dv = np.concatenate([found[: self.n], found[self.in_kkt] / metric[self.n :]])
+        solution = self.kkt.solve(np.concatenate([np.zeros(self.n), -point.c]))[0]
+        dv = np.concatenate([solution[: self.n], solution[self.in_kkt] / metric[self.n :]])
         if not np.isfinite(dv).all():
             return None
         length = self._longest(dv, 0.99)
@@ -574,7 +612,10 @@ class InteriorRun:
     # The answer ------------------------------------------------------------------------------------------------------
 
     def answer(self) -> tuple[Array, Array, Array]:
-        """x, and multipliers of bounds and rows with CasADi's signs; those of fixed variables balance the slope."""
+        """Return x and the multipliers of bounds and rows, with CasADi's signs, unscaled.
+
+        Multipliers of fixed variables are chosen so that the gradient of the Lagrangian vanishes.
+        """
         x, free = self.x.copy(), np.flatnonzero(self.free)
         x[free] = self.point.v[: self.n]
         lam_g = np.zeros(self.rows.size)
@@ -591,12 +632,12 @@ class InteriorRun:
 
 
 def _longest(values: Array, steps: Array, tau: float) -> float:
-    """How long a step may be, at most 1, that leaves 1 - tau of every positive value."""
+    """Return the largest step length, at most 1, that leaves 1 - tau of every positive value."""
     shrinking = float((-steps / values).max(initial=0.0))
     return min(1.0, tau / shrinking) if shrinking > 0.0 else 1.0
 
 
 def _factors(sizes: Any) -> Array:
-    """What brings gradients of these sizes down to STEEPEST."""
+    """Return the factors that scale gradients of these sizes down to STEEPEST."""
     steep = np.isfinite(sizes) & (sizes > STEEPEST)
     return np.where(steep, STEEPEST / np.where(steep, sizes, 1.0), 1.0)

@@ -1,9 +1,11 @@
-"""The steps of the interior-point method as CasADi functions, for C code without Python.
+"""Steps of the interior-point method as CasADi functions, for generated C code without Python.
 
-The unknowns, bounds, scales and regularisations are those of `InteriorRun` at a solution, as constants. What calls the
-functions has the loop: `begin`, then `look` and `move` in turn until the error of `look` is at most 1. It factorises
-the matrix of `look`, whose rows are in an order of little fill. There is no filter: a start near the optimum needs
-none, and elsewhere the loop reports that it has not ended.
+Unknowns, bounds, scales and regularisations are those of `InteriorRun` at a solution, as constants. The caller has the
+loop: `begin`, then `look` and `move` in turn until the error that `look` reports is at most 1. In between the caller
+factorises the matrix of `look`, whose rows are in an order of little fill. There is no filter line search: a start near
+the optimum needs none, and from elsewhere the loop reports that it did not converge.
+
+Each expression names the method of `InteriorRun` whose formula it repeats; a test compares the two.
 """
 
 from __future__ import annotations
@@ -26,20 +28,20 @@ class WrittenSteps:
     Attributes
     ----------
     begin : (p, plan) -> plan
-        Near the central path of a small barrier parameter.
+        Move the plan near the central path of a small barrier parameter.
     look : (p, plan) -> matrix, right, report
-        The upper half of the KKT matrix, two right sides (without the barrier, and per unit of the barrier parameter),
-        and (error relative to the tolerances, a sum that is finite where everything is, largest residual of the rows).
+        Upper half of the KKT matrix, two right sides (without the barrier, and per unit of the barrier parameter), and
+        (error relative to the tolerances, a sum that is finite if everything is, largest residual of the rows).
     move : (p, plan, steps) -> plan, length
-        `steps` are the two solutions.
+        Take the step; `steps` are the two solutions of the linear system.
     pattern : Sparsity
-        Of the matrix, the upper half.
+        Pattern of the matrix, upper half.
     factor : Sparsity
-        Of the strictly upper factor L' in L D L'.
+        Pattern of the strictly upper factor L' in L D L'.
     signs : (rows,)
-        Of D at a minimum.
+        Signs of D at a minimum.
     start : (plan,)
-        The plan of the solution.
+        Plan of the solution.
     """
 
     begin: ca.Function
@@ -52,18 +54,18 @@ class WrittenSteps:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BranchPlace:
-    """A program on a branch at its solution.
+class BranchSolution:
+    """Solution of a program on a branch, about which the steps are written.
 
     Attributes
     ----------
     x, scale : (n_x,)
-        The scaled solution; x times scale are the variables of the user.
+        Scaled solution; x times scale are the user's variables.
     parameters : (n_p,)
     bounds, duals : mapping
         lbx, ubx, lbg, ubg, and lam_x0, lam_g0.
     symbols : SX
-        Those of the `parameters` that are inputs; the others, behind them, are constants.
+        Leading `parameters` that are inputs; the others are constants.
     fixed : SX (n_x,)
         Values of the variables that bounds fix, which may depend on the symbols.
     """
@@ -77,8 +79,8 @@ class BranchPlace:
     fixed: ca.SX
 
 
-def write(method: InteriorPoint, place: BranchPlace) -> WrittenSteps:
-    """The steps from a solution on, with its free variables and rows."""
+def write(method: InteriorPoint, place: BranchSolution) -> WrittenSteps:
+    """Return the functions for steps near a solution, with its free variables and rows."""
     method.evaluation.at(place.parameters)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         run = InteriorRun(method, place.x, place.bounds, place.duals, np.inf)
@@ -86,9 +88,9 @@ def write(method: InteriorPoint, place: BranchPlace) -> WrittenSteps:
 
 
 class _Writer:
-    """The expressions of `InteriorRun`, with its names."""
+    """Builder of the expressions of `InteriorRun`, with its names."""
 
-    def __init__(self, method: InteriorPoint, place: BranchPlace, run: InteriorRun) -> None:
+    def __init__(self, method: InteriorPoint, place: BranchSolution, run: InteriorRun) -> None:
         self.run, self.place, self.settings = run, place, method.settings
         n_x, slacks = run.free.size, run.slack.size
         self.plan = ca.SX.sym("plan", n_x + slacks + run.m + run.of.size)
@@ -123,7 +125,7 @@ class _Writer:
         self.ratio = self.z / self.distance
         slope = ca.vertcat(run.weight * _at(gradient, self.free), ca.SX.zeros(run.slack.size))
         self.lagrangian = slope + ca.vertcat(ca.mtimes(self.jacobian.T, self.y), -_at(self.y, run.slack.tolist()))
-        # Of the barrier, per unit of its parameter.
+        # Gradient of the barrier, per unit of its parameter.
         self.pull = ca.mtimes(self.on_unknowns, self.signs * (ca.DM(run.damping) - 1.0 / self.distance))
         spread = ca.mtimes(self.on_unknowns, self.ratio) + PRIMAL
         self.spread, self.spread_of_slacks = spread[: run.n], spread[run.n :]
@@ -134,12 +136,12 @@ class _Writer:
         return c
 
     def _distance(self, v: ca.SX) -> ca.SX:
-        # Rounding may leave nothing of it.
+        # Rounding may make a distance zero: the line search of `InteriorRun`, which prevents that, is missing here.
         least = np.finfo(float).eps * np.maximum(1.0, np.abs(self.run.bound))
         return ca.fmax(self.signs * (_at(v, self.run.of.tolist()) - ca.DM(self.run.bound)), ca.DM(least))
 
     def steps(self) -> WrittenSteps:
-        """All functions, with the pattern of the factors."""
+        """Return all functions, with the pattern of the factors."""
         run, symbols = self.run, self.place.symbols
         matrix = self._matrix()
         factor, order = matrix.sparsity().ldl()
@@ -172,7 +174,7 @@ class _Writer:
         return np.concatenate([x * self.place.scale, run.point.v[run.n :], run.y, z])
 
     def _begun(self) -> ca.SX:
-        """`InteriorRun._warm`."""
+        """Return the plan after `InteriorRun._warm`."""
         run, mu = self.run, min(self.settings.mu_init, self.settings.mu_warm)
         v = ca.vertcat(self.v[: run.n], _at(self.g, run.slack.tolist()))
         v = ca.fmin(ca.fmax(v, ca.DM(run.low)), ca.DM(run.high))
@@ -194,13 +196,13 @@ class _Writer:
         return ca.vertcat(top, ca.horzcat(self.jacobian, ca.diag(corner)))
 
     def _right(self, c: ca.SX, slope: ca.SX) -> ca.SX:
-        """`InteriorRun._direction`, before the solution."""
+        """Return the right side of the linear system in `InteriorRun._direction`."""
         below = -c
         below[self.run.slack.tolist()] -= slope[self.run.n :] / self.spread_of_slacks
         return ca.vertcat(-slope[: self.run.n], below)
 
     def _report(self) -> ca.SX:
-        """`InteriorRun._optimal` and `InteriorRun._error` as one number."""
+        """Return `InteriorRun._optimal` and `InteriorRun._error` as one number, a finite-or-not sum, and a residual."""
         run, s = self.run, self.settings
         slope = self.lagrangian - ca.mtimes(self.on_unknowns, self.signs * self.z)
         dual, primal, rows = _largest(slope), _largest(self.c), _largest(self.c / ca.DM(run.scale))
@@ -219,7 +221,7 @@ class _Writer:
         return ca.densify(ca.vertcat(_largest(ca.vertcat(*shares)), everything, rows))
 
     def _moved(self, steps: ca.SX) -> list[ca.SX]:
-        """`InteriorRun._probe` and `InteriorRun._iterate` without the line search, and the length of the step."""
+        """Return the plan after `InteriorRun._probe` and `_iterate` without line search, and the length of the step."""
         run = self.run
         (dv, dy), (dv_mu, dy_mu) = (
             self._direction(steps[:, 0], self.lagrangian),
@@ -242,14 +244,14 @@ class _Writer:
         return [ca.densify(plan), ca.densify(length)]
 
     def _direction(self, step: ca.SX, slope: ca.SX) -> tuple[ca.SX, ca.SX]:
-        """`InteriorRun._direction`, after the solution."""
+        """Return the steps of v and y from the solution of the linear system, as in `InteriorRun._direction`."""
         n, dy = self.run.n, step[self.run.n :]
         of_slacks = (_at(dy, self.run.slack.tolist()) - slope[n:]) / self.spread_of_slacks
         return ca.vertcat(step[:n], of_slacks), dy
 
 
 def _at(rows: ca.SX, index: list[int]) -> ca.SX:
-    return rows[index, 0]  # with the column: a 1 x 1 SX reads [[]] as 1 x 0
+    return rows[index, 0]  # with the column index, because a 1 x 1 SX returns 1 x 0 for [[]]
 
 
 def _largest(rows: ca.SX) -> ca.SX:
@@ -257,7 +259,7 @@ def _largest(rows: ca.SX) -> ca.SX:
 
 
 def _longest(values: ca.SX, steps: ca.SX, tau: ca.SX | float) -> ca.SX:
-    """The fraction-to-the-boundary rule (Eq. 15)."""
+    """Return the step length of the fraction-to-the-boundary rule (Eq. 15)."""
     if not values.numel():
         return ca.SX(1.0)
     shrinking = ca.mmax(ca.densify(-steps / values))
