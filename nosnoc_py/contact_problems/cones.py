@@ -37,6 +37,7 @@ def onto_interval(force: np.ndarray, radius: np.ndarray) -> np.ndarray:
 def onto_disc(force: np.ndarray, radius: np.ndarray) -> np.ndarray:
     """Project onto the disc of this radius."""
     size = np.sqrt(np.einsum("mt,mt->m", force, force))
+    # The inner `where` avoids a division by zero in the branch that is not taken.
     scale = np.where(size > radius, radius / np.where(size > 0, size, 1.0), 1.0)
     return np.asarray(force * scale[:, None])
 

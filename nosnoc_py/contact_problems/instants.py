@@ -52,7 +52,7 @@ def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[
     exchanged = np.sum(momentum * change, axis=1)
     before = here.velocity - here.carried
     gain = energy_gain(momentum, before, before + change)
-    over = np.maximum(gain - 0.5 * ENERGY * exchanged, 0.0)
+    over = np.maximum(gain - 0.5 * ENERGY * exchanged, 0.0)  # without what rounding errors explain
     return over, over / np.maximum(exchanged, TINY) * square / np.square(speed)
 
 

@@ -64,6 +64,7 @@ def friction_rows(
     for c, part in enumerate(frames.tangents):
         y, r = tangential[part], rate[part]
         bound = friction[c] * normal[c]
+        # Planar: stick has an unknown force, slip a force at the bound; the row sets r or the unused y to zero.
         if frames.width(c) == 1:
             forces.append(stick[c] * y - slip[c] * bound)
             rows.append(stick[c] * r + (1 - stick[c]) * y)

@@ -71,6 +71,7 @@ def impact_problem(
     """
     before, n_c = at.rates, frames.count
     offset = before.copy()
+    # With the rebound in the offset the impact law is r_n >= 0, as between impacts.
     offset[:n_c] -= rebound(before[:n_c], frames.restitution, at.slowest(rest_velocity))
     return ContactProblem(
         frames=frames,
@@ -129,7 +130,7 @@ def by_rows(problem: ContactProblem, friction: float = 1.0) -> RowProblem:
     for k, c in enumerate(problem.active):
         part = frames.tangents[c]
         dofs[k, 1 : 1 + frames.width(c)] = range(frames.count + part.start, frames.count + part.stop)
-    padded = np.zeros((n + 1, n + 1))
+    padded = np.zeros((n + 1, n + 1))  # the last row and column belong to the padding
     padded[:n, :n] = problem.delassus
     answers = padded.T[dofs]
     rows = np.einsum("mw,wx->mwx", dofs < n, np.eye(width))
@@ -138,6 +139,7 @@ def by_rows(problem: ContactProblem, friction: float = 1.0) -> RowProblem:
         if problem.held[c]:
             tangents = frames.width(c)
             along = problem.direction[frames.tangents[c]]
+            # f_t = -mu f_n d: one column for normal and friction force together, which makes the matrix unsymmetric.
             answers[k, 0] -= frames.friction[c] * along @ answers[k, 1 : 1 + tangents]
             answers[k, 1:], rows[k, 1:], slope[k] = 0.0, 0.0, 0.0
     blocks = np.einsum("mwk,mxk->mwx", rows, np.take_along_axis(answers, dofs[:, None, :], axis=2))

@@ -186,6 +186,7 @@ class Sweeps:
     def sweep(self) -> None:
         """Solve contact after contact, those of one colour at once: first the normal, then the tangents."""
         v = self.v
+        # Colours in turn: the velocity contains all impulses computed before (Gauss-Seidel, not Jacobi).
         for part, rows, dofs, answers, reached, coupling, inverse, least, friction in self._parts:
             old = self.impulses[part]
             rates = np.einsum("mwk,mk->mw", rows, v[dofs])
@@ -266,6 +267,7 @@ class Newton:
         those of the sweeps. It does not change the solution.
         """
         rates = (self._matrix @ impulses.reshape(-1)).reshape(impulses.shape) + self._offset
+        # Active set of the natural map min(f_n, r_n - c): closed where f_n is the larger one.
         closed = impulses[:, 0] > rates[:, 0]
         system, rest = self._matrix.copy(), rates.copy()
         system[np.diag_indices_from(system)] += damping
@@ -276,7 +278,7 @@ class Newton:
         try:
             change = np.linalg.solve(system, rest.reshape(-1))
         except np.linalg.LinAlgError:
-            return impulses
+            return impulses  # the sweeps go on from here
         return self._onto_cones(impulses - change.reshape(impulses.shape))
 
     def _slip(
@@ -298,6 +300,7 @@ class Newton:
         direction = towards[slips] / length[slips, None]
         values = impulses[slips, 1:] - bound[slips, None] * direction
         share = bound[slips] / length[slips]
+        # Derivative of z / |z|: the projection across the direction, divided by the length.
         across = np.eye(self.width - 1) - direction[:, :, None] * direction[:, None, :]
         turning = np.zeros((len(slips), self.width - 1, system.shape[1]))
         if self.width == 3:

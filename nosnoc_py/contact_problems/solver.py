@@ -121,7 +121,7 @@ class ContactSolver:
 
     def in_modes(self, problem: ContactProblem, modes: Sequence[int], start: Array | None = None) -> ContactSolution:
         """Run Newton's method in given modes from forces `start`; the result need not be admissible."""
-        chosen = self._nearest(problem, modes)
+        chosen = self._nearest(problem, modes)  # hints may be modes of an earlier problem
         z = self._unknowns(problem, chosen, np.zeros(problem.offset.size) if start is None else start)
         coefficients = problem.frames.friction
         data = (problem.delassus.T, problem.offset, masks_of(chosen), problem.held, problem.direction, coefficients)
@@ -285,9 +285,10 @@ class ContactSolver:
         for c in problem.active:
             legal, tangential = self._options(problem, c), forces[n_c:][self.frames.tangents[c]]
             if not forces[c] > 1e-9 * scale:
-                continue
+                continue  # open: the force is a rounding error
             if len(legal) == 2:
                 modes[c] = legal[1]
+            # Projections put slipping contacts exactly on the cone; stick is strictly inside.
             elif np.linalg.norm(tangential) < (1 - 1e-7) * problem.frames.friction[c] * forces[c]:
                 modes[c] = STICK
             else:

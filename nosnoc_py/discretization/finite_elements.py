@@ -196,13 +196,15 @@ class FiniteElements:
         functions = _Functions(self.dcs)
         elements: list[Element] = []
         x_minus = x_initial
+        # Continuous multipliers at the start of the horizon; later elements inherit them from their predecessor.
         edge = self._edge(functions, At(0), Edge.LEFT, x_initial, controls[0])
         for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
             first = len(elements)
             relative = [self._step(At(k, n)) for n in range(count)]
-            total = sum(relative, ca.SX(0)) - count
+            total = sum(relative, ca.SX(0)) - count  # Eq. 15 for relative lengths: their mean is 1
             self.builder.constraint("stage_length", At(k), total, role=Role.SUM_OF_STEPS)
             for n, s in enumerate(relative):
+                # The right state of an element is the left limit of the next one, across control stages, too.
                 elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k], edge))
                 x_minus, edge = elements[-1].x_right, elements[-1].edge
             if self.options.switch_detection:
@@ -222,6 +224,7 @@ class FiniteElements:
 
         A program whose controls are parameters is a simulation step.
         """
+        # Newton's method on finite elements reads steps with jumps in one form only.
         if self.dcs.jump is None or not any(self.builder.layouts["parameters"].blocks(role=Role.CONTROL)):
             return
         options, fits = self.options, "systems with jumps are simulated with"
@@ -261,6 +264,7 @@ class FiniteElements:
                     self._equation(equation, function(x, z, u, self.p), place)
             for inequality, function in f.inequalities:
                 self._equation(inequality, function(x, z, u, self.p), place, upper=np.inf)
+        # The last stage of a stiffly accurate scheme is the right boundary: it needs no variables of its own.
         edge = ElementBoundary() if self.tableau.stiffly_accurate else self._edge(f, at, Edge.RIGHT, x_right, u)
         node = (x_minus, boundary, h, self.p)
         rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
@@ -301,7 +305,7 @@ class FiniteElements:
                 self._state_rows("stages", place, x - value, Role.STAGE_STATES)
         if not scheme.has_states:
             if self.tableau.stiffly_accurate:
-                columns[-1] = x_right
+                columns[-1] = x_right  # a variable equal to the last stage: sparser than the expression
             self._bound(places, columns)  # states that are no variables have bounds as constraints
         shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
         edges = [before.values if self._first_is_left(before) and j == 0 else {} for j in range(n_s)]
@@ -316,6 +320,7 @@ class FiniteElements:
         for j, rows in enumerate(ca.horzsplit(residual)):
             place = At(at.stage, at.element, j)
             self.builder.constraint("dynamics", place, rows, names, scale=self.dcs.x_scale, role=Role.DYNAMICS)
+        # The quadrature has the weights of the scheme, so that the objective has its order.
         return h * sum((b * cost for b, (_, cost) in zip(self.tableau.b, values, strict=True)), ca.SX(0))
 
     def _first_is_left(self, before: ElementBoundary) -> bool:
@@ -356,6 +361,7 @@ class FiniteElements:
 
     def _edge(self, f: _Functions, at: At, end: Edge, x: ca.SX, u: ca.SX) -> ElementBoundary:
         """Create continuous variables and their equations at a boundary where no stage lies."""
+        # An ordinary Runge-Kutta method has no cross complementarity and needs no boundary values.
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
             return ElementBoundary()
         variables = [replace(v, name=v.name + SUFFIX[end]) for v in self.dcs.variables]
@@ -393,11 +399,13 @@ class FiniteElements:
             for j, (x, z) in enumerate(zip(stages.X, stages.Z, strict=True)):
                 a, b = f.sides[pair.name](x, z, u, self.p)
                 place = At(at.stage, at.element, j)
+                # Nonnegativity of a at such a stage could make the true solution infeasible, see `_parts`.
                 if detects and pair.cross != "none" and self.tableau.off_trajectory_stages[j]:
                     a_rows += self._parts(pair, a, place)
                 else:
                     a_rows.append(self.builder.left.add(pair.a_labels, a, place))
                 b_rows.append(self.builder.right.add(pair.b_labels, b, place))
+            # Side a at the left boundary, by the three cases of `Pair.left`: inherited, of the state, of the jump law.
             a_left = before.rows.get(pair.name, np.zeros(0, int))
             b_left = np.zeros(0, int)
             if pair.name in after.rows:
@@ -439,6 +447,7 @@ class FiniteElements:
         self.builder.constraint(
             f"{pair.name} (parts)", at, a - parts[0] + parts[1], pair.a_labels, role=Role.SIGNED_SIDE
         )
+        # The parts themselves are complementary: only their difference is determined.
         opposite = self.builder.right.add([f"{label} below" for label in pair.a_labels], parts[1], at)
         for above, below in zip(rows[0], opposite, strict=True):
             self.builder.group(np.array([above]), np.array([below]), difference_only=True, role=Role.SIGNED_SIDE)
@@ -472,6 +481,7 @@ class FiniteElements:
         for pair, function in f.jump_pairs:
             a, b = function(*arguments)
             rows = self.builder.left.add(pair.a_labels, a, at), self.builder.right.add(pair.b_labels, b, at)
+            # All products of a node are one product of sums: more would be dependent at the solution.
             self.builder.group(*rows, summed=True, difference_only=pair.difference_only, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
 

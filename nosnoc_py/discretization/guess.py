@@ -63,6 +63,7 @@ class TimeGrid:
             return TimeGrid(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
         ends = np.array([nodes[0] for nodes in self.nodes] + [self.nodes[-1][-1]])
         moved = _moved(ends, times)
+        # Nodes inside a stage keep their relative positions.
         pieces = zip(self.nodes, pairwise(moved), strict=True)
         return TimeGrid(tuple(a + (nodes - nodes[0]) * (b - a) / np.ptp(nodes) for nodes, (a, b) in pieces), self.c)
 
@@ -83,7 +84,7 @@ class TimeGrid:
 
     def side_of(self, block: Block) -> str:
         """Return the limit that a block takes at a jump: "+" at the beginning of an element, else "-"."""
-        first = block.at.rk is not None and float(self.c[block.at.rk]) == 0.0
+        first = block.at.rk is not None and float(self.c[block.at.rk]) == 0.0  # a stage on the left boundary
         return "+" if first or block.edge is Edge.LEFT else "-"
 
     def relative(self, at: At) -> float:
@@ -111,7 +112,7 @@ def _moved(ends: np.ndarray, times: Sequence[float]) -> np.ndarray:
         # Leave a boundary for each of the events that follow.
         index = int(np.clip(nearest, max(fixed) + 1, last - (len(inner) - k)))
         if index <= max(fixed):
-            return ends  # more events than boundaries
+            return ends  # more events than boundaries: they stay inside stages
         fixed[index] = t
     fixed[last] = float(ends[-1])
     return np.interp(np.arange(ends.size), list(fixed), list(fixed.values()))
@@ -177,6 +178,7 @@ def fill(
     """
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
+    # Keys are exact node times: `nearest` returns an entry of the same array that `time_of` reads.
     hitting = [(places.nearest(event.time), event.name) for event in impacts]
     at_boundary, offsets = boundary_estimate(dcs), rows_of(dcs.jump.variables if dcs.jump is not None else ())
     at_stage = stage_estimates(dcs)
@@ -191,6 +193,7 @@ def fill(
         elif block.role is Role.CONTROL and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
+            # Boundary variables follow from the left limit of the state and the impacts that happen at this node.
             hit = np.array([(t, name) in hitting for name in names], dtype=float)
             if hits is not None and t == 0.0:
                 hit = np.maximum(hit, hits)
@@ -200,6 +203,7 @@ def fill(
         elif block.role is Role.STAGE_LENGTH:
             w[block.rows] = places.stage_share(block.at)
         else:
+            # Estimates from the state first; values of the user's own guess override them.
             if block.name in at_stage:
                 w[block.rows] = np.asarray(at_stage[block.name](state(t, side), p)).reshape(-1)
             for row, name in enumerate(block.components, start=block.start):
@@ -250,5 +254,5 @@ def trajectory_series(trajectory: Trajectory) -> Callable[[str, float, str], flo
 
 def _phase_numbers(t: np.ndarray, cuts: np.ndarray, slack: float) -> np.ndarray:
     """Return the number of events before every sample; of two samples at an event the second one lies after it."""
-    second = np.append(False, np.diff(t) <= slack)
+    second = np.append(False, np.diff(t) <= slack)  # series store both limits of a jump at the same time
     return np.where(second, np.searchsorted(cuts, t + slack), np.searchsorted(cuts, t - slack))

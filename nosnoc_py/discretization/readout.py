@@ -98,6 +98,7 @@ class Reader:
             "x_dense": first.x_dense.shape[::-1],
             "impacts": (first.impacts.numel() // 3, 3),
         }
+        # One column per element and output, so that a single call evaluates everything.
         columns = [self._columns(e, G, H) for e in elements]
         self._names = tuple(columns[0])
         outputs = [ca.horzcat(*[column[name] for column in columns]) for name in self._names]
@@ -238,6 +239,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     for e, time in enumerate(t_left):
         for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
             impulse, before, after = r.impacts[e, i]
+            # Before the first element nothing is known: an approach velocity at the start is an impact.
             was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.component]]
             hits = before < -IMPACT and after - before > IMPACT
             if impulse > least and hits and was_open:
@@ -276,6 +278,7 @@ def _columns(dcs: DCS) -> dict[tuple[str, int], int]:
 def _sides(switch: Switch, closed: np.ndarray, indices: Mapping[tuple[str, int], int]) -> np.ndarray:
     values = np.array([value for *_, value in switch.members])
     active = closed[:, [indices[pair, i] for pair, i, _ in switch.members]]
+    # Both signs active: sliding, NaN. (No active member gives inf against -inf, which is NaN as well.)
     low = np.where(active, values, np.inf).min(axis=1)
     high = np.where(active, values, -np.inf).max(axis=1)
     return np.where(low == high, low, np.nan)
@@ -295,13 +298,14 @@ class _SlipStates:
         for i, slip in enumerate(dcs.slip_indicators):
             values = at_stages(dcs, r, p, ca.vertcat(slip.speed, slip.slack, slip.velocity))
             speed = values[..., 0].max(axis=1)
+            # Of two relaxed complementary quantities the larger one is meant to be positive.
             slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > RESTING)
             velocities.append(values[..., 2:].mean(axis=1))
         return cls(slips, tuple(velocities))
 
     def change(self, e: int, i: int) -> kinds.Kind:
         """Return the kind of the event at the beginning of element e, or None."""
-        turns = self.velocity[i][e - 1] @ self.velocity[i][e] < 0
+        turns = self.velocity[i][e - 1] @ self.velocity[i][e] < 0  # the mean direction reverses
         return kinds.of_modes((True, True), self.slips[e - 1 : e + 1, i], turns)
 
 

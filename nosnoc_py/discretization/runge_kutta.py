@@ -86,7 +86,7 @@ class RungeKutta:
     def dense(self, left: ca.SX, increments: ca.SX, X: ca.SX, right: ca.SX) -> ca.SX:
         """Return the states at the nodes of the dense output (n_x, nodes)."""
         if self.tableau.is_collocation:
-            return X
+            return X  # the stages are values of the collocation polynomial
         moved = _moved(left, increments, self.tableau.dense_weights[:-1])
         return ca.horzcat(moved, right)
 

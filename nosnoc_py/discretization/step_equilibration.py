@@ -78,9 +78,10 @@ def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *,
 
 
 def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
-    values = {"a": G, "b": H}[leaf.side]
+    values = {"a": G, "b": H}[leaf.side]  # sides a are rows of G, sides b rows of H
     if leaf.over == "end":
         rows = before[leaf.pair]
+        # b has no value at the right boundary unless a stage lies there: it is extrapolated from the stages.
         return ca.dot(ca.DM(rows.end), values[[int(row) for row in rows.b[:, leaf.component]]])
     return ca.sum1(values[sorted(_summands(leaf, before, after))])
 
@@ -106,6 +107,7 @@ def equilibrate(builder: ProgramBuilder, steps: list[EquilibratedElement], tree:
             node = _Equilibration(builder, after.at, before.rows, after.rows)
             node.impose(after.s - before.s, tree, largest=len(steps))
         return
+    # tanh(eta / epsilon): eta is a product of many sums, and its size says nothing; its sign is what matters.
     epsilon = options.equilibration_epsilon
     etas = [_eta(tree, before, after, epsilon) for before, after in pairwise(steps)]
     for (before, after), eta in zip(pairwise(steps), etas, strict=True):
@@ -134,6 +136,7 @@ class _Equilibration:
 
         Without the bound both parts could grow together without limit where nothing is minimised.
         """
+        # A variable for the indicator: the pairs below then have plain variables on both sides.
         eta, value = self._variable("indicator"), self._value(tree)
         self.builder.constraint("indicator", self.at, eta - LATE * value, role=Role.EQUILIBRATION_INDICATOR)
         parts = [self._variable(f"step_{part}", largest) for part in ("longer", "shorter")]
@@ -147,6 +150,7 @@ class _Equilibration:
     def _value(self, tree: Indicator) -> ca.SX:
         if isinstance(tree, Leaf):
             return _leaf(tree, self.before, self.after, *self.builder.quantities())
+        # "and" is a minimum (an empty one is positive), "or" a maximum (an empty one is zero).
         sign, empty = (-1.0, 1.0) if isinstance(tree, And) else (1.0, 0.0)
         parts = self._least(tree.parts) if isinstance(tree, And) else tree.parts
         values = [self._value(part) for part in parts]

@@ -140,6 +140,7 @@ class ActiveSet(Strategy):
         mpcc = solvers.mpcc
         _, zero_G, zero_H, _ = np.split(lpec.zero, np.cumsum([mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel()]))
         branch = complete(mpcc, zero_G, zero_H)
+        # From the present point, at which the rows that vanish on the new branch are at most of the LPEC's radius.
         outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
         new = replace(state.moved_to(outcome), switches=state.switches + 1, records=done.records)
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}

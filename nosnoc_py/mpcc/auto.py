@@ -220,7 +220,7 @@ class Auto(Strategy):
         if inner.status is None:
             return state
         solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM)
-        reached = inner.values.objective if solved else np.inf
+        reached = inner.values.objective if solved else np.inf  # infinite: differs from every solved objective
         state = replace(
             state,
             best=better(state.best, inner),
@@ -344,7 +344,7 @@ class Auto(Strategy):
         if size == 0.0:
             return state.origin
         mpcc = state.solvers.mpcc
-        random = np.random.default_rng((self.seed, number))
+        random = np.random.default_rng((self.seed, number))  # independent of how many attempts came before
         reach = size * np.maximum(mpcc.w_scale, np.abs(state.origin))
         return np.clip(state.origin + reach * random.uniform(-1.0, 1.0, reach.size), mpcc.lbw, mpcc.ubw)
 

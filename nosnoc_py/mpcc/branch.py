@@ -173,6 +173,7 @@ class BranchProgram:
         start = m.lbg.size
         sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
+            # The implied lower bound is 0 and the row is 0: every variable in it is at its bound.
             fixed = zero & (np.abs(lowest) <= FLOOR)
             variable, value = floor.members(fixed)
             lbx[variable] = ubx[variable] = value / m.w_scale[variable]
@@ -186,7 +187,7 @@ class BranchProgram:
                 done = _fix_variables(lbx, ubx, variable, value / m.w_scale[variable])
                 lbg[place[alone[done]]], ubg[place[alone[done]]] = -np.inf, np.inf
             start += rows.size
-        held = start + np.flatnonzero(branch.r)
+        held = start + np.flatnonzero(branch.r)  # switched equations that do not hold stay free
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
 
@@ -238,6 +239,7 @@ class BranchProgram:
         scale = self.mpcc.w_scale
         free, chosen = lbx < ubx, lbg == ubg
         x = np.where(free, w / scale, lbx)
+        # Penalty weight 0: only equations count.
         parameters, size = np.append(p, 0.0), np.inf
         for _ in range(iterations):
             values, jacobian = self.nlp.jacobian_function(x, parameters)
@@ -363,6 +365,7 @@ class Finish:
         x = np.clip(w / m.w_scale, lbx, ubx)
         bounds = {"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg}
         result = self.interior.solve(x, parameters, **bounds, **(duals or {}), deadline=deadline)
+        # IPOPT as a second attempt, except for re-solves, where a failed branch is left at once.
         if not result.converged and duals is None:
             repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
             lbg[repeated], ubg[repeated] = -np.inf, np.inf
@@ -393,10 +396,11 @@ class Finish:
         lam_w = result.lam_x[: m.w0.size] / m.w_scale
         lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
         nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
+        # CasADi's multipliers of lower bounds are negative; nu is the multiplier of G >= 0 in L = f - G'nu.
         nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
         for nu, zero, floor in ((nu_G, branch.G, blocks.lower_G), (nu_H, branch.H, blocks.lower_H)):
             own = np.flatnonzero(zero & (floor.single >= 0) & (nu == 0.0))
             variable, first = np.unique(floor.single[own], return_index=True)
             nu[own[first]] = -lam_w[variable] / floor.coefficient[own[first]]
-            lam_w[variable] = 0.0
+            lam_w[variable] = 0.0  # counted in nu now
         return Multipliers(w=lam_w, g=lam[0] / m.g_scale, G=nu_G, H=nu_H, r=lam[3])

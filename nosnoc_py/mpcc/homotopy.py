@@ -257,7 +257,7 @@ class Homotopy(Strategy):
         solvers, sigma = state.solvers, state.sigma
         solver = self._solver(state)
         scale = solvers.mpcc.w_scale
-        slacks = solver.nlp.x.numel() - scale.size
+        slacks = solver.nlp.x.numel() - scale.size  # elastic slacks follow the scaled variables
         dual = state.dual if self.step_tolerances else None
         x = np.concatenate([state.w / scale, np.full(slacks, sigma) if dual is None else dual.x[scale.size :]])
         multipliers = {} if dual is None else dual.duals
@@ -268,7 +268,7 @@ class Homotopy(Strategy):
         new = replace(
             state,
             w=w,
-            sigma=sigma * self.kappa,
+            sigma=sigma * self.kappa,  # of the next NLP; `_after` may replace it
             certificate=None,  # it belongs to the last point
             converged=result.converged,
             multipliers=nlp_multipliers(solvers.mpcc, result),
@@ -281,6 +281,7 @@ class Homotopy(Strategy):
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
         log["word"] = CUSP if cusp else result.solver_status
         new = self._after(new.with_record("homotopy", sigma, **log), sigma)
+        # A finish from a point that is not nearly feasible and complementary would guess a wrong branch.
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
@@ -293,6 +294,7 @@ class Homotopy(Strategy):
         """
         if not result.converged or not self.residuals_small(state) or self.finisher(state.solvers).feasibility_only:
             return False
+        # The certificate costs an LP: it is asked only if multipliers are suspicious.
         if np.abs(result.lam_g).max(initial=0.0) < HUGE_MULTIPLIER:
             return False
         certificate = certificate_of(state)
@@ -309,6 +311,7 @@ class Homotopy(Strategy):
         if self.step_tolerances:
             tolerance = float(np.clip(0.1 * state.sigma, 1e-9, 1e-3))
             settings |= dict.fromkeys(("tol", "compl_inf_tol", "constr_viol_tol"), tolerance)
+            # The absolute dual tolerance would otherwise ask for the last digits that the step tolerance saves.
             settings |= {"dual_inf_tol": 1.0, "mu_target": 0.0}
             if state.dual is not None:
                 settings |= warm_start(state.sigma, min(1e-2, 0.1 * state.sigma))
@@ -321,7 +324,7 @@ class Homotopy(Strategy):
         if state.infeasibility <= NEARLY_FEASIBLE or state.status is not None:
             return state
         if state.good is None:
-            again = len(state.records) <= self.repeats
+            again = len(state.records) <= self.repeats  # no good NLP so far: these are all attempts at the first one
             return replace(state, sigma=sigma if again else state.sigma, dual=None)
         if state.rises >= self.rises:
             return state

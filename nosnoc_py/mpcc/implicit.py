@@ -198,6 +198,7 @@ class Implicit:
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
+        # Parts of signed quantities are left out: one of the two may always leave zero.
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         others = np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]])
         held = immovable_rows(others @ Determined(rows, RANK).loose)
@@ -205,7 +206,7 @@ class Implicit:
         new_G[np.flatnonzero(new_G)] = held[:count]
         new_H[np.flatnonzero(new_H)] = held[count : count + int(new_H.sum())]
         still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
-        unit = np.eye(rows.shape[1])[still]
+        unit = np.eye(rows.shape[1])[still]  # constant variables as rows of the identity
         extended = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
         return _nonzero_rows(rows, parts[1][new_G], parts[2][new_H], unit), extended
 
@@ -245,8 +246,9 @@ class Implicit:
     def _solve(self, rows: Array, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
         J, K = self._split(rows)
         known, wanted = Determined(J, RANK), self._split(linear.wanted)[0]
-        given, kept, lost = self._corrected(known.given.T @ K)
-        moves = np.vstack([known.derivative(K @ given), given])
+        # Left null vectors of J give conditions on the parameters alone: the start is corrected to satisfy them.
+        directions, kept, lost = self._corrected(known.given.T @ K)
+        moves = np.vstack([known.derivative(K @ directions), directions])
         size = max(1.0, np.abs(wanted).max(initial=0.0))
         if lost:
             flags = [*flags, "the equations of the branch contradict each other"]
@@ -258,10 +260,10 @@ class Implicit:
     def _corrected(self, conditions: Array) -> tuple[Array, Array, bool]:
         """Return directions of the parameters with the start corrected so that conditions @ directions = 0."""
         size = max(1.0, float(np.abs(conditions).max(initial=0.0)))
-        known, given = Determined(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
-        given[: self.start] += known.derivative(conditions)
-        lost = bool(np.abs(conditions @ given).max(initial=0.0) > MOVES * size)
-        return given, known.basis / self.scale[: self.start], lost
+        known, directions = Determined(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
+        directions[: self.start] += known.derivative(conditions)
+        lost = bool(np.abs(conditions @ directions).max(initial=0.0) > MOVES * size)
+        return directions, known.basis / self.scale[: self.start], lost
 
     def _kinks(self, linear: Linear, active: Active, polar: Array, moves: Array) -> Iterator[str]:
         """Yield a message for every quantity that is zero, may leave zero, and begins to move.

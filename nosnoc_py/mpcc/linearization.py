@@ -176,6 +176,7 @@ class LocalProgram:
             status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
             return LPSolution(e=np.zeros(self.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
         count = int(below.sum())
+        # SciPy's marginals are derivatives of the optimal value by the right sides: minus the multipliers.
         dual[equal] = -answer.eqlin.marginals
         dual[below] -= answer.ineqlin.marginals[:count]
         dual[above] += answer.ineqlin.marginals[count:]
@@ -198,6 +199,7 @@ class LocalProgram:
         dual = np.clip(dual, *signs)
         gradient = self.cost + self.exact.T @ dual
         limit = np.where(dual > 0, self.upper, np.where(dual < 0, self.lower, 0.0))
+        # Minimum of a linear function over a box, entry by entry.
         box = np.minimum(gradient * self.box_lower, gradient * self.box_upper)
         return dual, float(box.sum() - dual @ limit)
 
@@ -231,7 +233,7 @@ def local_program(
     box_lower[free] = -1.0
     lower_g = -_room(at.g - mpcc.lbg, tolerance * mpcc.g_scale) / radius
     upper_g = _room(mpcc.ubg - at.g, tolerance * mpcc.g_scale) / radius
-    equations = mpcc.lbg == mpcc.ubg
+    equations = mpcc.lbg == mpcc.ubg  # linearised about a point that counts as feasible: right sides are zero
     lower_g[equations] = upper_g[equations] = 0.0
     free_r = np.where(held, 0.0, np.inf)
     lower = np.concatenate([lower_g, -above, -free_r])
@@ -242,6 +244,7 @@ def local_program(
         cost=at.grad * scale,
         matrix=matrix,
         exact=scaled_columns(at.jacobian, scale),
+        # Limits that the box implies are dropped: they would only make multipliers ambiguous.
         lower=np.where(lower < lowest, -np.inf, lower),
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,

@@ -161,11 +161,13 @@ def decide_groups(groups: Groups, program: LocalProgram, at: Linearization) -> C
     """Decide all groups that leave no choice within the box."""
     zero = program.slack == 0.0
     left, right = (side.all(zero) for side in groups.sides)
+    # A row can be zero inside the box if its smallest value is at most minus its present value.
     within = program.lowest <= -program.slack
     reach_left, reach_right = (side.all(within) for side in groups.sides)
     near_left, near_right = (side.all(program.near) for side in groups.sides)
     neither, both = ~left & ~right, left & right
     almost = (left & ~right & near_right) | (right & ~left & near_left)  # biactive but for a step below the tolerance
+    # One side zero and the other clearly positive, or only one side within reach: no choice.
     force_left = (left & ~right & ~almost) | (neither & reach_left & ~reach_right)
     force_right = (right & ~left & ~almost) | (neither & reach_right & ~reach_left)
     forced = groups.rows(force_left, force_right, at.rows.size)
@@ -204,6 +206,7 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
     side, bound, status = _mixed(program, choice, deadline)
     if side is not None and (bound < limit or not choice.complementary):
         answer = program.with_zero_rows(choice.forced | side).solve(deadline)
+        # Descent counts only in the LP with this branch fixed; the mixed-integer value itself is not trusted.
         if answer.value < limit or not choice.complementary:
             return _decided_result(choice, limit, answer, choice.closed | side)
     if not choice.complementary:
@@ -265,6 +268,7 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
 
     groups, size = choice.groups, program.cost.size
     count, column = int(choice.open.sum()), np.cumsum(choice.open) - 1
+    # Rows of size one make big-M coefficients comparable and absolute tolerances relative.
     norm = row_maxima(program.matrix)
     matrix = rows_divided(program.matrix, norm)
     lower, upper, slack, highest = (

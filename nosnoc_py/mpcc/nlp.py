@@ -192,7 +192,7 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
     slack = ca.SX.sym("slack", {"direct": 0, "l_inf": 1, "l1": count}[steering])
     level = ca.repmat(slack, count, 1) if steering == "l_inf" else slack if steering == "l1" else sigma
     x = ca.vertcat(blocks.x, slack)
-    low = 0.0 if member.equality else -np.inf
+    low = 0.0 if member.equality else -np.inf  # phi = 0 or phi <= 0
     rows = [block(x, row, low, 0.0) for row in member.phi(a, b, level)]
     if blocks.mpcc.relaxed.any():
         rows += _switched_rows(blocks, x, sigma)
@@ -217,7 +217,7 @@ def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[ConstraintBlo
 def _assemble(blocks: Blocks, rows: Sequence[ConstraintBlock], slack: ca.SX, elastic: ca.SX, sigma: ca.SX) -> NLP:
     m = blocks.mpcc
     x = ca.vertcat(blocks.x, slack)
-    fill = np.zeros(slack.numel())
+    fill = np.zeros(slack.numel())  # slacks are nonnegative
     return NLP(
         x=x,
         p=ca.vertcat(m.p, blocks.penalty_weight, sigma),

@@ -207,6 +207,7 @@ class Parametric:
         x, penalised = as_differences(self.mpcc, w) / self.mpcc.w_scale, solved.way == "penalise"
         zeros = self._zeros(x, p)
         at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
+        # Equations alone, then inequalities that cannot leave zero, then those with positive multipliers.
         active = list(self._active(at, p, solved, zeros.both))
         alone = Independent(at.by_x[at.equal], DEPENDENT)
         fixed, flags = self._fixed(at, alone, active, zeros.both, columns)
@@ -353,7 +354,7 @@ class Parametric:
         stay = Independent(rows @ equations.loose, DEPENDENT, np.linalg.norm(rows, axis=1))
         step = equations.derivative(at.by_p[at.equal])
         step = step + equations.loose @ stay.derivative(by_p + rows @ step)
-        Z = equations.loose @ stay.loose
+        Z = equations.loose @ stay.loose  # null space of equations and strongly active inequalities
         flags = self._contradictions(at, step, rows, by_p, held, columns)
         # First the multipliers of the inequalities, in the null space of the equations, then those of the equations.
         of_held = stay.multipliers(equations.loose.T @ at.slope)
@@ -369,8 +370,8 @@ class Parametric:
         upper = self.program.nlp.derivatives["hess_lag"](at.x, at.parameters, 1.0, lam).sparse().toarray()
         W = (upper + np.triu(upper, 1).T)[np.ix_(at.free, at.free)]
         mixed = np.asarray(self._by_p(at.x, at.parameters, lam)[2])[np.ix_(at.free, columns)]
-        y, loose, said = _reduced(Z.T @ W @ Z, Z.T @ (W @ step + mixed))
-        return _Moves(x=step + Z @ y, loose=Z @ loose, flags=(*flags, *said))
+        y, loose, more = _reduced(Z.T @ W @ Z, Z.T @ (W @ step + mixed))
+        return _Moves(x=step + Z @ y, loose=Z @ loose, flags=(*flags, *more))
 
     def _contradictions(
         self, at: _Local, step: Array, rows: Array, by_p: Array, held: list[_Active], columns: Array
@@ -452,6 +453,7 @@ def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, .
         return np.zeros(right.shape), np.zeros((len(curvature), 0)), ()
     sizes, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     largest = float(np.abs(sizes).max())
+    # Directions without curvature are no error if the parameters do not pull along them: they stay free.
     flat = np.abs(sizes) <= max(FLAT * largest, TINY)
     inner = vectors[:, ~flat]
     y = -inner @ ((inner.T @ right) / sizes[~flat, None])

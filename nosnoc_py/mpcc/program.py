@@ -221,6 +221,7 @@ class MPCC:
         """Return index arrays (i, j) of all single products G_i H_j that vanish."""
         left, right = self.members
         count = np.bincount(right.group, minlength=right.count)  # right rows that every left row meets
+        # All combinations within each group, without a Python loop over the pairs (there may be 10^5).
         first, met = np.cumsum(count) - count, count[left.group]
         i = np.repeat(left.row, met)
         place = np.arange(i.size) - np.repeat(np.cumsum(met) - met, met)
@@ -316,6 +317,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
             raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
     sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
     numbers = {name: read_numbers(given[name], name, size) for name, size in sizes.items()}
+    # Rows get generic labels; variables keep the names of their symbols, so that messages speak the user's language.
     rows = {"g": n_g, "G": n_c, "H": n_c}
     labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
     for what in ("w", "g"):
@@ -404,6 +406,7 @@ def _is_same(one: ca.SX, other: ca.SX) -> bool:
         return True
     symbols = ca.vertcat(*ca.symvar(one))
     both = ca.Function("both", [symbols], [one, other])
+    # Positive points keep roots and logarithms finite; a fixed seed keeps programs reproducible.
     points = np.random.default_rng(0).uniform(0.1, 2.0, (symbols.numel(), POINTS))
     first, second = (np.asarray(part.full()) for part in both.map(POINTS)(points))
     return bool(np.allclose(first, second, rtol=1e-12, atol=1e-12, equal_nan=True))
@@ -540,6 +543,7 @@ class ProgramBuilder:
         plain = plain[plain >= 0]
         # Nonnegativity of rows that are variables becomes a bound, which solvers treat better than a constraint.
         numbers["lbw"][plain] = np.maximum(numbers["lbw"][plain], 0.0)
+        # The indicators as functions of G and H alone: a branch evaluates them on its pattern of zeros.
         symbol_G, symbol_H = ca.SX.sym("G", G.numel()), ca.SX.sym("H", H.numel())
         eta = ca.vertcat(ca.SX(0, 1), *[indicator(symbol_G, symbol_H) for _, indicator in self._switched])
         return MPCC(

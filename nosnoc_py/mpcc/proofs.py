@@ -98,6 +98,7 @@ class AffineProgram:
         size = row_maxima(scaled_columns(rows, self.columns))
         scaled = sparse.diags_array(1.0 / size) @ rows @ sparse.diags_array(self.columns)
         matrix = sparse.hstack([scaled, sparse.csr_array(-1.0 / size[:, None])], format="csc")
+        # One more variable t: rows w - limit <= t for every row, minimise t.
         box = np.column_stack([self.box_lower / self.columns, self.box_upper / self.columns])
         count = self.columns.size
         cost, box = np.append(np.zeros(count), 1.0), np.vstack([box, [0.0, np.inf]])
@@ -118,6 +119,7 @@ class AffineProgram:
             return 0.0
         dual = dual / dual.sum()
         gradient, noise = rows.T @ dual, ROUNDING * (abs(rows).T @ dual)
+        # Rounding errors times an infinite bound would make the value minus infinity.
         gradient = np.where(np.abs(gradient) <= noise, 0.0, gradient)
         corner = np.where(gradient > 0.0, self.box_lower, np.where(gradient < 0.0, self.box_upper, 0.0))
         value = float(np.sum(gradient * corner) - dual @ limit)
@@ -140,6 +142,7 @@ class AffineProgram:
             exact=scaled,
             lower=lower,
             upper=upper,
+            # A ray must not move towards finite bounds; otherwise its length is normalised by 1.
             box_lower=np.where(np.isfinite(self.box_lower), 0.0, -1.0),
             box_upper=np.where(np.isfinite(self.box_upper), 0.0, 1.0),
             slack=np.zeros(lower.size),

@@ -154,6 +154,7 @@ def certify(
     if not choice.complementary:
         return StationarityCertificate(biactive=biactive)
     proof = _Proof(mpcc, at, program.with_zero_rows(choice.forced), choice, -tolerance * program.scale, deadline)
+    # Multipliers of the solver usually prove S at once, without a linear program.
     dual, bound = proof.program.weak_duality(proof.rows_of(multipliers))
     if bound >= proof.limit:
         return proof.certificate(Stationarity.S, dual, True, min(bound, 0.0))
@@ -305,6 +306,7 @@ class _Proof:
         """
         program, at = self.program, self.at
         gradient = program.cost + program.exact.T @ dual
+        # A gradient against an active bound of a variable is the multiplier of this bound.
         bounded = ((gradient > 0) & (program.box_lower > -1)) | ((gradient < 0) & (program.box_upper < 1))
         residual = np.abs(np.where(bounded, 0.0, gradient)).max(initial=0.0) / program.scale
         multipliers = Multipliers(

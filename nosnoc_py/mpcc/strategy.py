@@ -103,11 +103,11 @@ class Solvers:
             Options of the NLP solver.
         by : {"ipopt", "interior_point"}
         """
-        key = f"{by} {relaxation} {steering} {dict(settings)}"
+        key = f"{by} {relaxation} {steering} {dict(settings)}"  # IPOPT's options are fixed when it is built
         if key not in self._nlp_solvers:
             if (relaxation, steering) not in self._nlps:
                 nlp = relaxed_nlp(self.blocks, relaxation, steering)
-                check_freedom(nlp)
+                check_freedom(nlp)  # an error with a remedy, before IPOPT refuses the program with an obscure one
                 self._nlps[relaxation, steering] = nlp
             nlp = self._nlps[relaxation, steering]
             self._nlp_solvers[key] = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})

@@ -78,9 +78,11 @@ def _implied_lower_bound(mpcc: MPCC, rows: ca.SX) -> ImpliedLowerBound:
     zero = np.zeros(mpcc.w.numel())
     jacobian = ca.jacobian(rows, mpcc.w)
     row, variable = (np.array(index, dtype=int) for index in jacobian.sparsity().get_triplet())
+    # Coefficients that depend on parameters count as nonlinear: the bound would change with them.
     nonlinear = depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2) & (not jacobian.is_constant())
     at_zero = ca.Function("jacobian", [mpcc.w, mpcc.p], [jacobian.nz[:]])
     coefficient = np.asarray(at_zero(zero, np.zeros(mpcc.p.numel()))).reshape(-1)
+    # A row is smallest with each variable at its lower bound (positive coefficient) or upper bound (negative).
     value = np.where(coefficient >= 0, mpcc.lbw[variable], mpcc.ubw[variable])
     unbounded = np.bincount(row[~np.isfinite(value)], minlength=n) > 0
     affine = ~nonlinear & ~unbounded

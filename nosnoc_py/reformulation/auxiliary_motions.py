@@ -117,6 +117,7 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
     if contact.frictional:
         slip = system.slip(contact)
         mu = contact.cone[0]
+        # In the plane 2 alpha_3 - 1 is the sign of v_t, and Filippov's combination at v_t = 0 is stick (Definition 6).
         if slip.numel() == 1:
             name = f"tangential_velocity[{contact.name}]"
             functions.append(SwitchingFunction(Role.TANGENTIAL_VELOCITY, name, slip))
@@ -135,7 +136,7 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
     return AuxiliaryMotion(
         alpha=alpha,
         functions=tuple(functions),
-        weight=(1 - alpha[0]) * (1 - alpha[1]),
+        weight=(1 - alpha[0]) * (1 - alpha[1]),  # active where f_c < 0 and n'v < 0 (Definition 2)
         position_rate=ca.SX(system.n_q, 1),
         contact=FrozenContact(
             name=contact.name,
@@ -203,7 +204,7 @@ def _rebound_motion(
     """
     normal = system.normal(contact)
     approach = ca.dot(normal, system.v)
-    direction = ca.solve(system.mass_matrix, normal)
+    direction = ca.solve(system.mass_matrix, normal)  # M^-1 n, along which impulses change the velocity
     mass = 1 / ca.dot(normal, direction)
     rate = direction * mass * approach
     turning = ca.dot(ca.gradient(approach, system.q), rate)
@@ -211,7 +212,7 @@ def _rebound_motion(
     return AuxiliaryMotion(
         alpha=alpha,
         functions=tuple(functions),
-        weight=1 - alpha[0],
+        weight=1 - alpha[0],  # active below the surface, on the way down and up
         position_rate=rate,
         contact=FrozenContact(
             name=contact.name,

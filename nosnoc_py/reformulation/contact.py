@@ -75,11 +75,13 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
         "lambda_normal", contacts.labels("lambda_normal"), Role.NORMAL_FORCE, lower=0.0, scale=system.nominal["force"]
     )
     force = normal_force.symbol
+    # Friction first: its variables are the forces in the equations of motion.
     laws = friction_laws(system, contacts, options, x=system.x, normal=force, scale=normal_force.scale, impulsive=False)
     total = system.force + contacts.normal @ force
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         total += contact.tangent @ law.force
     flow, moving, equations = _motion(system, total, options.lift_acceleration)
+    # The friction laws of the impulses come before the pairs, because these need the slip after the jump (`Pair.left`).
     node = jump_symbols(system, contacts, options)
     modes = {
         contact.name: friction_indicators(contact, options.friction_cone, law)
@@ -141,6 +143,7 @@ def _friction_pairs(laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw,
     Slip velocities jump at impacts: at the left boundary of an element they have the value after the jump, which the
     friction law of the impulses uses, too.
     """
+    # Stage pair and node pair of one law have the same order, because one function creates both.
     return tuple(
         replace(pair, left=None if pair.cross == "none" else left.a, b_left=left.b if pair.cross == "both" else None)
         for law, node in zip(laws, node_laws, strict=True)
@@ -171,8 +174,8 @@ def _direction_consistencies(
         DirectionConsistency(
             name=f"direction_consistency[{contact.name}]",
             direction=law.direction,
-            weight=force[i],
-            left=node.speed * node.direction,
+            weight=force[i],  # an open contact has no direction
+            left=node.speed * node.direction,  # zero at rest, where the direction after the node is free
         )
         for (i, contact), law, node in zip(contacts.frictional, laws, node_laws, strict=True)
         if law.direction is not None and node.direction is not None
@@ -226,6 +229,7 @@ def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.S
     (up, down), (opening, closing) = ([part.symbol for part in parts] for parts in (drifts, rates))
     along = system.moved(contacts.normal @ (up - down))
     rest = system.mechanics.gap_rates - opening + closing
+    # |n'v| is the sum of its two parts, which are complementary. One pair says: n'v = 0 while a force or tau acts.
     size = contacts.labels("gap_rate_size"), opening + closing
     holding = contacts.labels("holding"), force + up + down
     parts = [(rate.components, rate.symbol) for rate in rates]
@@ -385,10 +389,11 @@ class JumpSymbols:
 def jump_symbols(system: CLS, contacts: StackedContacts, options: ContactOptions) -> JumpSymbols:
     """Create the symbols of the jump law and the friction laws of the impulses."""
     x_minus, names = ca.SX.sym("x_minus", system.x.numel()), tuple(f"{name}(+)" for name in system.names["v"])
+    # v+ is a variable, not an expression of the impulses: M(q) is then not inverted in every row of the jump law.
     v_plus = Variable.create("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
     labels = contacts.labels("Lambda_normal")
     impulse = Variable.create("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
-    after = _with_velocity(system, x_minus, v_plus.symbol)
+    after = _with_velocity(system, x_minus, v_plus.symbol)  # positions do not jump
     at = {"x": after, "normal": impulse.symbol, "scale": np.ones(len(labels))}
     laws = friction_laws(system, contacts, options, **at, impulsive=True)
     return JumpSymbols(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
@@ -431,6 +436,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     v_guess = v_minus + ca.solve(mass, normal @ impulse_guess)
     r_guess = ca.substitute(restitution, v_plus, v_guess)
     tangential = ca.SX(system.n_v, 1)
+    # Tangents are expressions of the state: at a node of its left limit.
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         tangential += ca.substitute(contact.tangent, system.x, x_minus) @ law.force
     rebounds = [
@@ -444,6 +450,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
         for v in law.variables
     ]
     motion = replace(node.v_plus, estimate=v_guess), replace(node.impulse, estimate=impulse_guess)
+    # FESD-J, Eq. 17a; multiplied by M, which is cheaper than its inverse.
     momentum = of_each("impulse balance", system.names["v"])
     balance = mass @ (v_plus - v_minus) - normal @ impulse - tangential
     # f_c(q) + eps h r >= 0 in place of (18), f_c(q + eps h v+) >= 0. Both agree to first order without restitution.
@@ -476,7 +483,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
             for i, name in enumerate(contacts.names)
         ),
         hit=hit,
-        energy=0.5 * (v_plus - v_minus).T @ mass @ (v_plus + v_minus),
+        energy=0.5 * (v_plus - v_minus).T @ mass @ (v_plus + v_minus),  # T(v+) - T(v-) without cancellation
         outputs=friction_outputs("Lambda_tangent", contacts, laws),
     )
 
@@ -503,6 +510,7 @@ def _impulse_pairs(
         labels: tuple[str, ...] = (f"gap[{name}]", f"Y_plus[{name}]", f"Y_minus[{name}]")
         values = (gap[i], y_plus[i], y_minus[i])
         pressed = (f"Lambda_normal[{name}]",), impulse[i]
+        # "product" needs two pairs with the impulse, "sum" one: their sides are added up at a node (`NodePair`).
         parts = {Role.IMPACT: slice(0, 1), Role.IMPACT_VELOCITY: slice(1, 3)}
         for role, rows in parts.items() if form == "product" else [(Role.IMPACT, slice(0, 3))]:
             pairs.append(NodePair.between(role, (labels[rows], ca.vertcat(*values[rows])), pressed, of=name))

@@ -445,6 +445,7 @@ def default_indicator(pairs: tuple[Pair, ...]) -> And:
     B and F are the elements before and after the node. A component contributes a positive factor if it is inactive
     before and after, or active before and after: it does not switch.
     """
+    # Pairs without cross products locate no switch, so that their changes need not lie at nodes.
     components = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())]
     return And(tuple(Or((inactive(pair, i), before_and_after(pair, "b", i))) for pair, i in components))
 

@@ -95,16 +95,18 @@ def _simplex(modes: Modes) -> tuple[ca.SX, DCSContribution]:
     def labels(quantity: str) -> tuple[str, ...]:
         return of_each(title(quantity), range(modes.count))
 
-    least = ca.mmin(modes.indicators)
+    least = ca.mmin(modes.indicators)  # the KKT conditions give mu = min g and lambda = g - min g: exact estimates
     starts: dict[str, Any] = {"lower": 0.0, "initial": 1.0, "estimate": modes.indicators - least, "boundary": True}
     theta = Variable.create(title("theta"), labels("theta"), Role.CONVEX_MULTIPLIER, lower=0.0, initial=1 / modes.count)
     multiplier = Variable.create(title("lambda"), labels("lambda"), Role.REGION_MULTIPLIER, **starts)
     mu = Variable.create(title("mu"), (title("mu"),), Role.LOWEST_INDICATOR, estimate=least, boundary=True)
+    # Imposed at boundaries, too (`boundary`): lambda is a function of the state there, which locates the switches.
     rest = modes.indicators - multiplier.symbol - mu.symbol
     equations = (
         replace(Equation.of(title("indicators"), Role.INDICATORS, rest, labels("g")), boundary=True),
         Equation.of(title("simplex"), Role.SIMPLEX, ca.sum1(theta.symbol) - 1),
     )
+    # Side a is lambda, because it is continuous; theta jumps at switches.
     sides = [(side.components, side.symbol) for side in (multiplier, theta)]
     pair = Pair.between(Role.REGION, *sides, name=modes.name, continuous=True, components=theta.components)
     contribution = DCSContribution(
@@ -115,6 +117,7 @@ def _simplex(modes: Modes) -> tuple[ca.SX, DCSContribution]:
 
 def _switches(modes: Modes) -> tuple[Switch, ...]:
     """Return a switch per switching function, read from the active regions; without functions one per partition."""
+    # Without signs the number of the region is the "side" of a single switch.
     sides = np.arange(modes.count)[:, None] if modes.signs is None else modes.signs
     return tuple(
         Switch(
@@ -187,6 +190,7 @@ def step_functions(
         for i, label in enumerate(of_each("alpha", names))
     )
     of = f"[{', '.join(names)}]"
+    # lambda_n is the negative part of c and belongs to the bound alpha >= 0, lambda_p the positive part to alpha <= 1.
     sides = {
         "lambda_n": ((of_each("alpha", names), alpha), ca.fmax(-functions, 0), Role.NEGATIVE_PART),
         "lambda_p": ((of_each("1 - alpha", names), 1 - alpha), ca.fmax(functions, 0), Role.POSITIVE_PART),
@@ -251,6 +255,7 @@ def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, DCSContr
 def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
     """Write projected dynamics: x' = f + E^-1 grad c lambda, 0 <= c(x) perp lambda >= 0."""
     names = system.constraint_names
+    # The state does not jump: a constraint is met with a force that begins to act, as at an inelastic contact in x'.
     force = Variable.create("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
     sides = (of_each("c", names), system.constraints), (force.components, force.symbol)
     pair = Pair.between(Role.PROJECTION, *sides, name="constraint", components=names, events=("contact", "release"))

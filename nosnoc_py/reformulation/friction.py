@@ -146,6 +146,7 @@ def box(slip: SlipQuantities) -> FrictionLaw:
         )
     force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, 1)
     plus, minus, equation, parts = _parts(slip, "none")
+    # Slip forwards (xi+ > 0) puts the force at its lower bound -mu lambda_n, so xi+ is paired with the distance to it.
     above, below = slip.friction * slip.normal + force.symbol, slip.friction * slip.normal - force.symbol
     return FrictionLaw(
         force=force.symbol,
@@ -157,7 +158,7 @@ def box(slip: SlipQuantities) -> FrictionLaw:
             parts,
         ),
         speed=plus.symbol + minus.symbol,
-        slack=ca.fmin(above, below),
+        slack=ca.fmin(above, below),  # an output only: it is not differentiated
     )
 
 
@@ -177,7 +178,7 @@ def polar(slip: SlipQuantities) -> FrictionLaw:
     # |d| = 1 implies the bounds; they are wider than 1 so that they are never active.
     numbers = {"lower": -1.5, "upper": 1.5, "initial": first, "estimate": at_rest * first + (1 - at_rest) * start}
     direction = slip.variable("direction", Role.FRICTION_DIRECTION, slip.size, **numbers)
-    size = ca.sqrt(ca.sumsqr(slip.velocity))
+    size = ca.sqrt(ca.sumsqr(slip.velocity))  # of the estimate, which is not differentiated
     speed = slip.variable("slip_speed", Role.SLIP_SPEED, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     r, d, s = radius.symbol, direction.symbol, speed.symbol
     slack = slip.friction * slip.normal - r
@@ -188,6 +189,7 @@ def polar(slip: SlipQuantities) -> FrictionLaw:
             slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - s * d),
             slip.equation("unit_direction", Role.UNIT_DIRECTION, ca.sumsqr(d) - 1),
         ),
+        # The upper bound r <= mu lambda_n is the slack of the pair; this is the lower one.
         inequalities=(slip.equation("friction_radius_below", Role.RADIUS_BOUND, slip.friction * slip.normal + r),),
         products=(slip.product("slip", Role.SLIP, ("slip_speed", s), ("slack", slack)),),
         speed=s,
@@ -217,6 +219,7 @@ def polyhedral(slip: SlipQuantities) -> FrictionLaw:
     force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)
     size = ca.norm_2(slip.velocity)
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
+    # gamma is the largest slip speed against a direction d: the force acts along that one, where d'v_t + gamma = 0.
     shift = D.T @ slip.velocity + gamma.symbol
     slack = slip.friction * slip.normal - ca.sum1(force.symbol)
     return FrictionLaw(
@@ -241,7 +244,7 @@ def paper(slip: SlipQuantities) -> FrictionLaw:
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0)
     plus, minus, equation, parts = _parts(slip, "both")
     weighted = force.symbol / slip.weights
-    slack = (slip.friction * slip.normal) ** 2 - ca.sumsqr(weighted)
+    slack = (slip.friction * slip.normal) ** 2 - ca.sumsqr(weighted)  # beta: squared, to be smooth at zero force
     return FrictionLaw(
         force=force.symbol,
         variables=(force, gamma, plus, minus),
@@ -289,6 +292,7 @@ class FrictionIndicators:
 
 
 def _box_modes(name: str, count: int) -> FrictionIndicators:
+    # Steady is: slip forwards on both sides, slip backwards on both sides, or stick (both slacks positive) on both.
     plus, minus = f"slip_plus[{name}]", f"slip_minus[{name}]"
     return FrictionIndicators(
         steady=Or(
@@ -323,6 +327,7 @@ def _polar_modes(name: str, count: int) -> FrictionIndicators:
 
 def _polyhedral_modes(name: str, count: int) -> FrictionIndicators:
     pair, direction = f"slip[{name}]", f"slip_direction[{name}]"
+    # The set of directions that carry the force must not change either: each is inactive or active on both sides.
     same = [
         Or(
             (
@@ -336,6 +341,7 @@ def _polyhedral_modes(name: str, count: int) -> FrictionIndicators:
 
 
 def _paper_modes(name: str, count: int) -> FrictionIndicators:
+    # Table 2 of the paper: forward and backward sums of single components of xi+ and xi-.
     parts = f"slip_parts[{name}]"
     slips = [before_and_after(parts, side, i) for side in ("a", "b") for i in range(count)]
     slips_after = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
@@ -344,7 +350,7 @@ def _paper_modes(name: str, count: int) -> FrictionIndicators:
 
 def friction_indicators(contact: Contact, cone: FrictionCone, law: FrictionLaw) -> FrictionIndicators:
     """Return the indicator trees of one contact, over the pairs of its law."""
-    count = max(product.a.numel() for product in law.products)
+    count = max(product.a.numel() for product in law.products)  # components of a vector-valued pair, if there is one
     return INDICATORS[resolve_cone(contact, cone)](contact.name, count)
 
 

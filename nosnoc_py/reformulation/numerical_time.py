@@ -70,6 +70,7 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
 
     parts, (rising, sinking, opposed) = drift_parts(names, ca.vertcat(*[c.gap for c in contacts]))
     up, down = (variable.symbol for variable in parts)
+    # tau is a velocity along the normal; `moved` maps it to q', which matters for quaternions.
     along = system.moved(ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down))
     roles = (Role.NEGATIVE_PART, Role.POSITIVE_PART)
     below, above = (ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role]) for role in roles)
@@ -84,5 +85,5 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
         flow=dcs.flow + ca.vertcat(along, ca.SX(dcs.x.numel() - system.n_q, 1)),
         variables=(*dcs.variables, *parts),
         pairs=(*dcs.pairs, rising, sinking, held, opposed),
-        switch_indicator=dcs.indicator,
+        switch_indicator=dcs.indicator,  # of the system before: the pairs of tau are no switches
     )

@@ -142,12 +142,13 @@ def damping_ratio(restitution: Any) -> Any:
     """Return the damping ratio zeta with which half an oscillation keeps the fraction e of the speed; 1 for e = 0."""
     if isinstance(restitution, float) and restitution == 0.0:
         return 1.0
-    decrement = -ca.log(ca.fmax(restitution, FLAT))
+    decrement = -ca.log(ca.fmax(restitution, FLAT))  # logarithmic decrement of half an oscillation
     return decrement / ca.sqrt(np.pi**2 + decrement**2)
 
 
 def positive_part(y: ca.SX) -> ca.SX:
     """Return (y + sqrt(y^2 + 4)) / 2, the positive root of phi (phi - y) = 1, without cancellation for y < 0."""
+    # For y < 0 the sum y + sqrt(y^2 + 4) cancels; its conjugate 2 / (sqrt(y^2 + 4) - y) does not.
     total = ca.sqrt(y**2 + 4) + _magnitude(y)
     return ca.if_else(y < 0, 2 / total, total / 2)
 
@@ -207,6 +208,7 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
     # A user's normal need not be the gradient of the gap: the force along the normal acts on the gap by their product.
     slope = system.along_v(gap).T
     mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
+    # 1 / omega of a spring with stiffness scale / delta.
     period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
     force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
     return force, np.pi * period / ca.sqrt(ca.fmax(1.0 - zeta**2, FLAT))
@@ -224,7 +226,7 @@ def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
 def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Force:
     mu, weight = contact.cone
     slip = weight * system.slip(contact)
-    creep = sigma * float(system.nominal["v"].max())
+    creep = sigma * float(system.nominal["v"].max())  # slip speed at which friction reaches 1 / sqrt(2) of its bound
     force = -mu * normal * weight * slip / ca.sqrt(ca.sumsqr(slip) + creep**2)
     slack = mu * normal - _length(force / weight)
     label = f"slip_speed[{contact.name}] * slack[{contact.name}]"
@@ -269,6 +271,7 @@ def _regions(system: PSS) -> Smoothed:
 
 def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
     """Return the products of smooth steps of +c_j or -c_j by the signs of each region; they add up to one."""
+    # Steps of -c, not 1 minus steps of c: both tails are then free of cancellation.
     above, below = (_smooth_steps(c, system, sigma) for c in (modes.functions, -modes.functions))
     factors = ([above[j] if sign > 0 else below[j] for j, sign in enumerate(signs)] for signs in modes.signs)
     return ca.vertcat(*[reduce(mul, own, ca.SX(1)) for own in factors])
@@ -277,7 +280,7 @@ def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
 def _weights_by_indicators(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
     """Return exp(-(g_i - min g) / (sigma G)) divided by their sum; G is the typical difference of indicators."""
     g = modes.indicators
-    mean = ca.sum1(g) / modes.count
+    mean = ca.sum1(g) / modes.count  # only differences of indicators matter: their common part has no scale
     squares = [width(g[i] - mean, system.x, system.x_nominal) ** 2 for i in range(modes.count)]
     scale = sigma * ca.sqrt(sum(squares, ca.SX(0)) / modes.count)
     shares = ca.exp(-(g - ca.mmin(g)) / scale)  # the minimum keeps the largest one at 1: no overflow, no 0 / 0
@@ -314,7 +317,7 @@ def _smoothed(
         flow=flow,
         algebraic=algebraic,
         units=dict(system.units),
-        p_default=np.append(system.p_or_zeros, 1.0),
+        p_default=np.append(system.p_or_zeros, 1.0),  # sigma; every caller sets it
         original=system,
     )
     fields = {"units": dict(system.units), "durations": ca.SX(0, 1), **more}

@@ -124,5 +124,6 @@ def _no_jump(pair: str, i: int, modes: FrictionIndicators | None = None) -> Or:
     friction force jump, so a contact that stays closed must keep its friction mode or have been in stick before.
     """
     active = before_and_after(pair, "b", i)
+    # Release is harmless, because the condition itself makes the multiplier go to zero there.
     persistent = active if modes is None else And((active, Or((modes.steady, modes.sticks_before))))
     return Or((inactive(pair, i), persistent, releases(pair, i)))

@@ -90,6 +90,7 @@ def unsupported_reason(system: CLS) -> str | None:
     """Return None if all contacts have an auxiliary motion, else a message that names a suitable method."""
     if not system.contacts:
         return "TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...)."
+    # An auxiliary motion takes numerical time at a fixed physical time, so that the surface must stand still.
     moving = [contact.name for contact in system.contacts if system.moves(contact)]
     if moving:
         return (
@@ -179,7 +180,7 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         weights.append(1 - beta)
         forces = {name: beta * getattr(motion.contact, name) for name in ("normal_force", "friction_force")}
         contacts.append(replace(motion.contact, weight=beta, functions=rows, **forces))
-    clock_rate = reduce(mul, weights, ca.SX(1))
+    clock_rate = reduce(mul, weights, ca.SX(1))  # theta = prod_i (1 - beta_i)
     if len(weights) > 1:
         theta = ca.SX.sym("theta_ode")  # lifted, because it multiplies the whole right-hand side
         lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, clock_rate))
@@ -250,6 +251,6 @@ def _algebraic(lifts: Sequence[_Lift]) -> Algebraic:
         ca.vertcat(*[lift.symbol - lift.expression for lift in lifts]),
         lower=np.where(bounded, 0.0, -np.inf),
         upper=np.where(bounded, 1.0, np.inf),
-        initial=np.where(bounded, 0.25, 0.0),
+        initial=np.where(bounded, 0.25, 0.0),  # (1 - 1/2)^2: the weight at the start value 1/2 of the step functions
         names=tuple(lift.name for lift in lifts),
     )

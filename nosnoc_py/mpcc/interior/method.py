@@ -191,13 +191,14 @@ class InteriorRun:
     ) -> None:
         self.settings, self.evaluation, self.deadline = method.settings, method.evaluation, deadline
         lbx, ubx, lbg, ubg = (np.asarray(bounds[name], float) for name in ("lbx", "ubx", "lbg", "ubg"))
+        # Fixed variables and free rows are left out of the linear systems: branches differ in exactly these.
         self.free, self.rows = lbx < ubx, np.isfinite(lbg) | np.isfinite(ubg)
         self.kkt = method.pattern(self.free, self.rows)
         self.n, self.m = self.kkt.n, self.kkt.m
         self.x = np.where(self.free, np.asarray(x, float), lbx)
         lower, upper = lbg[self.rows], ubg[self.rows]
         self.equal = lower == upper
-        self.slack = np.flatnonzero(~self.equal)
+        self.slack = np.flatnonzero(~self.equal)  # every inequality row has a slack with its bounds
         self.in_kkt = self.n + self.slack
         self.iterations, self.restorations, self.last_primal, self.regularised = 0, 0, 0.0, False
         self.scale, self.weight = self._scales()
@@ -232,7 +233,7 @@ class InteriorRun:
         self.x[self.free] = v[: self.n]
         f, g = self.evaluation.values(self.x)
         c = g[self.rows] * self.scale - self.target
-        c[self.slack] -= v[self.n :]
+        c[self.slack] -= v[self.n :]  # g(x) - s = 0 with bounds on s
         distance = self.sign * (v[self.of] - self.bound)
         return self._rated(_Point(v=v, f=self.weight * f, c=c, theta=float(np.abs(c).sum()), distance=distance))
 
@@ -385,7 +386,7 @@ class InteriorRun:
         error = self._error(0.0)
         if self.held:
             if self._error(self.mu) > KAPPA_EPS * self.mu:
-                return
+                return  # the barrier problem is not yet solved
             self.held, self.errors = False, []
         if len(self.errors) == REMEMBERED and error > FALLS * max(self.errors):
             self.held = True
@@ -394,7 +395,7 @@ class InteriorRun:
         self.errors = [*self.errors[1 - REMEMBERED :], error]
 
     def _set_mu(self, mu: float) -> None:
-        self.mu, self.filter = mu, []
+        self.mu, self.filter = mu, []  # the filter belongs to one barrier problem (Algorithm A, step A-3)
         self.point = self._rated(self.point)
 
     def _probe(self, ratio: Array) -> None:
@@ -462,7 +463,7 @@ class InteriorRun:
             added = max(primal, PRIMAL)
             self.spread = sigma[self.n :] + added
             diagonal = np.concatenate([sigma[: self.n] + added, np.full(self.m, -DUAL)])
-            diagonal[self.in_kkt] -= 1.0 / self.spread
+            diagonal[self.in_kkt] -= 1.0 / self.spread  # eliminated slacks
             if self.kkt.factorise(hessian, diagonal) == self.m:
                 break
             if primal == 0.0:
@@ -499,6 +500,7 @@ class InteriorRun:
             trial = self.at(point.v + length * step.dv)
             if self._takes(trial, slope, length):
                 return _Step(trial, step.dv, step.dy, length)
+            # Only the full step that increases the infeasibility is worth a correction (Maratos effect).
             if length == step.length and np.isfinite(trial.theta) and trial.theta >= point.theta:
                 corrected = self._corrected(trial, slope, length, right, tau)
                 if corrected is not None:
@@ -575,7 +577,7 @@ class InteriorRun:
                 if damping > 1e6:
                     return INFEASIBLE
                 continue
-            damping = max(0.1 * damping, DUAL)
+            damping = max(0.1 * damping, DUAL)  # a good step: closer to Gauss-Newton
             slow = new.theta > (1.0 - 1e-6) * self.point.theta
             self.iterations += 1
             self._arrive(new, self.z)
@@ -591,6 +593,7 @@ class InteriorRun:
     def _towards_rows(self, damping: float) -> _Point | None:
         """Return the end of a Levenberg-Marquardt step for c(v) = 0 that keeps away from bounds; None if it fails."""
         point = self.point
+        # A metric that grows near bounds keeps steps away from them, as the barrier does.
         metric = np.sqrt(self.mu) / np.maximum(1.0, np.abs(point.v)) ** 2
         metric += self._on_unknowns(np.minimum(self.mu / point.distance**2, 1e16))
         diagonal = np.concatenate([metric[: self.n], np.full(self.m, -damping)])
