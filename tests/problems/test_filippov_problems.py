@@ -67,7 +67,7 @@ def test_switches_are_landed_on(name: str, representation: str, steps: int) -> N
 
 
 @pytest.mark.parametrize("representation", ["stewart", "step"])
-def test_a_departure_is_open_without_its_isolation(representation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sliding_exit_is_open_without_its_condition(representation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: between stages the motion dips through the surface, and leaves early."""
     monkeypatch.setattr("nosnoc_py.reformulation.filippov.sliding_exit_conditions", lambda pairs, per_element: ())
     monkeypatch.setattr("nosnoc_py.simulation.checks.Checks.crossings", lambda *_: [])  # it would notice
