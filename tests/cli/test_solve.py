@@ -61,7 +61,9 @@ def test_quiet(desk: Path):
 def test_a_sweep_is_left_aside_and_that_is_said(desk: Path):
     done = call("solve", "heights.yaml")
     assert done.exit_code == 0
-    assert done.stderr == "heights.yaml: without its sweep, which is for `nosnoc-py sweep heights.yaml`\n"
+    said, *progress = done.stderr.splitlines()  # into a pipe go the first state of the solver and the last
+    assert said == "heights.yaml: without its sweep, which is for `nosnoc-py sweep heights.yaml`"
+    assert len(progress) <= 3
     assert done.stdout.startswith("solved")
 
 
