@@ -234,5 +234,5 @@ def test_contacts_that_rest_have_no_impulse_at_first(monkeypatch: pytest.MonkeyP
 def test_without_it_the_first_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: seconds until everything has been tried."""
     monkeypatch.setattr(MPCCStep, "_predictions", lambda *_: [])
-    monkeypatch.setattr(MPCCStep, "_pinned", lambda self, contacts: self._problem.solvers)
+    monkeypatch.setattr(MPCCStep, "_without_impulses", lambda self, contacts: self._problem.solvers)
     assert pushed().status is ns.Status.STEP_FAILED

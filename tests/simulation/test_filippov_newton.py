@@ -252,7 +252,7 @@ def test_a_step_with_too_many_switches_is_halved(monkeypatch: pytest.MonkeyPatch
 
 def test_a_step_that_fails_is_solved_as_an_mpcc_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FilippovModes, "_candidates", lambda self, zero, hint: [tuple([0] * zero.size)])
-    monkeypatch.setattr(FilippovModes, "_changed", lambda self, modes, guard: modes)
+    monkeypatch.setattr(FilippovModes, "_mode_after", lambda self, modes, guard: modes)
     system, x0, _ = two_surfaces()
     simulator = ns.Simulator(system, METHOD, step=0.3)
     state = simulator.step(simulator.init(x0))

@@ -101,10 +101,12 @@ MOTIONS: dict[str, tuple[Callable[[], Any], Any, float]] = {
 def test_motions_are_those_by_scipy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     build, x0, duration = MOTIONS[name]
     whole = ns.simulate(build(), x0=x0, duration=duration)
-    monkeypatch.setattr(contact_written, "steps_of", lambda mechanics, regime: None)
-    monkeypatch.setattr("nosnoc_py.simulation.event_driven.contact_flow.steps_of", lambda mechanics, regime: None)
-    monkeypatch.setattr("nosnoc_py.simulation.event_driven.filippov.regime.steps_of", lambda regime: None)
-    monkeypatch.setattr(filippov_written, "steps_of", lambda regime: None)
+    monkeypatch.setattr(contact_written, "compiled_steps_of", lambda mechanics, regime: None)
+    monkeypatch.setattr(
+        "nosnoc_py.simulation.event_driven.contact_flow.compiled_steps_of", lambda mechanics, regime: None
+    )
+    monkeypatch.setattr("nosnoc_py.simulation.event_driven.filippov.regime.compiled_steps_of", lambda regime: None)
+    monkeypatch.setattr(filippov_written, "compiled_steps_of", lambda regime: None)
     known = ns.simulate(build(), x0=x0, duration=duration)
     assert whole.status is known.status is ns.Status.SOLVED
     assert [(event.kind, event.name) for event in whole.events] == [(event.kind, event.name) for event in known.events]
