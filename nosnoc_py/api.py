@@ -8,8 +8,9 @@ from functools import cached_property, wraps
 from math import inf
 from numbers import Real
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
+from nosnoc_py.annotations import Control, Guess, Numbers, State
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError, check_run, check_type
@@ -31,7 +32,14 @@ from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
 from nosnoc_py.simulation.certification.attached import with_certificate
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
+from nosnoc_py.simulation.common import (
+    SimulationMethod,
+    SimulationTask,
+    SteppedRun,
+    StepState,
+    deadline_of,
+    steps_given,
+)
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -75,10 +83,10 @@ def solve(
     method: FiniteElementMethod | CompleteMethod | None = None,
     solver: Strategy | MultiStart | None = None,
     *,
-    guess: Any = None,
+    guess: Guess | None = None,
     callback: Callback | None = None,
     time_limit: float | None = None,
-    effort: str | None = None,
+    effort: Literal["quick", "normal", "thorough"] | None = None,
     seed: int | None = None,
     polish: bool = False,
     certify: bool = True,
@@ -233,15 +241,15 @@ class SolvedProblem(EvaluatesProblem):
 def simulate(
     system: Described,
     *,
-    x0: Any,
+    x0: State,
     duration: float,
     method: FiniteElementMethod | SimulationMethod | None = None,
     steps: int | None = None,
-    times: Any = None,
-    u: Any = None,
-    p: Any = None,
+    times: Numbers | None = None,
+    u: Control | None = None,
+    p: State | None = None,
     solver: Strategy | ActiveSetNewton | None = None,
-    callback: Callable[[Any], Any] | None = None,
+    callback: Callable[[Any], object] | None = None,
     time_limit: float | None = None,
     sensitivities: bool = False,
 ) -> Trajectory:
@@ -396,12 +404,20 @@ class Simulator:
             self.engine = chosen.stepper(system, self.length)
 
     @named_arguments
-    def init(self, x0: Any, p: Any = None) -> Any:
+    def init(self, x0: State, p: State | None = None) -> StepState:
         """Return the state at t = 0; raise `ModelError` for an x0 of the wrong shape, or that penetrates a contact."""
-        return self.engine.init(x0, p)
+        state: StepState = self.engine.init(x0, p)
+        return state
 
     @named_arguments
-    def step(self, state: Any, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False) -> Any:
+    def step(
+        self,
+        state: StepState,
+        u: Numbers | None = None,
+        *,
+        time_limit: float | None = None,
+        sensitivities: bool = False,
+    ) -> StepState:
         """Return the state after one step with constant control u (n_u,).
 
         `x` is the left limit at t: an impact exactly at t happens in the next step. A step that fails has its status
@@ -409,18 +425,19 @@ class Simulator:
         respect to the x, u and p of this step (`TimeStepping` has none).
         """
         check_run(None, time_limit)
-        return self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
+        after: StepState = self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
+        return after
 
     @named_arguments
     @reported
     def run(
         self,
-        x0: Any,
+        x0: State,
         *,
         steps: int,
-        u: Any = None,
-        p: Any = None,
-        callback: Callable[[Any], Any] | None = None,
+        u: Control | None = None,
+        p: State | None = None,
+        callback: Callable[[Any], object] | None = None,
         time_limit: float | None = None,
         sensitivities: bool = False,
     ) -> Trajectory:

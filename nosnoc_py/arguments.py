@@ -15,6 +15,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
 from functools import wraps
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -67,10 +68,15 @@ def readable(signature: inspect.Signature) -> Signature:
     def annotation(given: Any) -> Any:
         return Text(given) if isinstance(given, str) else given
 
+    def default(given: Any) -> Any:
+        if isinstance(given, types.MappingProxyType):
+            return dict(given)
+        return Text("...") if repr(given) == "<factory>" else given
+
     parameters = [
         each.replace(
             annotation=annotation(each.annotation),
-            default=Text("...") if repr(each.default) == "<factory>" else each.default,
+            default=default(each.default),
         )
         for each in signature.parameters.values()
     ]
@@ -142,3 +148,18 @@ def _checked(function: Callable[..., Any], title: str, *, constructor: bool = Fa
 
     checked.__signature__ = signature  # type: ignore[attr-defined]
     return checked
+
+
+def construct(target: Any, arguments: dict[str, Any]) -> None:
+    """Set the fields of a frozen dataclass from the arguments of its own `__init__`, and check them.
+
+    Classes whose arguments may be more than their attributes are (numbers that become an expression, say) have an
+    `__init__` with the types of the arguments, which calls this with `locals()`; their fields have the types that one
+    reads.
+    """
+    for each in fields(target):
+        if each.init:
+            object.__setattr__(target, each.name, arguments[each.name])
+        elif each.default_factory is not MISSING:
+            object.__setattr__(target, each.name, each.default_factory())
+    target.__post_init__()

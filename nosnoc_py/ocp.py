@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import EMPTY, Expression, Numbers, Pair, State
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.markup import tree
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
 from nosnoc_py.systems.symbols import (
@@ -53,7 +55,7 @@ def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Constraint:
     """lower <= expression <= upper, with one of them at least; lower = upper is an equation.
 
@@ -96,16 +98,31 @@ class Constraint:
     (0.2, 2.0)
     """
 
-    expression: Any
-    lower: Any = None
-    upper: Any = None
-    name: str | None = field(default=None, kw_only=True)
-    equals: Any = field(default=None, kw_only=True)
-    at: str = field(default="element_ends", kw_only=True)
-    times: Any = field(default=None, kw_only=True)
-    soft: str | None = field(default=None, kw_only=True)
-    weight: Any = field(default=None, kw_only=True)
+    expression: ca.SX
+    lower: Any  # array (m,)
+    upper: Any  # array (m,)
+    name: str | None
+    equals: Any  # None, once it has become both limits
+    at: str
+    times: Any
+    soft: str | None
+    weight: Any
     relaxed: bool = field(default=False, init=False, repr=False)
+
+    def __init__(
+        self,
+        expression: Expression,
+        lower: Numbers | None = None,
+        upper: Numbers | None = None,
+        *,
+        equals: Numbers | None = None,
+        name: str | None = None,
+        at: Literal["control_grid", "element_ends", "rk_stages"] = "element_ends",
+        times: Numbers | None = None,
+        soft: Literal["l1", "l2", "linf"] | None = None,
+        weight: Numbers | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = _said("constraint", self.name)
@@ -161,7 +178,7 @@ def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Complementarity:
     """0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
 
@@ -173,9 +190,18 @@ class Complementarity:
         Default "complementarity_0", ...
     """
 
-    a: Any
-    b: Any
-    name: str | None = field(default=None, kw_only=True)
+    a: ca.SX
+    b: ca.SX
+    name: str | None
+
+    def __init__(
+        self,
+        a: Expression,
+        b: Expression,
+        *,
+        name: str | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = _said("complementarity", self.name)
@@ -234,12 +260,15 @@ class Bounds:
     (-5, 5)
     """
 
-    x: Any = None
-    u: Any = None
+    x: Pair | Mapping[str, Pair] | None = None
+    u: Pair | Mapping[str, Pair] | None = None
+
+
+NO_BOUNDS = Bounds()
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class OCP:
     """minimise the integral of stage_cost(x, u, p) plus terminal_cost(x(T), x(0), p), subject to a system.
 
@@ -294,23 +323,44 @@ class OCP:
     """
 
     system: Any
-    horizon: Any = field(kw_only=True)
-    x0: Any = field(default=None, kw_only=True)
-    stage_cost: Any = field(default=0, kw_only=True)
-    terminal_cost: Any = field(default=0, kw_only=True)
-    bounds: Bounds | Mapping[str, Any] = field(default_factory=Bounds, kw_only=True)
-    path_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
-    initial_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
-    terminal_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
-    terminal_state: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    point_costs: Sequence[PointCost] = field(default=(), kw_only=True)
-    point_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
-    complementarities: Sequence[Complementarity] = field(default=(), kw_only=True)
-    p: Any = field(default=None, kw_only=True)
-    free_parameters: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
+    horizon: Any
+    x0: Any
+    stage_cost: Any
+    terminal_cost: Any
+    bounds: Bounds | Mapping[str, Any]
+    path_constraints: Sequence[Constraint]
+    initial_constraints: Sequence[Constraint]
+    terminal_constraints: Sequence[Constraint]
+    terminal_state: Mapping[str, Any] | None
+    point_costs: Sequence[PointCost]
+    point_constraints: Sequence[Constraint]
+    complementarities: Sequence[Complementarity]
+    p: Any
+    free_parameters: Mapping[str, tuple[float, float]]
     free_time: FreeTime | None = field(init=False, repr=False)
     x_bounds: Any = field(init=False, repr=False)
     u_bounds: Any = field(init=False, repr=False)
+
+    def __init__(
+        self,
+        system: Described,
+        *,
+        horizon: float | FreeTime,
+        x0: State | None = None,
+        stage_cost: Expression = 0,
+        terminal_cost: Expression = 0,
+        bounds: Bounds | Mapping[str, Pair] = NO_BOUNDS,
+        path_constraints: Sequence[Constraint | ca.SX] = (),
+        initial_constraints: Sequence[Constraint | ca.SX] = (),
+        terminal_constraints: Sequence[Constraint | ca.SX] = (),
+        terminal_state: Mapping[str, float | Pair] | None = None,
+        point_costs: Sequence[PointCost] = (),
+        point_constraints: Sequence[Constraint] = (),
+        complementarities: Sequence[Complementarity] = (),
+        p: State | None = None,
+        free_parameters: Mapping[str, tuple[float, float]] = EMPTY,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         s = self.system

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Expression, Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.relations import is_comparison
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class PointCost:
     """A cost of the state at chosen times: the sum of an expression, or of weighted squares of what values miss.
 
@@ -51,10 +52,19 @@ class PointCost:
     1.9796
     """
 
-    times: Any
-    expression: Any
-    values: Any = None
-    weights: Any = 1.0
+    times: Any  # array (m,)
+    expression: ca.SX
+    values: Any  # array (m, k) or None
+    weights: Any
+
+    def __init__(
+        self,
+        times: Numbers,
+        expression: Expression,
+        values: Numbers | None = None,
+        weights: Numbers = 1.0,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         times, expression = times_of(self.times, "PointCost"), column(self.expression, "PointCost: expression")

@@ -15,12 +15,17 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import factorial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
+
+if TYPE_CHECKING:
+    import casadi as ca
+
+    from nosnoc_py.annotations import Expression
 
 ORTHONORMAL = 1e-9
 TERMS = 10  # of the series: the next one is below 1e-17 for s < 1
@@ -142,7 +147,7 @@ def quaternion_rate(quaternion: Any, angular_velocity: Any) -> Any:
 
 
 @named_arguments
-def attitude_error(actual: Any, desired: Any) -> Any:
+def attitude_error(actual: Expression, desired: Expression) -> ca.SX | ca.DM | np.ndarray:
     """Return the rotation vector (3,) [rad] that is left between two attitudes: log(R_desired' R_actual).
 
     Three numbers, in the frame of the desired attitude: a constraint that they are zero is no more than there is to

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.annotations import Expression
 from nosnoc_py.errors import ModelError
-from nosnoc_py.geometry.placed import Placed
+from nosnoc_py.geometry.placed import ContactShape, Placed
 from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
 from nosnoc_py.systems.cls import Contact
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
@@ -152,7 +153,13 @@ INSTEAD = {
 
 
 def contacts(
-    first: Any, second: Any, *, name: str = "contact", friction: Any = 0.0, restitution: Any = 0.0, **more: Any
+    first: Placed | ContactShape,
+    second: Placed | ContactShape,
+    *,
+    name: str = "contact",
+    friction: Expression = 0.0,
+    restitution: float | ca.SX = 0.0,
+    **more: Any,
 ) -> list[Contact]:
     """Make the contacts between two shapes.
 

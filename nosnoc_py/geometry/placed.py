@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 import casadi as ca
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Expression, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
 from nosnoc_py.rotations import rotation_of
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.quaternions import body_rates, unit_parts
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 from nosnoc_py.systems.symbols import column, symbols
+
+# What `Placed` puts on a body; the table in `pairs` says which two of them make contacts.
+ContactShape: TypeAlias = (
+    Point | Sphere | Capsule | Box | Cylinder | ConvexPolyhedron | Ellipsoid | HalfSpace | HeightMap | ConvexPolygon
+)
 
 
 class KnowsVelocities(Protocol):
@@ -24,7 +32,7 @@ class KnowsVelocities(Protocol):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Coordinates:
     """Coordinates and velocities of a system, as `ns.CLS` has them.
 
@@ -42,10 +50,20 @@ class Coordinates:
     (1, 3)
     """
 
-    q: Any
-    v: Any
-    quaternions: Sequence[Any] = field(default=(), kw_only=True)
-    kinematic_matrix: Any = field(default=None, kw_only=True)
+    q: ca.SX
+    v: ca.SX
+    quaternions: Sequence[ca.SX]
+    kinematic_matrix: Any
+
+    def __init__(
+        self,
+        q: Symbols,
+        v: Symbols,
+        *,
+        quaternions: Sequence[ca.SX] = (),
+        kinematic_matrix: Expression | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         q, v = symbols(self.q, "Coordinates: q"), symbols(self.v, "Coordinates: v")
@@ -66,7 +84,7 @@ class Coordinates:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Placed:
     """A shape on a body.
 
@@ -101,9 +119,19 @@ class Placed:
     """
 
     shape: Any
-    position: Any
-    rotation: Any = None
-    coordinates: KnowsVelocities | None = field(default=None, kw_only=True)
+    position: ca.SX
+    rotation: Any
+    coordinates: KnowsVelocities | None
+
+    def __init__(
+        self,
+        shape: ContactShape,
+        position: Expression,
+        rotation: Expression | None = None,
+        *,
+        coordinates: KnowsVelocities | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         position = column(self.position, "Placed: position")

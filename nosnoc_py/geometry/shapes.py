@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import finite, scalar
@@ -70,12 +72,15 @@ class Cylinder:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class HalfSpace:
     """All points x with normal'x <= offset: the ground is `HalfSpace()`; in the plane `HalfSpace((0, 1))`."""
 
-    normal: Any = (0.0, 0.0, 1.0)
-    offset: float = 0.0
+    normal: Array
+    offset: float
+
+    def __init__(self, normal: Numbers = (0.0, 0.0, 1.0), offset: float = 0.0) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         size = np.size(self.normal)
@@ -94,7 +99,7 @@ class HeightMap:
     Only points and corners stand on it: what is round would touch it elsewhere.
     """
 
-    height: Callable[..., Any]
+    height: Callable[..., ca.SX | float]
 
     def __post_init__(self) -> None:
         if not callable(self.height):
@@ -102,7 +107,7 @@ class HeightMap:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class ConvexPolygon:
     """A convex polygon in the plane.
 
@@ -117,9 +122,12 @@ class ConvexPolygon:
         For fewer than three vertices, and for those of a polygon that is not convex.
     """
 
-    vertices: Any
+    vertices: Array
     normals: Array = field(init=False, repr=False)
     offsets: Array = field(init=False, repr=False)
+
+    def __init__(self, vertices: Numbers) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         points = np.asarray(self.vertices, dtype=float)

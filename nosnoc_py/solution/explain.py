@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nosnoc_py.mpcc.solve import MPCCResult
     from nosnoc_py.solution.solution import Solution
 
-    Result = Solution | MPCCResult
+    Result: TypeAlias = Solution | MPCCResult
 
 CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
 # A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Expression, Numbers, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Algebraic:
     """Variables z with 0 = equations(x, z, u, p) at all times; with step functions also of alpha.
 
@@ -38,12 +39,24 @@ class Algebraic:
         If there are not as many equations as variables, if they cannot determine them, or for wrong bounds.
     """
 
-    z: Any
-    equations: Any
-    lower: Any = field(default=float("-inf"), kw_only=True)
-    upper: Any = field(default=float("inf"), kw_only=True)
-    initial: Any = field(default=0.0, kw_only=True)
-    names: Sequence[str] | None = field(default=None, kw_only=True)
+    z: ca.SX
+    equations: ca.SX
+    lower: Any
+    upper: Any
+    initial: Any
+    names: Sequence[str] | None
+
+    def __init__(
+        self,
+        z: Symbols,
+        equations: Expression,
+        *,
+        lower: Numbers = float("-inf"),
+        upper: Numbers = float("inf"),
+        initial: Numbers = 0.0,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         z = symbols(self.z, "Algebraic: z")

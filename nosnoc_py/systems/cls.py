@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -10,16 +10,19 @@ from typing import Any, ClassVar
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.compliance import friction_force, generalised_force, normal_force
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
+from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
@@ -30,7 +33,7 @@ JUMPS = (
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Contact:
     """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force, with Coulomb friction if it has one.
 
@@ -90,15 +93,31 @@ class Contact:
     """
 
     name: str
-    gap: Any = field(kw_only=True)
-    normal: Any = field(default=None, kw_only=True)
-    tangent: Any = field(default=None, kw_only=True)
-    friction: Any = field(default=0.0, kw_only=True)
-    restitution: Any = field(default=0.0, kw_only=True)
-    surface_velocity: Any = field(default=0.0, kw_only=True)
-    stiffness: Any = field(default=None, kw_only=True)
-    damping: Any = field(default=0.0, kw_only=True)
-    creep_speed: float = field(default=1e-3, kw_only=True)
+    gap: ca.SX
+    normal: Any  # expression (n_v,) or None: the gradient of the gap
+    tangent: Any  # expression (n_v, n_t) or None
+    friction: Any  # tuple of n_t floats or expressions
+    restitution: Any  # float or expression
+    surface_velocity: ca.SX
+    stiffness: Any
+    damping: Any
+    creep_speed: float
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        gap: Expression,
+        normal: Expression | None = None,
+        tangent: Expression | None = None,
+        friction: Expression = 0.0,
+        restitution: float | ca.SX = 0.0,
+        surface_velocity: Expression = 0.0,
+        stiffness: float | ca.SX | None = None,
+        damping: float | ca.SX = 0.0,
+        creep_speed: float = 1e-3,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "contact")
@@ -202,7 +221,7 @@ def _told(friction: Sequence[float]) -> str:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, init=False)
 class CLS(Described):
     """Complementarity Lagrangian system (FESD-J, Eq. 1).
 
@@ -288,21 +307,47 @@ class CLS(Described):
 
     methods = "ns.FESDJ(...) or ns.TimeFreezing(...) (simulations also: ns.EventDriven(...), ns.TimeStepping(...))"
 
-    q: Any
-    v: Any
-    mass_matrix: Any
-    force: Any
-    contacts: Sequence[Contact] = ()
+    q: ca.SX
+    v: ca.SX
+    mass_matrix: ca.SX
+    force: ca.SX
+    contacts: Sequence[Contact]
     compliant: tuple[Contact, ...] = field(default=(), init=False)
-    kinematic_matrix: Any = None
-    quaternions: Sequence[Any] = ()
-    y: Any = None
-    y_rate: Any = None
-    algebraic: Algebraic | None = None
-    eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
+    kinematic_matrix: Any
+    quaternions: Sequence[Any]
+    y: Any
+    y_rate: Any
+    algebraic: Algebraic | None
+    eliminated: tuple[ca.SX, ca.SX] | None  # z and its values: what has become of `algebraic`
     x: Any = field(init=False)  # the state (q, v, y)
     unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
     position_rate: Any = field(init=False)  # q' = N(q) v as an expression (n_q,)
+
+    def __init__(
+        self,
+        *,
+        q: Symbols,
+        v: Symbols,
+        mass_matrix: Expression,
+        force: Expression,
+        contacts: Sequence[Contact] = (),
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        y: Symbols | None = None,
+        y_rate: Expression | None = None,
+        kinematic_matrix: Expression | None = None,
+        quaternions: Sequence[ca.SX] = (),
+        algebraic: Algebraic | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+        eliminated: tuple[ca.SX, ca.SX] | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         joined = self._join_time("y")

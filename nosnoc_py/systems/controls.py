@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.functions import numbers
 from nosnoc_py.solution import Trajectory
@@ -28,7 +29,7 @@ A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Traje
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class PiecewiseConstant:
     """A control that is constant between given times; right-continuous.
 
@@ -45,8 +46,11 @@ class PiecewiseConstant:
         If the times do not increase, or there is not one row per interval.
     """
 
-    grid: Any
-    values: Any
+    grid: np.ndarray
+    values: np.ndarray
+
+    def __init__(self, grid: Numbers, values: Numbers) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         grid, values = np.array(self.grid, dtype=float), np.array(self.values, dtype=float)
@@ -94,7 +98,7 @@ class SampledLaw:
     (0.348678, (10, 1))
     """
 
-    def __init__(self, law: Callable[[float, np.ndarray], Any], period: float) -> None:
+    def __init__(self, law: Callable[[float, np.ndarray], Numbers], period: float) -> None:
         if not callable(law) or _positional(law) < 2:
             raise OptionError(f"SampledLaw: expected a function of t and x, given {law!r}.")
         if isinstance(period, bool) or not isinstance(period, Real) or not 0.0 < float(period) < np.inf:

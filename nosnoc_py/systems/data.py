@@ -9,7 +9,8 @@ from typing import Any, Literal
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column
@@ -20,7 +21,7 @@ INTERPOLATIONS = ("linear", "cubic")
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Data:
     """Values at times, and between them straight lines or a natural cubic spline.
 
@@ -68,12 +69,22 @@ class Data:
     [1.0, -1.0]
     """
 
-    times: Any
-    values: Any
-    interpolation: Interpolation = field(default="linear", kw_only=True)
-    name: str | None = field(default=None, kw_only=True)
+    times: Array
+    values: Array
+    interpolation: Interpolation
+    name: str | None
     p: Any = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
+
+    def __init__(
+        self,
+        times: Numbers,
+        values: Numbers,
+        *,
+        interpolation: Interpolation = "linear",
+        name: str | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = "Data" if self.name is None else f"Data {self.name!r}"

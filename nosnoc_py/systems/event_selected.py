@@ -9,18 +9,21 @@ flow is piecewise differentiable (ESS, Section 2).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import EMPTY, ArrayFunction, Expression, Names, Numbers, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import EVENT_KINDS
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import (
     check_different,
     check_free,
@@ -47,7 +50,7 @@ SHAPES = {
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Guard:
     """A surface h(x) = 0 that is crossed from h < 0 to h > 0, and the mode bit that remembers it.
 
@@ -72,10 +75,20 @@ class Guard:
     """
 
     name: str
-    function: Any
-    back: Any = None
-    kinds: tuple[str, str] = SWITCH
-    reset: Any = None
+    function: ca.SX
+    back: Any
+    kinds: tuple[str, str]
+    reset: None
+
+    def __init__(
+        self,
+        name: str,
+        function: Expression,
+        back: Expression | None = None,
+        kinds: tuple[str, str] = SWITCH,
+        reset: None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "guard")
@@ -97,7 +110,7 @@ class Guard:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class EventSelectedSystem(Described):
     """x' = f(x, mode, p), where bit k of the mode is set when h_k(x) rises through zero (ESS, Section 2.1).
 
@@ -137,17 +150,41 @@ class EventSelectedSystem(Described):
     controlled = False
     methods = "ns.EventSelected(...) with ns.simulate"
 
-    mode: Any = None
+    mode: Any
     flow: Any
     guards: Sequence[Any]
-    functions: Callable[..., Any] | None = None
-    jacobian: Callable[..., Any] | None = None
-    back: Any = None
-    back_jacobian: Callable[..., Any] | None = None
-    flow_jacobian: Callable[..., Any] | None = None
-    kinds: tuple[str, str] | None = None
+    functions: Callable[..., Any] | None
+    jacobian: Callable[..., Any] | None
+    back: Any
+    back_jacobian: Callable[..., Any] | None
+    flow_jacobian: Callable[..., Any] | None
+    kinds: tuple[str, str] | None
     u: Any = field(default=None, init=False)
     guard_names: tuple[str, ...] = field(init=False)
+
+    def __init__(
+        self,
+        *,
+        x: Symbols | int,
+        flow: Expression | ArrayFunction,
+        guards: Sequence[Guard | str],
+        mode: Symbols | None = None,
+        p: Symbols | int | None = None,
+        t: ca.SX | None = None,
+        functions: ArrayFunction | None = None,
+        jacobian: ArrayFunction | None = None,
+        back: Literal["negative"] | ArrayFunction | None = None,
+        back_jacobian: ArrayFunction | None = None,
+        flow_jacobian: ArrayFunction | None = None,
+        kinds: tuple[str, str] | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         if not isinstance(self.guards, list | tuple) or not self.guards:

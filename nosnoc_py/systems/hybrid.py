@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import check_free, column, free_of_others, parts, titled
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class StateJump:
     """One autonomous state jump: where guard(x) = 0 is reached from above, x becomes reset(x) (HMP, Eqs. 3-4).
 
@@ -40,9 +43,19 @@ class StateJump:
     """
 
     name: str
-    guard: Any = field(kw_only=True)
-    reset: Any = field(kw_only=True)
-    impulse: Any = field(default=None, kw_only=True)
+    guard: ca.SX
+    reset: ca.SX
+    impulse: Any  # expression or None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        guard: Expression,
+        reset: Expression,
+        impulse: Expression | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "jump")
@@ -52,7 +65,7 @@ class StateJump:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, init=False)
 class HybridSystem(Described):
     """x' = f(x, u, p); where a guard psi_i(x, p) reaches zero, x+ = g_i(x-, p) (HMP, Eqs. 2-4 and Appendix C).
 
@@ -80,8 +93,26 @@ class HybridSystem(Described):
         "which is also simulated"
     )
 
-    flow: Any
-    jumps: Sequence[StateJump] = ()
+    flow: ca.SX
+    jumps: Sequence[StateJump]
+
+    def __init__(
+        self,
+        *,
+        x: Symbols,
+        flow: Expression,
+        jumps: Sequence[StateJump] = (),
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import casadi as ca
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Expression
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column, titled
@@ -19,7 +20,7 @@ WORDS = LOW, HIGH = "low", "high"
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Hysteresis:
     """A switch with memory: "high" once the variable has risen through `upper`, "low" once it fell through `lower`.
 
@@ -59,11 +60,23 @@ class Hysteresis:
     """
 
     name: str
-    variable: Any = field(kw_only=True)
-    lower: Any = field(kw_only=True)
-    upper: Any = field(kw_only=True)
-    flows: Sequence[Any] = field(kw_only=True)
-    start: Literal["low", "high"] = field(default="low", kw_only=True)
+    variable: ca.SX
+    lower: ca.SX
+    upper: ca.SX
+    flows: Sequence[ca.SX]
+    start: Literal["low", "high"]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        variable: ca.SX,
+        lower: float | ca.SX,
+        upper: float | ca.SX,
+        flows: Sequence[Expression],
+        start: Literal["low", "high"] = "low",
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "hysteresis")

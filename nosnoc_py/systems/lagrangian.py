@@ -13,6 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.annotations import Expression, Numbers, Symbols
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_distinct, check_free, check_keys, column, columns, finite, mapping, symbols
@@ -66,7 +67,7 @@ class Lagrangian:
         """T + V [J]."""
         return self.kinetic + self.potential
 
-    def jacobian(self, point: Any) -> ca.SX:
+    def jacobian(self, point: Expression) -> ca.SX:
         """Derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
 
         Raises
@@ -89,15 +90,15 @@ class Lagrangian:
 @named_arguments
 def lagrangian(
     *,
-    q: Any,
-    v: Any,
-    kinetic: Any,
-    potential: Any = 0,
-    forces: Any = 0,
-    damping: Any = 0,
-    u: Any = None,
-    p: Any = None,
-    at: Mapping[str, Any] | None = None,
+    q: Symbols,
+    v: Symbols,
+    kinetic: ca.SX,
+    potential: Expression = 0,
+    forces: Expression = 0,
+    damping: Expression = 0,
+    u: Symbols | None = None,
+    p: Symbols | None = None,
+    at: Mapping[str, Numbers] | None = None,
 ) -> Lagrangian:
     """Derive the equations of motion from energies.
 
@@ -174,7 +175,10 @@ def lagrangian(
 
 @named_arguments
 def kinetic_energy(
-    q: Any, v: Any, masses: Sequence[tuple[Any, Any]] = (), inertias: Sequence[tuple[Any, Any]] = ()
+    q: Symbols,
+    v: Symbols,
+    masses: Sequence[tuple[float | ca.SX, Expression]] = (),
+    inertias: Sequence[tuple[float | ca.SX, Expression]] = (),
 ) -> ca.SX:
     """Kinetic energy [J] of masses at positions r(q), m |r'|^2 / 2, and of bodies turned by phi(q), I phi'^2 / 2.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,13 +10,16 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hysteresis import Hysteresis
+from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, parts, titled
 
 # Eigenvalues of a metric below this share of the largest one are zero.
@@ -28,7 +31,7 @@ JUMPS = (
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Modes:
     """A partition of the state space into regions, each with its own flow.
 
@@ -58,11 +61,23 @@ class Modes:
     """
 
     name: str
-    flows: Sequence[Any] = field(kw_only=True)
-    functions: Any = field(default=None, kw_only=True)
-    signs: Any = field(default=None, kw_only=True)
-    indicators: Any = field(default=None, kw_only=True)
-    function_names: Sequence[str] | None = field(default=None, kw_only=True)
+    flows: Sequence[ca.SX]
+    functions: Any  # expression (n_c,), None with indicators
+    signs: Any  # array (n_f, n_c), None with indicators
+    indicators: Any
+    function_names: Sequence[str] | None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        flows: Sequence[Expression],
+        functions: Expression | None = None,
+        signs: Numbers | None = None,
+        indicators: Expression | None = None,
+        function_names: Sequence[str] | None = None,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "modes")
@@ -198,7 +213,7 @@ class WithAlgebraic(Described):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class PSS(WithAlgebraic):
     """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
 
@@ -223,6 +238,25 @@ class PSS(WithAlgebraic):
 
     flow: Any = None
     modes: Any
+
+    def __init__(
+        self,
+        *,
+        x: Symbols,
+        modes: Modes | Hysteresis | Sequence[Modes | Hysteresis],
+        flow: Expression | None = None,
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        algebraic: Algebraic | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols()
@@ -286,7 +320,7 @@ class PSS(WithAlgebraic):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class ODE(PSS):
     """A smooth system x' = flow(x, u, p), with algebraic equations a DAE of index 1.
 
@@ -318,6 +352,24 @@ class ODE(PSS):
 
     modes: Any = field(default=(), init=False)
 
+    def __init__(
+        self,
+        *,
+        x: Symbols,
+        flow: Expression,
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        algebraic: Algebraic | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
+
     def __post_init__(self) -> None:
         if self.flow is None:
             raise self._error("flow: expected x' as an expression, given None.")
@@ -325,7 +377,7 @@ class ODE(PSS):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class Heaviside(WithAlgebraic):
     """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
 
@@ -349,11 +401,33 @@ class Heaviside(WithAlgebraic):
         As in `CLS`; keys "x", "u", "p".
     """
 
-    alpha: Any
-    functions: Any
-    flow: Any
-    function_names: Sequence[str] | None = None
-    per_element: Sequence[int] = ()
+    alpha: ca.SX
+    functions: ca.SX
+    flow: ca.SX
+    function_names: Sequence[str] | None
+    per_element: Sequence[int]
+
+    def __init__(
+        self,
+        *,
+        x: Symbols,
+        alpha: Symbols,
+        functions: Expression,
+        flow: Expression,
+        function_names: Sequence[str] | None = None,
+        per_element: Sequence[int] = (),
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        algebraic: Algebraic | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols("alpha")
@@ -377,7 +451,7 @@ class Heaviside(WithAlgebraic):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
@@ -401,10 +475,31 @@ class PDS(WithAlgebraic):
         As in `CLS`; keys "x", "u", "p".
     """
 
-    flow: Any
-    constraints: Any
-    metric: Any = None
-    constraint_names: Any = None
+    flow: ca.SX
+    constraints: ca.SX
+    metric: Any  # array (n_x, n_x)
+    constraint_names: Any  # tuple of str
+
+    def __init__(
+        self,
+        *,
+        x: Symbols,
+        flow: Expression,
+        constraints: Expression,
+        metric: Numbers | None = None,
+        constraint_names: Sequence[str] | None = None,
+        u: Symbols | None = None,
+        p: Symbols | None = None,
+        t: ca.SX | None = None,
+        algebraic: Algebraic | None = None,
+        names: Names = EMPTY,
+        units: Mapping[str, str] = EMPTY,
+        nominal: Mapping[str, Numbers] = EMPTY,
+        p_default: Numbers | None = None,
+        data: Sequence[Data] = (),
+        scene: Sequence[PlanarShape] = (),
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols()

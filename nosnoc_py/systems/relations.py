@@ -8,6 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.annotations import Expression, Numbers
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_keys, column, numbers, scalar
@@ -89,7 +90,7 @@ def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str)
 
 
 @named_arguments
-def least_squares(expression: Any, reference: Any = 0.0, weights: Any = 1.0) -> ca.SX:
+def least_squares(expression: Expression, reference: Expression = 0.0, weights: Numbers = 1.0) -> ca.SX:
     """The weighted sum of squares of what is left between an expression and its reference: a cost.
 
     Parameters

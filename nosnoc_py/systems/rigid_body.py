@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -29,7 +30,7 @@ NAMES = (
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Plane:
     """The surface {z : n.z = offset} a body cannot pass: it stays where n.z >= offset.
 
@@ -53,10 +54,20 @@ class Plane:
     """
 
     name: str
-    normal: Any = (0.0, 0.0, 1.0)
-    offset: float = 0.0
-    restitution: float = 1.0
-    friction: float = 0.0
+    normal: np.ndarray
+    offset: float
+    restitution: float
+    friction: float
+
+    def __init__(
+        self,
+        name: str,
+        normal: Numbers = (0.0, 0.0, 1.0),
+        offset: float = 0.0,
+        restitution: float = 1.0,
+        friction: float = 0.0,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         what = titled(self, "plane")
@@ -74,7 +85,7 @@ class Plane:
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, init=False)
 class RigidBody(Described):
     """One rigid body under gravity, bouncing on planes.
 
@@ -105,10 +116,10 @@ class RigidBody(Described):
     methods = "ns.LieGroupVariational(...) with ns.simulate"
 
     shape: Shape
-    planes: Any = ()
-    mass: float = 1.0
+    planes: Any
+    mass: float
     inertia: Any
-    gravity: Any = 9.80665
+    gravity: Any
     x: Any = field(init=False, repr=False)
     u: Any = field(init=False, repr=False)
     p: Any = field(init=False, repr=False)
@@ -117,6 +128,19 @@ class RigidBody(Described):
     nominal: Mapping[str, Any] = field(init=False, repr=False)
     p_default: Any = field(init=False, repr=False)
     scene: Any = field(default=(), init=False, repr=False)
+    t: Any = field(default=None, init=False, repr=False)
+    data: Any = field(default=(), init=False, repr=False)
+
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        inertia: Numbers,
+        mass: float = 1.0,
+        planes: Plane | Sequence[Plane] = (),
+        gravity: Numbers = 9.80665,
+    ) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):

@@ -10,12 +10,14 @@ Coordinates are (horizontal, vertical) [m].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.annotations import Expression
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign
@@ -99,9 +101,9 @@ class Disc(PlanarShape):
 
     filled: ClassVar[bool] = True
 
-    center: Any
-    radius: Any
-    angle: Any = None
+    center: Expression
+    radius: Expression
+    angle: Expression | None = None
 
     def _numbers(self) -> ca.SX:
         radius = _positive(self._number("radius"), "Disc: radius")
@@ -131,9 +133,9 @@ class Rectangle(PlanarShape):
 
     filled: ClassVar[bool] = True
 
-    center: Any
-    size: Any
-    angle: Any = 0.0
+    center: Expression
+    size: Expression
+    angle: Expression = 0.0
 
     def _numbers(self) -> ca.SX:
         return ca.vertcat(
@@ -157,7 +159,7 @@ class Polygon(PlanarShape):
 
     filled: ClassVar[bool] = True
 
-    points: Any
+    points: Sequence[Expression] | ca.SX | np.ndarray
 
     def _numbers(self) -> ca.SX:
         return _points(self.points, "Polygon: points", 3)
@@ -197,7 +199,7 @@ class Solid(PlanarShape):
 
     filled: ClassVar[bool] = True
 
-    points: Any
+    points: Sequence[Expression] | ca.SX | np.ndarray
     radius: float = 0.0
     view: str = "xz"
 
@@ -224,7 +226,7 @@ class Solid(PlanarShape):
 class Line(PlanarShape):
     """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope."""
 
-    points: Any
+    points: Sequence[Expression] | ca.SX | np.ndarray
     joints: bool = True
 
     def _numbers(self) -> ca.SX:
@@ -236,8 +238,8 @@ class Line(PlanarShape):
 class Spring(PlanarShape):
     """A spring from `start` to `end` (2,), with so many coils and so wide [m]."""
 
-    start: Any
-    end: Any
+    start: Expression
+    end: Expression
     coils: int = 6
     width: float | None = None
 
@@ -278,10 +280,10 @@ class Ground(PlanarShape):
 
     body: ClassVar[bool] = False
 
-    height: Any = None
-    point: Any = field(default=None, kw_only=True)
-    normal: Any = field(default=None, kw_only=True)
-    points: Any = field(default=None, kw_only=True)
+    height: Expression | None = None
+    point: Expression | None = field(default=None, kw_only=True)
+    normal: Expression | None = field(default=None, kw_only=True)
+    points: Sequence[Expression] | np.ndarray | None = field(default=None, kw_only=True)
     band: bool = field(default=True, kw_only=True)
     label: str = field(default="", init=False, repr=False)
     colour: str | None = field(default=None, init=False, repr=False)
@@ -328,8 +330,8 @@ class Arrow(PlanarShape):
 
     body: ClassVar[bool] = False
 
-    start: Any
-    vector: Any
+    start: Expression
+    vector: Expression
     scale: float | None = None
     unit: str = field(default="N", kw_only=True)
 
@@ -345,7 +347,7 @@ class Trail(PlanarShape):
 
     body: ClassVar[bool] = False
 
-    point: Any
+    point: Expression
     label: str = field(default="", init=False, repr=False)
 
     def _numbers(self) -> ca.SX:
@@ -360,7 +362,7 @@ class Mark(PlanarShape):
     body: ClassVar[bool] = False
 
     name: str
-    point: Any
+    point: Expression
     label: str = field(default="", init=False, repr=False)
     colour: str | None = field(default=None, init=False, repr=False)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import casadi as ca
 import numpy as np
 
@@ -74,7 +76,13 @@ def centres(holes: int) -> tuple[float, ...]:
 
 
 def holes_at(
-    foot: ca.SX, holes: int, width: float, depth: float, lower: float, name: str, at: str
+    foot: ca.SX,
+    holes: int,
+    width: float,
+    depth: float,
+    lower: float,
+    name: str,
+    at: Literal["element_ends", "rk_stages"],
 ) -> list[ns.Constraint]:
     """Constraints hole_1, ...: the foot stays out of all ellipses."""
     found = enumerate(centres(holes), start=1)

@@ -48,7 +48,8 @@ def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[An
     """State at the end, its derivative by x0, and the number of steps that are not smooth; NaN if a step fails."""
     simulator = Simulator(oscillator.build(), method, step=DURATION / steps, solver=solver)
     sensitivity = StepSensitivity(simulator.engine.problem)
-    state, found = simulator.init(oscillator.STANDARD.start), []
+    state: Any = simulator.init(oscillator.STANDARD.start)
+    found = []
     for _ in range(steps):
         state = simulator.step(state)
         callback(state)

@@ -77,7 +77,7 @@ def chain(case: Case, simulator: ns.Simulator, restart: Array | None = None, tim
 
     `time_limit` is that of a step [s].
     """
-    state = simulator.init(case.x0)
+    state: Any = simulator.init(case.x0)
     x = np.full((case.steps + 1, state.x.size), np.nan)
     x[0] = state.x
     fallbacks, failures, residuals = list[Fallback](), list[Fallback](), [(0.0, 0.0)]

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.shapes.intersections import common
 from nosnoc_py.systems.shapes.mass_properties import Moments, union_moments
@@ -120,7 +121,7 @@ class Intersection(Joined):
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class SupportFunction(Shape):
     """A convex body that is known by its furthest points.
 
@@ -140,8 +141,11 @@ class SupportFunction(Shape):
         If the function does not return three finite numbers, or points that are not the furthest ones.
     """
 
-    function: Callable[[np.ndarray], Any]
-    shift: Any = (0.0, 0.0, 0.0)
+    function: Callable[[np.ndarray], Numbers]
+    shift: np.ndarray
+
+    def __init__(self, function: Callable[[np.ndarray], Numbers], shift: Numbers = (0.0, 0.0, 0.0)) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         if not callable(self.function):

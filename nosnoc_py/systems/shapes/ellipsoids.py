@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -17,7 +18,7 @@ from nosnoc_py.systems.symbols import finite
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Ellipsoid(Shape):
     """The body {center + R diag(semi_axes) y : |y| <= 1}.
 
@@ -36,11 +37,14 @@ class Ellipsoid(Shape):
         If a semi-axis is not positive, or the rotation is none.
     """
 
-    semi_axes: Any
-    center: Any = (0.0, 0.0, 0.0)
-    rotation: Any = None
+    semi_axes: np.ndarray
+    center: np.ndarray
+    rotation: np.ndarray
     matrix: np.ndarray = field(init=False, repr=False)
     inverse: np.ndarray = field(init=False, repr=False)
+
+    def __init__(self, semi_axes: Numbers, center: Numbers = (0.0, 0.0, 0.0), rotation: Numbers | None = None) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -92,5 +96,5 @@ class Ellipsoid(Shape):
 class Sphere(Ellipsoid):
     """A ball of some radius [m] about a centre (3,) [m]."""
 
-    def __init__(self, radius: float, center: Any = (0.0, 0.0, 0.0)) -> None:
+    def __init__(self, radius: float, center: Numbers = (0.0, 0.0, 0.0)) -> None:
         super().__init__((positive(radius, "Sphere: radius"),) * 3, center)

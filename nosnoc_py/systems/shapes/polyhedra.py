@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.arguments import named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -20,7 +21,7 @@ FLAT = 1e-9  # thickness over size, below which a polyhedron is none
 
 
 @named_arguments
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class ConvexPolyhedron(Shape):
     """The convex hull of points, with a skin of constant thickness around it.
 
@@ -38,11 +39,14 @@ class ConvexPolyhedron(Shape):
         For fewer than four points, points that are not finite, given twice or all in one plane, a negative skin.
     """
 
-    vertices: Any
-    skin: float = 0.0
+    vertices: np.ndarray
+    skin: float
     triangles: np.ndarray = field(init=False, repr=False)
     normals: np.ndarray = field(init=False, repr=False)
     offsets: np.ndarray = field(init=False, repr=False)
+
+    def __init__(self, vertices: Numbers, skin: float = 0.0) -> None:
+        construct(self, locals())
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -108,7 +112,13 @@ class Box(ConvexPolyhedron):
     center: np.ndarray
     rotation: np.ndarray
 
-    def __init__(self, lengths: Any, center: Any = (0.0, 0.0, 0.0), rotation: Any = None, skin: float = 0.0) -> None:
+    def __init__(
+        self,
+        lengths: Numbers,
+        center: Numbers = (0.0, 0.0, 0.0),
+        rotation: Numbers | None = None,
+        skin: float = 0.0,
+    ) -> None:
         edges = finite(lengths, "Box: lengths", 3)
         if (edges <= 0).any():
             raise ModelError(f"Box: lengths: expected three positive lengths, given {edges}.")
