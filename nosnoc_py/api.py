@@ -196,7 +196,7 @@ def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcrip
 
 
 def known(motion: Trajectory, system: Any) -> Trajectory:
-    """The trajectory, which knows its system."""
+    """Return the trajectory, which knows its system."""
     assign(motion, **{PROBLEM: SimulatedSystem(system)})
     return motion
 
@@ -225,9 +225,9 @@ class SolvedProblem(EvaluatesProblem):
 
     def polish(self, solution: Solution, **options: Any) -> Solution:
         """See `nosnoc_py.polish`."""
-        found = polished(self.ocp, solution, **options)
-        assign(found, **{PROBLEM: self})
-        return found
+        result = polished(self.ocp, solution, **options)
+        assign(result, **{PROBLEM: self})
+        return result
 
     def refine(self, solution: Solution, method: Any, solver: Any = None, **options: Any) -> Solution:
         """See `nosnoc_py.solve`, from this solution."""

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def available() -> bool:
-    """Whether numba is installed."""
+    """Return True if numba is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
@@ -34,7 +34,7 @@ def jitable(function: F) -> F:
 
 
 def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False) -> Any:
-    """The compiled version of a kernel, or of a user's function.
+    """Return the compiled version of a kernel, or of a user's function.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = N
 
 
 def is_compiled(function: object) -> bool:
-    """Whether it is a function that numba compiles when it is called."""
+    """Return True if it is a function that numba compiles when it is called."""
     return hasattr(function, "py_func") and hasattr(function, "nopython_signatures")
 
 
 def version_of(*modules: ModuleType) -> str:
-    """A text that changes with the sources of kernels, all files of their folders, for what is kept on disk.
+    """Return a text that changes with the sources of kernels, all files of their folders, for what is kept on disk.
 
     numba looks at the file of a function when it asks whether its machine code is still good, not at those of the
     functions that it calls; but it also looks at the values that a function has taken from its surroundings. So a

@@ -101,7 +101,7 @@ def calls(names: Iterable[str]) -> str:
 
 
 def _makers(expected: type) -> tuple[str, ...]:
-    """An abstract family is made by its members."""
+    """Return an abstract family is made by its members."""
     members: list[type] = expected.__subclasses__() if getattr(expected, "__abstractmethods__", None) else []
     return tuple(kind.__name__ for kind in (members or [expected]))
 

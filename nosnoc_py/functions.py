@@ -16,7 +16,7 @@ Array = np.ndarray
 
 
 def buffered(function: ca.Function) -> Callable[..., list[Array]]:
-    """A CasADi function as a fast function of arrays; it returns fresh dense arrays.
+    """Return a CasADi function as a fast function of arrays; it returns fresh dense arrays.
 
     Arguments are given by columns: a vector as (n,), a matrix as its transpose, so that what `function.map(count)`
     takes as (n, count) is (count, n) here; a number fills an argument. Outputs have CasADi's shapes. Threads may share
@@ -53,7 +53,7 @@ _MOST_FUNCTIONS = 512
 
 
 def function_of(arguments: Sequence[ca.SX], expression: ca.SX) -> ca.Function:
-    """The function of an expression, made once: whoever asks again for the same expression gets the same one.
+    """Return the function of an expression, made once: whoever asks again for the same expression gets the same one.
 
     Expressions are the same where their nodes are. The cache keeps them alive, for CasADi gives the address of a node
     that is gone to another one.
@@ -95,7 +95,7 @@ def numbers(
     wrong = ~np.isfinite(array) if finite else np.isnan(array)
     if wrong.any():
         first = int(np.argmax(wrong))
-        found = "NaN" if np.isnan(array[first]) else "infinity"
+        entries = "NaN" if np.isnan(array[first]) else "infinity"
         expected = "; every value has to be finite" if finite else ""
-        raise error(f"{what}: contains {found} at position {first}{expected}.")
+        raise error(f"{what}: contains {entries} at position {first}{expected}.")
     return array

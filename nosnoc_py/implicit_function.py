@@ -24,7 +24,7 @@ DENSE = 200
 
 
 def derivative(by_y: Array, by_w: Array) -> Array:
-    """y_w (n_y, n_w) from rows_y (n_y, n_y) and rows_w (n_y, n_w); NaN where the rows do not determine y.
+    """Return y_w (n_y, n_w) from rows_y (n_y, n_y) and rows_w (n_y, n_w); NaN where the rows do not determine y.
 
     Examples
     --------
@@ -67,11 +67,11 @@ class Determined:
         self._inverse = left[:, :rank] / sizes[:rank]
 
     def along(self, by_w: Array) -> Array:
-        """The shortest y_w in coordinates of the basis (rank, n_w), from rows_w (n_rows, n_w)."""
+        """Return the shortest y_w in coordinates of the basis (rank, n_w), from rows_w (n_rows, n_w)."""
         return np.asarray(-self._inverse.T @ by_w)
 
     def derivative(self, by_w: Array) -> Array:
-        """The shortest y_w (n_y, n_w)."""
+        """Return the shortest y_w (n_y, n_w)."""
         return np.asarray(self.basis.T @ self.along(by_w))
 
 
@@ -111,7 +111,7 @@ class Independent:
         self._triangle, self._chosen = triangle[:rank, :rank], order[:rank]
 
     def derivative(self, by_w: Array) -> Array:
-        """The shortest y_w (n_y, n_w) of as many rows as are independent, from rows_w (n_rows, n_w)."""
+        """Return the shortest y_w (n_y, n_w) of as many rows as are independent, from rows_w (n_rows, n_w)."""
         from scipy.linalg import solve_triangular
 
         given = (by_w / self._size[:, None])[self._chosen]
@@ -121,13 +121,13 @@ class Independent:
         """Multipliers (n_rows,) of the rows that balance a slope (n_y,) where they can; zero of dependent ones."""
         from scipy.linalg import solve_triangular
 
-        found = np.zeros(self._size.size)
-        found[self._chosen] = solve_triangular(self._triangle, -(self.seen.T @ slope))
-        return found / self._size
+        result = np.zeros(self._size.size)
+        result[self._chosen] = solve_triangular(self._triangle, -(self.seen.T @ slope))
+        return result / self._size
 
 
 def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
-    """Gradient (n_free,) of a function by some variables, where sparse rows (n_rows, n) determine all others.
+    """Return gradient (n_free,) of a function by some variables, where sparse rows (n_rows, n) determine all others.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
 
 
 def shortest_step(matrix: Any, target: Array) -> Array:
-    """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
+    """Return the shortest least-squares solution of matrix step = target, for a matrix of any rank."""
     from scipy import sparse
     from scipy.linalg import lstsq
     from scipy.sparse.linalg import splu

@@ -153,16 +153,16 @@ class Constraint:
         assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
     def without_roots(self, u: ca.SX) -> Constraint:
-        """The same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
+        """Return the same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
 
         A root has no derivative at u = 0, which is where optimal controls often are. The square is divided by 2 r, so
         that at the bound rows have the same slope and multipliers stay what they are.
         """
         rows = zip(ca.vertsplit(self.expression), self.lower, self.upper, strict=True)
-        made = [_without_root(row[0], float(low), float(high), u) for row, low, high in rows]
-        if not made:
+        values = [_without_root(row[0], float(low), float(high), u) for row, low, high in rows]
+        if not values:
             return self
-        expressions, lower, upper = zip(*made, strict=True)
+        expressions, lower, upper = zip(*values, strict=True)
         return replace(self, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
 
 
@@ -449,7 +449,7 @@ class OCP:
     def _softened(self, s: Any, p: np.ndarray) -> tuple[Any, np.ndarray]:
         """The system and its parameters with the slacks of soft constraints, which become hard ones with costs."""
         slacks = Slacks()
-        made = {f"{kind}_constraints": slacks.softened(getattr(self, f"{kind}_constraints"), kind) for kind in KINDS}
+        values = {f"{kind}_constraints": slacks.softened(getattr(self, f"{kind}_constraints"), kind) for kind in KINDS}
         if not slacks:
             return s, p
         (x_low, x_high), (u_low, u_high) = self._pair("x", s.state_names), self._pair("u", s.control_names)
@@ -457,7 +457,7 @@ class OCP:
         bounds = Bounds(x=(x_low, x_high), u=(np.append(u_low, nothing), np.append(u_high, infinite)))
         free = {**self.free_parameters, **dict.fromkeys(slacks.parameters, (0.0, np.inf))}
         system = slacks.system(s)
-        assign(self, system=system, bounds=bounds, free_parameters=free, **made)
+        assign(self, system=system, bounds=bounds, free_parameters=free, **values)
         assign(self, stage_cost=column(self.stage_cost, "stage_cost", 1) + slacks.running)
         assign(self, terminal_cost=column(self.terminal_cost, "terminal_cost", 1) + slacks.final)
         return system, np.append(p, np.zeros(len(slacks.parameters)))
@@ -527,7 +527,7 @@ class OCP:
         return [PointTerm.of(one) for one in asked]
 
     def settled(self, horizon: float, p: Any) -> OCP:
-        """The same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
+        """Return the same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
         rows = [self.system.parameter_names.index(name) for name in self.free_parameters]
         fixed_p = np.array(self.p)
         fixed_p[rows] = np.asarray(p)[rows]
@@ -559,7 +559,7 @@ class OCP:
 
 
 def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    """Quaternions of a free initial state have length one; four equations that name one say so already."""
+    """Return quaternions of a free initial state have length one; four equations that name one say so already."""
     units = getattr(s, "unit_parts", ())
     if not units:
         return ()
@@ -571,7 +571,7 @@ def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
 
 
 def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:
-    """Bounds of states and controls that are mixed in one mapping."""
+    """Return bounds of states and controls that are mixed in one mapping."""
     check_keys(given, (*system.state_names, *system.control_names), "name in bounds")
     parts = [
         {name: pair for name, pair in given.items() if name in names}
@@ -581,7 +581,7 @@ def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:
 
 
 def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constraint, ...]:
-    """A terminal constraint for components of the state by name."""
+    """Return a terminal constraint for components of the state by name."""
     if not given:
         return ()
     lower, upper = intervals_by_name(mapping(given, "OCP: terminal_state"), system.state_names, "terminal_state")
@@ -601,7 +601,7 @@ def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free:
 
 
 def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], names: Sequence[str]) -> None:
-    """An initial state outside of the state bounds has no solution: say so before any solve."""
+    """Return an initial state outside of the state bounds has no solution: say so before any solve."""
     if x0 is None:
         return
     for name, value, low, high in zip(names, x0, *bounds, strict=True):
@@ -612,7 +612,7 @@ def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], n
 
 
 def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
-    """The free horizon is a number of the whole motion: it may enter where the motion ends."""
+    """Return the free horizon is a number of the whole motion: it may enter where the motion ends."""
     if free is not None and ca.depends_on(expression, free.symbol):
         raise ModelError(
             f"OCP: {what} uses the free horizon, which terminal costs and terminal constraints may use; for the time "
@@ -621,7 +621,7 @@ def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
 
 
 def _uncompared(given: Any, kind: str) -> Any:
-    """Comparisons as constraints; everything else as it is."""
+    """Return comparisons as constraints; everything else as it is."""
     if not isinstance(given, list | tuple):
         return given
     return [Constraint(c, name=f"{kind}_{i}") if is_comparison(c) else c for i, c in enumerate(given)]

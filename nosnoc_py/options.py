@@ -90,7 +90,7 @@ class Method(Options):
 
 
 def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:
-    """The method that is given, or an object of the first class among its makers that takes the system.
+    """Return the method that is given, or an object of the first class among its makers that takes the system.
 
     Raises
     ------
@@ -159,11 +159,11 @@ class CompleteMethod(Method):
 
     @abstractmethod
     def solved(self, ocp: Any, guess: Any, callback: Any, started: float, deadline: float) -> Any:
-        """The `Solution`; `started` and `deadline` are stamps of time.monotonic()."""
+        """Return the `Solution`; `started` and `deadline` are stamps of time.monotonic()."""
 
 
 def strictest(*limits: float | None) -> float:
-    """The smallest of several time limits [s], those of options and of calls; infinite where none is given."""
+    """Return the smallest of several time limits [s], those of options and of calls; infinite where none is given."""
     return min((limit for limit in limits if limit is not None), default=float("inf"))
 
 

@@ -95,7 +95,7 @@ class PointCost:
 
 
 def times_of(given: Any, what: str) -> np.ndarray:
-    """Times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
+    """Return times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
     try:
         times = np.array(given, dtype=float).reshape(-1)
     except (TypeError, ValueError):
@@ -146,7 +146,7 @@ class PointTerm:
         )
 
     def costs(self, ocp: OCP, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """The cost (m,) of states (m, n_x)."""
+        """Return the cost (m,) of states (m, n_x)."""
         s = ocp.system
         function = ca.Function("cost", [s.x, s.p, self.numbers], [ca.densify(self.cost)])
         return np.asarray(function(x.T, p, self.values.T)).reshape(-1)

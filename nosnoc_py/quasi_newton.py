@@ -12,7 +12,7 @@ FLAT = 1e-10
 
 
 def bfgs(inverse: Array | None, step: Array, change: Array) -> Array | None:
-    """The inverse Hessian (n, n) after a step that changed the gradient; the first has the size of that step.
+    """Return the inverse Hessian (n, n) after a step that changed the gradient; the first has the size of that step.
 
     It is left alone where the curvature is not positive.
 

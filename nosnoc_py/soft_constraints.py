@@ -29,7 +29,7 @@ NORMS = (L1, L2, LINF)
 
 
 def checked_weight(soft: Any, weight: Any, size: int, what: str) -> np.ndarray | None:
-    """The weights (size,) of a soft constraint; None for a hard one.
+    """Return the weights (size,) of a soft constraint; None for a hard one.
 
     Raises
     ------
@@ -42,10 +42,10 @@ def checked_weight(soft: Any, weight: Any, size: int, what: str) -> np.ndarray |
         return None
     if soft not in NORMS:
         raise ModelError(f"{what}: soft: {unknown_name(str(soft), NORMS, 'norm')}")
-    found = finite(1.0 if weight is None else weight, f"{what}: weight", 1 if soft == LINF else size)
-    if (found <= 0).any():
+    result = finite(1.0 if weight is None else weight, f"{what}: weight", 1 if soft == LINF else size)
+    if (result <= 0).any():
         raise ModelError(f"{what}: weight: expected positive numbers, given {weight!r}.")
-    return found
+    return result
 
 
 @dataclass(eq=False, kw_only=True)
@@ -66,24 +66,24 @@ class Slacks:
     final: ca.SX = field(default_factory=lambda: ca.SX(0))
 
     def softened(self, given: Sequence[Any], kind: str) -> Any:
-        """The constraints of a kind with their slacks; those at several times become one for each of them."""
+        """Return the constraints of a kind with their slacks; those at several times become one for each of them."""
         if not isinstance(given, list | tuple):
             return given  # which is told where constraints are checked
-        found: list[Any] = []
+        result: list[Any] = []
         for i, c in enumerate(given):
             if getattr(c, "soft", None) is None:
-                found.append(c)
+                result.append(c)
                 continue
             if kind == "initial":
                 raise ModelError("OCP: an initial constraint cannot be soft; make it a cost, or bounds of the states.")
             c = replace(c, name=c.name or f"{kind}_{i}")
             if c.soft == LINF or c.times is None or c.times.size == 1:
-                found.append(self._soft(c, str(c.name), kind == "path"))
+                result.append(self._soft(c, str(c.name), kind == "path"))
                 continue
             for k, t in enumerate(c.times):
                 at = replace(c, name=f"{c.name}[{k}]", times=[t])
-                found.append(self._soft(at, str(c.name), on_path=False, place=f"[{k}]"))
-        return found
+                result.append(self._soft(at, str(c.name), on_path=False, place=f"[{k}]"))
+        return result
 
     def _soft(self, c: Constraint, title: str, on_path: bool, place: str = "") -> Constraint:
         size = 1 if c.soft == LINF else c.lower.size
@@ -104,7 +104,7 @@ class Slacks:
         rows = [(c.expression - slack)[i] for i in np.flatnonzero(high)]
         rows += [(c.expression + slack)[i] for i in np.flatnonzero(low)]
         nothing = np.full(c.lower.size, np.inf)
-        made = replace(
+        result = replace(
             c,
             expression=ca.vertcat(*rows),
             lower=np.concatenate([-nothing[high], c.lower[low]]),
@@ -112,19 +112,19 @@ class Slacks:
             soft=None,
             weight=None,
         )
-        assign(made, relaxed=True)
-        return made
+        assign(result, relaxed=True)
+        return result
 
     def __bool__(self) -> bool:
         return bool(self.controls or self.parameters)
 
     def system(self, system: Any) -> Any:
-        """The system with these controls and parameters behind its own."""
+        """Return the system with these controls and parameters behind its own."""
         names, nominal, more = dict(system.names), dict(system.nominal), len(self.controls)
         names |= {"u": (*system.control_names, *self.controls), "p": (*system.parameter_names, *self.parameters)}
         nominal["u"] = np.append(system.u_nominal, np.ones(more))
         p_default = system.p_default
-        made = replace(
+        result = replace(
             system,
             u=ca.vertcat(system.u, *self.controls.values()),
             p=ca.vertcat(system.p, *self.parameters.values()),
@@ -132,8 +132,8 @@ class Slacks:
             nominal=nominal,
             p_default=None if p_default is None else np.append(p_default, np.zeros(len(self.parameters))),
         )
-        assign(made, x_initial=system.x_initial)  # the user's expressions have it
-        return made
+        assign(result, x_initial=system.x_initial)  # the user's expressions have it
+        return result
 
 
 def without_slacks(system: Any) -> Any:
@@ -145,7 +145,7 @@ def without_slacks(system: Any) -> Any:
         sum(not name.startswith(SLACK) for name in given) for given in (system.control_names, system.parameter_names)
     )
     p_default = system.p_default
-    made = replace(
+    result = replace(
         system,
         u=system.u[:n_u],
         p=system.p[:n_p],
@@ -153,8 +153,8 @@ def without_slacks(system: Any) -> Any:
         nominal=dict(system.nominal) | {"u": system.u_nominal[:n_u]},
         p_default=None if p_default is None else p_default[:n_p],
     )
-    assign(made, x_initial=system.x_initial)
-    return made
+    assign(result, x_initial=system.x_initial)
+    return result
 
 
 def check_slacks(ocp: Any) -> None:
@@ -178,7 +178,7 @@ def check_slacks(ocp: Any) -> None:
 
 
 def guess_with_slacks(names: Sequence[str], guess: Any) -> Any:
-    """A guess for the controls of these names; one without slacks gets those that are zero."""
+    """Return a guess for the controls of these names; one without slacks gets those that are zero."""
     count = sum(name.startswith(SLACK) for name in names)
     if not count or guess is None:
         return guess

@@ -79,7 +79,7 @@ class Tableau:
 
     @property
     def stiffly_accurate(self) -> bool:
-        """Whether the last stage is the end of the step: c[-1] == 1 and a[-1] == b, exactly.
+        """True if the last stage is the end of the step: c[-1] == 1 and a[-1] == b, exactly.
 
         Then x_{n+1} and the algebraic variables at t_{n+1} are those of the last stage, and a finite element needs
         no variables of its own at its right boundary.
@@ -88,17 +88,17 @@ class Tableau:
 
     @property
     def is_explicit(self) -> bool:
-        """Whether every stage follows from those before it."""
+        """True if every stage follows from those before it."""
         return not np.triu(self.a).any()
 
     @property
     def invertible(self) -> bool:
-        """Whether A is: stage derivatives then follow from the states at the stages."""
+        """True if A is: stage derivatives then follow from the states at the stages."""
         return int(np.linalg.matrix_rank(self.a)) == self.stages
 
     @property
     def starts_left(self) -> bool:
-        """Whether the first stage is the beginning of the step, exactly: c[0] == 0 and a[0] == 0."""
+        """True if the first stage is the beginning of the step, exactly: c[0] == 0 and a[0] == 0."""
         return bool(self.c[0] == 0.0 and not self.a[0].any())
 
     @property
@@ -115,7 +115,7 @@ class Tableau:
 
     @property
     def is_collocation(self) -> bool:
-        """Whether the states at the stages are values of one polynomial, at distinct nodes after the left end."""
+        """True if the states at the stages are values of one polynomial, at distinct nodes after the left end."""
         if self.c[0] <= 0.0 or len(np.unique(self.c)) < self.stages:
             return False
         return bool(np.allclose(self.a, integrated_lagrange_basis(self.c, self.c), rtol=0, atol=1e-12))
@@ -152,7 +152,7 @@ class Tableau:
         return lagrange_basis(nodes, np.ones(1))[0] @ average
 
     def step(self, f: Callable[[float, Any], Any], x: Any, h: Any) -> Any:
-        """The end of a step of length h of an explicit scheme from x, numbers or CasADi expressions.
+        """Return the end of a step of length h of an explicit scheme from x, numbers or CasADi expressions.
 
         `f(theta, x)` is the slope at the fraction theta of the step.
         """
@@ -293,7 +293,7 @@ def lagrange_basis(nodes: Array, tau: Array) -> Array:
 
 
 def lagrange_derivative(nodes: Array) -> Array:
-    """Derivatives (k, k) of the Lagrange polynomials of some nodes at these nodes: entry (i, j) is l_j'(c_i)."""
+    """Return derivatives (k, k) of the Lagrange polynomials of some nodes at these nodes: entry (i, j) is l_j'(c_i)."""
     away = nodes[:, None] - nodes + np.eye(nodes.size)
     scale = away.prod(axis=1)
     slopes: Array = scale[:, None] / (scale * away)
@@ -332,20 +332,20 @@ def integrated_lagrange_basis(nodes: ArrayLike, upper: ArrayLike) -> Array:
 
 
 def _collocation(name: str, nodes: Array, order: int) -> Tableau:
-    """The collocation scheme of the nodes."""
+    """Return the collocation scheme of the nodes."""
     # One call for a and b: with a last node of 1 the last row of a and b are then equal to the last bit.
     integrals = integrated_lagrange_basis(nodes, np.append(nodes, 1.0))
     return Tableau(name, a=integrals[:-1], b=integrals[-1], c=nodes, order=order)
 
 
 def _legendre_nodes(stages: int, *last: float) -> Array:
-    """Roots of the combination of the Legendre polynomials up to P_s with these last coefficients, on [0, 1]."""
+    """Return roots of the combination of the Legendre polynomials up to P_s with these last coefficients, on [0, 1]."""
     _require_stages(stages)
     return _shifted_roots(np.append(np.zeros(stages + 1 - len(last)), last))
 
 
 def _shifted_roots(series: Array) -> Array:
-    """Ascending roots in [0, 1] of a Legendre series on [-1, 1] whose roots are real and simple."""
+    """Return ascending roots in [0, 1] of a Legendre series on [-1, 1] whose roots are real and simple."""
     roots = np.sort(legendre.legroots(series).real)
     # The eigenvalues behind `legroots` lose a few digits; two Newton steps give them back.
     derivative = legendre.legder(series)

@@ -87,7 +87,7 @@ def _capsule(shape: Capsule, x: ca.SX) -> tuple[ca.SX, ca.SX]:
 
 
 def _length(parts: ca.SX) -> ca.SX:
-    """The norm, with derivatives that are numbers where it is zero."""
+    """Return the norm, with derivatives that are numbers where it is zero."""
     square = ca.sumsqr(parts)
     return ca.if_else(square > 0, ca.sqrt(ca.if_else(square > 0, square, 1)), 0)
 
@@ -117,13 +117,13 @@ def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
 
 
 def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]:
-    """A signed distance with its gradient, which has length one."""
+    """Return a signed distance with its gradient, which has length one."""
 
     def surface(shape: Any, x: ca.SX) -> tuple[ca.SX, ca.SX]:
         symbol = ca.SX.sym("x", x.numel())
         value = distance(shape, symbol)
-        found = ca.substitute([value, ca.gradient(value, symbol)], [symbol], [x])
-        return found[0], found[1]
+        result = ca.substitute([value, ca.gradient(value, symbol)], [symbol], [x])
+        return result[0], result[1]
 
     return surface
 
@@ -201,15 +201,15 @@ def contacts(
     8
     """
     a, b = _both_placed(first, second)
-    found = _touching(a, b)
+    values = _touching(a, b)
     rubs = not (isinstance(friction, float | int) and friction == 0)
-    made = []
-    for k, (gap, normal, point, on, other) in enumerate(found):
+    result = []
+    for k, (gap, normal, point, on, other) in enumerate(values):
         tangent = _tangents(normal, point, on, other) if rubs else None
-        own = name if len(found) == 1 else f"{name} {k + 1}"
+        own = name if len(values) == 1 else f"{name} {k + 1}"
         laws = {**more, "tangent": tangent, "friction": friction if tangent is not None else 0.0}
-        made.append(Contact(own, gap=gap, restitution=restitution, **laws))
-    return made
+        result.append(Contact(own, gap=gap, restitution=restitution, **laws))
+    return result
 
 
 class _Touch(NamedTuple):
@@ -247,17 +247,17 @@ def _instead(kinds: tuple[type, type]) -> str:
 
 def _probed(one: Placed, other: Placed) -> list[_Touch]:
     """Every probe of one on the surface of the other."""
-    found = []
+    result = []
     for place, radius in PROBES[type(one.shape)](one.shape, one.size):
         centre = one.in_world(place)
         distance, normal = SURFACES[type(other.shape)](other.shape, other.of_world(centre))
         out = other.rotation @ normal
-        found.append(_Touch(distance - radius, out, centre - radius * out, one, other))
-    return found
+        result.append(_Touch(distance - radius, out, centre - radius * out, one, other))
+    return result
 
 
 def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
-    """The lowest point of an ellipsoid with the matrix E = A A' is c - E n / |A'n|."""
+    """Return the lowest point of an ellipsoid with the matrix E = A A' is c - E n / |A'n|."""
     out = ground.rotation @ ca.DM(ground.shape.normal)
     own = one.rotation.T @ out
     turn, axes = ca.DM(np.asarray(one.shape.rotation)), ca.DM(np.asarray(one.shape.semi_axes))
@@ -269,7 +269,7 @@ def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
 
 
 def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX | None:
-    """Directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points.
+    """Return directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points.
 
     Directions in which nothing can move are left out: those across a robot whose base moves in a plane.
     """
@@ -283,7 +283,7 @@ def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX |
 
 
 def _frame(normal: ca.SX) -> ca.SX:
-    """Unit directions (2, 1) or (3, 2) perpendicular to a unit normal, also where that turns.
+    """Return unit directions (2, 1) or (3, 2) perpendicular to a unit normal, also where that turns.
 
     In space those of Duff et al. (2017), without a singularity; for a normal along z they are x and y.
     """

@@ -28,7 +28,7 @@ class KnowsVelocities(Protocol):
     """What knows the velocities that belong to coordinates: an `ns.Robot`, or `ns.Coordinates`."""
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
-        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
 
 
 @named_arguments
@@ -79,7 +79,7 @@ class Coordinates:
         assign(self, q=q, v=v, kinematic_matrix=ca.SX(matrix))
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
-        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
         return ca.jacobian(expression, self.q) @ self.kinematic_matrix
 
 
@@ -146,11 +146,11 @@ class Placed:
         return int(self.position.numel())
 
     def of_world(self, point: ca.SX) -> ca.SX:
-        """A point of the world in the frame of the shape."""
+        """Return a point of the world in the frame of the shape."""
         return self.rotation.T @ (point - self.position)
 
     def in_world(self, point: Any) -> ca.SX:
-        """A point of the frame of the shape in the world."""
+        """Return a point of the frame of the shape in the world."""
         return self.position + self.rotation @ ca.SX(ca.DM(point) if not isinstance(point, ca.SX) else point)
 
     def velocities_at(self, point: ca.SX, n_v: int) -> ca.SX:

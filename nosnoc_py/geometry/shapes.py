@@ -151,7 +151,7 @@ class ConvexPolygon:
 
 
 def _area(points: Array) -> float:
-    """Twice the area, positive where the vertices go round against the clock."""
+    """Return twice the area, positive where the vertices go round against the clock."""
     return float(_cross(points, np.roll(points, -1, 0)).sum())
 
 

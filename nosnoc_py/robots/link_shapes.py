@@ -49,12 +49,12 @@ class LinkShape:
 def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
     text = element.get(name, "")
     try:
-        found = np.array([float(part) for part in text.split()])
+        result = np.array([float(part) for part in text.split()])
     except ValueError:
-        found = np.zeros(0)
-    if found.size != count or not (found > 0).all():
+        result = np.zeros(0)
+    if result.size != count or not (result > 0).all():
         raise ModelError(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
-    return found
+    return result
 
 
 GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
@@ -70,8 +70,8 @@ GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
 def shapes_of_link(
     element: ET.Element, link: str, pose: Callable[[ET.Element | None, str], tuple[Array, Array]]
 ) -> list[LinkShape]:
-    """The <collision> and <visual> parts of a link in a URDF file."""
-    found = []
+    """Return the <collision> and <visual> parts of a link in a URDF file."""
+    result = []
     for use in ("collision", "visual"):
         for k, part in enumerate(element.findall(use)):
             name = part.get("name") or f"{link}{'' if k == 0 else f' {k + 1}'}"
@@ -83,8 +83,8 @@ def shapes_of_link(
                 raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {told}.")
             rotation, position = pose(part.find("origin"), what)
             shape = GEOMETRIES[kinds[0].tag](kinds[0], what)
-            found.append(LinkShape(link=link, name=name, use=use, shape=shape, rotation=rotation, position=position))
-    return found
+            result.append(LinkShape(link=link, name=name, use=use, shape=shape, rotation=rotation, position=position))
+    return result
 
 
 def outline_of(part: LinkShape) -> tuple[Array, float] | None:

@@ -39,7 +39,7 @@ ABSENT = {
 
 
 def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
-    """The tree of an MJCF file, or of the text of one, and its gravity [m/s^2].
+    """Return the tree of an MJCF file, or of the text of one, and its gravity [m/s^2].
 
     Several joints of one body become bodies without mass on each other. Coordinates are those of MuJoCo, in its order.
 
@@ -62,10 +62,10 @@ def compiled(source: str | Path) -> tuple[Any, Any]:
     if not is_text and not Path(source).is_file():
         raise ModelError(f"MJCF: there is no file {text!r}; give a path, or the text of a file.")
     try:
-        made = mujoco.MjModel.from_xml_string(text) if is_text else mujoco.MjModel.from_xml_path(text)
+        result = mujoco.MjModel.from_xml_string(text) if is_text else mujoco.MjModel.from_xml_path(text)
     except ValueError as error:
         raise ModelError(f"MJCF: MuJoCo refuses it: {error}") from None
-    return mujoco, made
+    return mujoco, result
 
 
 class _Compiled:
@@ -78,7 +78,7 @@ class _Compiled:
         self.places: dict[int, tuple[int, Array, Array]] = {0: (-1, np.eye(3), np.zeros(3))}
 
     def tree(self) -> tuple[Tree, tuple[float, float, float]]:
-        """Bodies in the order of the model, parents before children."""
+        """Return bodies in the order of the model, parents before children."""
         m = self.model
         self._refuse()
         efforts = self._efforts()
@@ -92,17 +92,17 @@ class _Compiled:
         return tree, tuple(float(g) for g in m.opt.gravity)  # type: ignore[return-value]
 
     def _jointed(self, i: int, efforts: dict[str, float]) -> tuple[int, Array, Array]:
-        """A body on its joints: the last of ours that carries it, with its frame there."""
+        """Return a body on its joints: the last of ours that carries it, with its frame there."""
         m = self.model
         parent, rotation, position = self.places[int(m.body_parentid[i])]
         position = position + rotation @ m.body_pos[i]
         rotation = rotation @ rotation_of(m.body_quat[i])
         first, count = int(m.body_jntadr[i]), int(m.body_jntnum[i])
         for j in range(first, first + count):
-            made = self._joint(i, j, parent, rotation, position, efforts)
-            self.bodies.append(made)
+            values = self._joint(i, j, parent, rotation, position, efforts)
+            self.bodies.append(values)
             # What follows is seen from the joint, which need not be where the body has its origin.
-            free = made.kind == FLOATING
+            free = values.kind == FLOATING
             parent, rotation, position = len(self.bodies) - 1, np.eye(3), np.zeros(3) if free else -m.jnt_pos[j]
         if parent >= 0 and m.body_mass[i] > 0:
             turned = rotation_of(m.body_iquat[i])
@@ -152,8 +152,8 @@ class _Compiled:
         )
 
     def _efforts(self) -> dict[str, float]:
-        """Joints with a motor, and the largest force of it."""
-        m, enums, found = self.model, self.mujoco, dict[str, float]()
+        """Return joints with a motor, and the largest force of it."""
+        m, enums, result = self.model, self.mujoco, dict[str, float]()
         for k in range(m.nu):
             what = f"MJCF: actuator {self._name('ACTUATOR', k)!r}"
             simple = (
@@ -174,20 +174,20 @@ class _Compiled:
             if m.actuator_forcelimited[k]:
                 limits.append(abs(float(m.actuator_gear[k][0])) * np.abs(m.actuator_forcerange[k]).max())
             joint = self._joint_name(int(m.actuator_trnid[k][0]))
-            found[joint] = float(min(limits, default=np.inf))
-        return found
+            result[joint] = float(min(limits, default=np.inf))
+        return result
 
     def _shape(self, k: int) -> LinkShape:
-        """A geom: what collides with nothing is there to be seen."""
+        """Return a geom: what collides with nothing is there to be seen."""
         m = self.model
         kind, size = int(m.geom_type[k]), np.array(m.geom_size[k])
-        made = SHAPES.get(str(self.mujoco.mjtGeom(kind).name).removeprefix("mjGEOM_"), lambda s: None)(size)
+        result = SHAPES.get(str(self.mujoco.mjtGeom(kind).name).removeprefix("mjGEOM_"), lambda s: None)(size)
         body = int(m.geom_bodyid[k])
         return LinkShape(
             link=self._name("BODY", body) if body else WORLD,
             name=self._name("GEOM", k),
             use="collision" if m.geom_contype[k] or m.geom_conaffinity[k] else "visual",
-            shape=made,
+            shape=result,
             rotation=rotation_of(m.geom_quat[k]),
             position=np.array(m.geom_pos[k]),
         )
@@ -213,8 +213,8 @@ class _Compiled:
         return f"{self._name('BODY', int(m.jnt_bodyid[j]))}_joint{j - int(m.body_jntadr[m.jnt_bodyid[j]])}"
 
     def _name(self, kind: str, i: int) -> str:
-        found = self.mujoco.mj_id2name(self.model, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind}"), i)
-        return str(found) if found else f"{kind.lower()}{i}"
+        result = self.mujoco.mj_id2name(self.model, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind}"), i)
+        return str(result) if result else f"{kind.lower()}{i}"
 
     def _model_name(self) -> str:
         return bytes(self.model.names).split(b"\0", 1)[0].decode() or "robot"

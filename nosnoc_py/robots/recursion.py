@@ -23,7 +23,7 @@ Pair = tuple[Any, Any]
 
 
 def sparse(matrix: Any) -> ca.SX:
-    """Numbers with structural zeros."""
+    """Return numbers with structural zeros."""
     return ca.SX(ca.sparsify(ca.DM(cleaned(np.asarray(matrix, dtype=float)))))
 
 
@@ -67,14 +67,14 @@ class Recursion:
         self.world: list[tuple[ca.SX, ca.SX]] = []  # rotations and positions in the world
         maps, i_q, i_v = [], 0, 0
         for body in tree.bodies:
-            made, kinematics = self._moved(body, i_q, i_v)
-            self.moved.append(made)
+            values, kinematics = self._moved(body, i_q, i_v)
+            self.moved.append(values)
             maps.append(kinematics)
             if body.parent < 0:
-                self.world.append((made.rotation, made.position))
+                self.world.append((values.rotation, values.position))
             else:
                 rotation, position = self.world[body.parent]
-                self.world.append((rotation @ made.rotation, rotation @ made.position + position))
+                self.world.append((rotation @ values.rotation, rotation @ values.position + position))
             i_q, i_v = i_q + body.n_q, i_v + body.n_v
         self.kinematics = ca.diagcat(*maps) if maps else ca.SX(0, 0)  # q' = N(q) v
 
@@ -90,8 +90,8 @@ class Recursion:
             linear = ca.horzcat(rotation.T, ca.SX(3, 3))
             drift = (none, -ca.cross(rates[3:], rotation.T @ rates[:3]))
             at, position = list(range(i_v, i_v + 6)), self.q[i_q : i_q + 3]
-            made = Moved(rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at)
-            return made, ca.diagcat(ca.SX.eye(3), turning)
+            result = Moved(rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at)
+            return result, ca.diagcat(ca.SX.eye(3), turning)
         axis, placed, origin = sparse(body.axis), sparse(body.rotation), sparse(body.position)
         coordinate = self.q[i_q]
         if body.kind == PRISMATIC:
@@ -106,42 +106,42 @@ class Recursion:
         return Moved(rotation=rotation, position=position, **fields), ca.SX.eye(1)
 
     def mass_matrix(self) -> ca.SX:
-        """M(q) (n_v, n_v), the inertias of drives included."""
+        """Return M(q) (n_v, n_v), the inertias of drives included."""
         bodies, matrix = self.tree.bodies, ca.SX(self.v.numel(), self.v.numel())
         composite = list(self.inertias)
         for i in reversed(range(len(bodies))):
             mass, moment, about = composite[i]
-            body, made = bodies[i], self.moved[i]
-            angular = about @ made.angular + _crossed(moment, made.linear)
-            linear = mass * made.linear - _crossed(moment, made.angular)
-            block = made.angular.T @ angular + made.linear.T @ linear
-            matrix[made.at, made.at] = block + body.armature * ca.SX.eye(len(made.at)) if body.armature else block
+            body, values = bodies[i], self.moved[i]
+            angular = about @ values.angular + _crossed(moment, values.linear)
+            linear = mass * values.linear - _crossed(moment, values.angular)
+            block = values.angular.T @ angular + values.linear.T @ linear
+            matrix[values.at, values.at] = block + body.armature * ca.SX.eye(len(values.at)) if body.armature else block
             j = i
             while bodies[j].parent >= 0:
                 angular, linear = _carried(self.moved[j], angular, linear)
                 j = bodies[j].parent
                 other = self.moved[j]
                 block = angular.T @ other.angular + linear.T @ other.linear
-                matrix[made.at, other.at], matrix[other.at, made.at] = block, block.T
+                matrix[values.at, other.at], matrix[other.at, values.at] = block, block.T
             if body.parent >= 0:
-                composite[body.parent] = _sum(composite[body.parent], _seen(made, mass, moment, about))
+                composite[body.parent] = _sum(composite[body.parent], _seen(values, mass, moment, about))
         return matrix
 
     def bias(self, gravity: Sequence[float] = GRAVITY) -> ca.SX:
-        """h(q, v) (n_v,): what forces have to balance where v' = 0."""
-        bodies, found = self.tree.bodies, ca.SX(self.v.numel(), 1)
+        """Return h(q, v) (n_v,): what forces have to balance where v' = 0."""
+        bodies, result = self.tree.bodies, ca.SX(self.v.numel(), 1)
         speeds: list[Pair] = []
         accelerations: list[Pair] = []
         forces: list[Pair] = []
         start: tuple[Pair, Pair] = ((ca.SX(3, 1), ca.SX(3, 1)), (ca.SX(3, 1), sparse(-np.array(gravity))))
         for i, body in enumerate(bodies):
-            made, rates = self.moved[i], self.v[self.moved[i].at]
+            values, rates = self.moved[i], self.v[self.moved[i].at]
             before = start if body.parent < 0 else (speeds[body.parent], accelerations[body.parent])
-            own = made.angular @ rates, made.linear @ rates
-            (w, u), (a, b) = (_brought(made, *pair) for pair in before)
+            own = values.angular @ rates, values.linear @ rates
+            (w, u), (a, b) = (_brought(values, *pair) for pair in before)
             w, u = w + own[0], u + own[1]
-            a = a + made.drift[0] + ca.cross(w, own[0])
-            b = b + made.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
+            a = a + values.drift[0] + ca.cross(w, own[0])
+            b = b + values.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
             speeds.append((w, u))
             accelerations.append((a, b))
             mass, moment, about = self.inertias[i]
@@ -149,15 +149,15 @@ class Recursion:
             torque = about @ a + ca.cross(moment, b) + ca.cross(w, spin) + ca.cross(u, push)
             forces.append((torque, mass * b - ca.cross(moment, a) + ca.cross(w, push)))
         for i in reversed(range(len(bodies))):
-            made, (torque, force) = self.moved[i], forces[i]
-            found[made.at] = made.angular.T @ torque + made.linear.T @ force
+            values, (torque, force) = self.moved[i], forces[i]
+            result[values.at] = values.angular.T @ torque + values.linear.T @ force
             if (parent := bodies[i].parent) >= 0:
-                more = _carried(made, torque, force)
+                more = _carried(values, torque, force)
                 forces[parent] = forces[parent][0] + more[0], forces[parent][1] + more[1]
-        return found
+        return result
 
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
-        """Rotation (3, 3) and position (3,) in the world of a point of a link."""
+        """Return rotation (3, 3) and position (3,) in the world of a point of a link."""
         body, rotation, position = self.tree.frames[link]
         rotation, offset = sparse(rotation), sparse(position) + sparse(rotation) @ ca.SX(point)
         if body < 0:
@@ -167,23 +167,23 @@ class Recursion:
 
 
 def _crossed(a: ca.SX, columns: ca.SX) -> ca.SX:
-    """A x every column."""
+    """Return a x every column."""
     return ca.sparsify(ca.skew(a)) @ columns
 
 
 def _brought(made: Moved, angular: Any, linear: Any) -> Pair:
-    """A velocity of the parent, at the origin of the body and in its frame."""
+    """Return a velocity of the parent, at the origin of the body and in its frame."""
     return made.rotation.T @ angular, made.rotation.T @ (linear + ca.cross(angular, made.position))
 
 
 def _carried(made: Moved, torque: Any, force: Any) -> Pair:
-    """Forces on the body (columns), about the origin of the parent and in its frame."""
+    """Return forces on the body (columns), about the origin of the parent and in its frame."""
     pushed = made.rotation @ force
     return made.rotation @ torque + _crossed(made.position, pushed), pushed
 
 
 def _seen(made: Moved, mass: float, moment: ca.SX, about: ca.SX) -> tuple[float, ca.SX, ca.SX]:
-    """An inertia in the frame of the parent."""
+    """Return an inertia in the frame of the parent."""
     turned = made.rotation @ moment
     cross, place = ca.sparsify(ca.skew(turned)), ca.sparsify(ca.skew(made.position))
     moved = made.rotation @ about @ made.rotation.T - cross @ place - place @ cross - mass * place @ place

@@ -163,7 +163,7 @@ class Robot:
 
     @named_arguments
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
-        """Rotation (3, 3) of a link and position (3,) of a point of it, in the world.
+        """Return rotation (3, 3) of a link and position (3,) of a point of it, in the world.
 
         Parameters
         ----------
@@ -178,11 +178,11 @@ class Robot:
 
     @named_arguments
     def position(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> ca.SX:
-        """Position (3,) in the world of a point of a link."""
+        """Return position (3,) in the world of a point of a link."""
         return self.pose(link, point)[1]
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
-        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
         return ca.jacobian(expression, self.q) @ self.N
 
     # --- names and limits ---
@@ -215,13 +215,13 @@ class Robot:
 
     @named_arguments
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
-        """Bounds by name for an `ns.OCP`: of drives by their efforts, and of the rates of joints.
+        """Return bounds by name for an `ns.OCP`: of drives by their efforts, and of the rates of joints.
 
         Ends of joints are not among them: `system` makes contacts of these, with impacts.
         """
         drives = self._driven(actuated)
-        found = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
-        return found | {b.joint + RATE: (-b.speed, b.speed) for b in self.tree.bodies if np.isfinite(b.speed)}
+        result = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
+        return result | {b.joint + RATE: (-b.speed, b.speed) for b in self.tree.bodies if np.isfinite(b.speed)}
 
     # --- shapes ---
 
@@ -279,7 +279,7 @@ class Robot:
         moving = [link for link, (body, _, _) in self.tree.frames.items() if body >= 0]
         having = list(dict.fromkeys(shape.link for shape in self.collisions if shape.link in moving))
         chosen = having if links is None else [links] if isinstance(links, str) else list(links)
-        found = []
+        result = []
         for link in chosen:
             if link not in having:
                 raise ModelError(
@@ -295,12 +295,12 @@ class Robot:
                     )
                 placed = self.shape(link, part.shape, part.position, part.rotation)
                 name = link if len(own) == 1 else f"{link} {k + 1}"
-                found += contacts_of(placed, ground, name=name, friction=friction, restitution=restitution)
-        return found
+                result += contacts_of(placed, ground, name=name, friction=friction, restitution=restitution)
+        return result
 
     @named_arguments
     def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
-        """Shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
+        """Return shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
 
         Bodies as the file shows them; without that, and for meshes, lines between joints. With the ground z = 0 where
         the view has z upwards.
@@ -333,12 +333,12 @@ class Robot:
     @named_arguments
     def end_stops(self, restitution: float = 0.0) -> list[Contact]:
         """The ends of joints as contacts, "knee (lower)" and "knee (upper)": gaps in rad or m, impacts with e."""
-        found = []
+        result = []
         for body, coordinate in self._single():
             for end, gap in (("lower", coordinate - body.lower), ("upper", body.upper - coordinate)):
                 if np.isfinite(getattr(body, end)):
-                    found.append(Contact(f"{body.joint} ({end})", gap=gap, restitution=restitution))
-        return found
+                    result.append(Contact(f"{body.joint} ({end})", gap=gap, restitution=restitution))
+        return result
 
     def system(
         self,
@@ -411,7 +411,7 @@ class Robot:
         return Contact(f"{body.joint} (friction)", gap=clamp, tangent=direction, friction=1.0)
 
     def _with_clamps(self, contact: Contact, count: int) -> Contact:
-        """A contact written in the velocities of the robot for some velocities more."""
+        """Return a contact written in the velocities of the robot for some velocities more."""
         longer = {
             name: ca.vertcat(given, ca.SX(count, given.shape[1]))
             for name in ("normal", "tangent")
@@ -452,13 +452,13 @@ class Robot:
         return told + (f"\n  besides  {others}: moves nothing" if others else "")
 
     def _single(self) -> list[tuple[JointedBody, ca.SX]]:
-        """Bodies on joints with one coordinate, and these."""
-        at, found = 0, []
+        """Return bodies on joints with one coordinate, and these."""
+        at, result = 0, []
         for body in self.tree.bodies:
             if body.n_q == 1:
-                found.append((body, self.q[at]))
+                result.append((body, self.q[at]))
             at += body.n_q
-        return found
+        return result
 
     def _driven(self, actuated: Iterable[str] | None) -> list[JointedBody]:
         carrying = ("base_x", "base_z", "base_pitch")

@@ -15,14 +15,14 @@ ZERO = 1e-14
 
 
 def cleaned(matrix: Array) -> Array:
-    """The matrix with zeros where there is nothing but rounding."""
-    made = np.array(matrix, dtype=float)
-    made[np.abs(made) <= ZERO * np.abs(made).max(initial=0.0)] = 0.0
-    return made
+    """Return the matrix with zeros where there is nothing but rounding."""
+    result = np.array(matrix, dtype=float)
+    result[np.abs(result) <= ZERO * np.abs(result).max(initial=0.0)] = 0.0
+    return result
 
 
 def skew(a: Array) -> Array:
-    """The matrix of a x (3, 3)."""
+    """Return the matrix of a x (3, 3)."""
     return np.array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
 
 
@@ -50,7 +50,7 @@ class BodyInertia:
         return cls(mass=mass, moment=mass * centre, about=about - mass * skew(centre) @ skew(centre))
 
     def moved(self, rotation: Array, position: Array) -> BodyInertia:
-        """The same body seen from a frame in which its own has this rotation and position."""
+        """Return the same body seen from a frame in which its own has this rotation and position."""
         turned = rotation @ self.moment
         cross = skew(turned) @ skew(position)
         about = rotation @ self.about @ rotation.T - cross - cross.T - self.mass * skew(position) @ skew(position)
@@ -140,6 +140,6 @@ class Tree:
     left_out: tuple[str, ...] = ()
 
     def with_armature(self, armature: Mapping[str, float]) -> Tree:
-        """The same with inertias of drives by the names of joints."""
+        """Return the same with inertias of drives by the names of joints."""
         bodies = tuple(replace(b, armature=armature.get(b.joint, b.armature)) for b in self.bodies)
         return replace(self, bodies=bodies)

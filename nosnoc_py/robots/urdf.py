@@ -28,7 +28,7 @@ ROUNDED = 1e-3
 
 
 def read_urdf(source: str | Path, base: Base = "fixed") -> Tree:
-    """The tree of a file, or of the text of one.
+    """Return the tree of a file, or of the text of one.
 
     Raises
     ------
@@ -97,12 +97,12 @@ class _File:
         for element in self.root:
             if element.tag not in (*PARTS, *MOVES_NOTHING):
                 raise ModelError(f"URDF: <{element.tag}> is not known; leave it out if it moves nothing.")
-        found: dict[str, ET.Element] = {}
+        result: dict[str, ET.Element] = {}
         for element in self.root.findall(tag):
             name = element.get("name")
             if not name:
                 raise ModelError(f"URDF: a {tag} has no name.")
-            if name in found:
+            if name in result:
                 raise ModelError(f"URDF: two {tag}s are named {name!r}.")
             for part in element:
                 if part.tag == "mimic":
@@ -112,13 +112,13 @@ class _File:
                     )
                 if part.tag not in (*PARTS[tag], *MOVES_NOTHING):
                     raise ModelError(f"URDF: {tag} {name!r}: <{part.tag}> is not known; leave it out.")
-            found[name] = element
-        return found
+            result[name] = element
+        return result
 
     def _root_link(
         self, links: dict[str, ET.Element], joints: dict[str, ET.Element]
     ) -> tuple[str, dict[str, list[ET.Element]]]:
-        """The link that hangs on none, and the joints that hang on each."""
+        """Return the link that hangs on none, and the joints that hang on each."""
         parents: dict[str, str] = {}
         hanging: dict[str, list[ET.Element]] = {}
         for name, joint in joints.items():
@@ -223,7 +223,7 @@ def _inertia(link: ET.Element, name: str) -> BodyInertia | None:
 
 
 def _pose(origin: ET.Element | None, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation by roll, pitch and yaw about fixed axes, and position."""
+    """Return rotation by roll, pitch and yaw about fixed axes, and position."""
     (r, p, y), position = (_numbers(origin, key, what, (0.0, 0.0, 0.0)) for key in ("rpy", "xyz"))
     (cr, cp, cy), (sr, sp, sy) = np.cos([r, p, y]), np.sin([r, p, y])
     roll = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
@@ -237,12 +237,12 @@ def _numbers(element: ET.Element | None, key: str, what: str, default: tuple[flo
     if text is None:
         return np.array(default)
     try:
-        found = np.array([float(part) for part in text.split()])
+        result = np.array([float(part) for part in text.split()])
     except ValueError:
-        found = np.zeros(0)
-    if found.shape != (3,) or not np.isfinite(found).all():
+        result = np.zeros(0)
+    if result.shape != (3,) or not np.isfinite(result).all():
         raise ModelError(f"URDF: {what}: {key}: expected three numbers, given {text!r}.")
-    return found
+    return result
 
 
 def _number(element: ET.Element | None, key: str, what: str, default: float | None = None) -> float:
@@ -250,9 +250,9 @@ def _number(element: ET.Element | None, key: str, what: str, default: float | No
     if text is None and default is not None:
         return default
     try:
-        found = float("nan" if text is None else text)
+        result = float("nan" if text is None else text)
     except ValueError:
-        found = float("nan")
-    if np.isnan(found):
+        result = float("nan")
+    if np.isnan(result):
         raise ModelError(f"URDF: {what}: {key}: expected a number, given {text!r}.")
-    return found
+    return result

@@ -83,7 +83,7 @@ class Algebraic:
 
     @property
     def affine(self) -> bool:
-        """Whether the equations are affine in z."""
+        """True if the equations are affine in z."""
         return not ca.depends_on(ca.jacobian(self.equations, self.z), self.z)
 
     @property

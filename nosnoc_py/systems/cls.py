@@ -179,12 +179,12 @@ class Contact:
 
     @property
     def frictional(self) -> bool:
-        """Whether there is friction: a tangent with mu = 0 is none, an expression counts as some."""
+        """True if there is friction: a tangent with mu = 0 is none, an expression counts as some."""
         return any(not isinstance(mu, float) or mu > 0.0 for mu in self.friction)
 
     @property
     def bounces(self) -> bool:
-        """Whether impacts may be thrown back: a restitution that is an expression counts as some."""
+        """True if impacts may be thrown back: a restitution that is an expression counts as some."""
         return not isinstance(self.restitution, float) or self.restitution > 0.0
 
     @property
@@ -199,21 +199,21 @@ class Contact:
 
 
 def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
-    """Coefficients of a contact, each a float or an expression; one number holds for all of them."""
+    """Return coefficients of a contact, each a float or an expression; one number holds for all of them."""
     listed = value if isinstance(value, list | tuple) else [value]
     if not any(isinstance(one, ca.SX) for one in listed):
         return tuple(float(number) for number in finite(value, what, size))
-    found = ca.vertsplit(column(value, what))
-    if len(found) not in (1, size):
-        raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(found)}.")
-    found = found * (size // len(found))
-    return tuple(float(one) if one.is_constant() else one for one in found)
+    result = ca.vertsplit(column(value, what))
+    if len(result) not in (1, size):
+        raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(result)}.")
+    result = result * (size // len(result))
+    return tuple(float(one) if one.is_constant() else one for one in result)
 
 
 def _surface_velocity(value: Any, what: str, size: int) -> ca.SX:
-    """Components along the tangents; one that is zero holds for all of them."""
-    found = column(value, what)
-    return column(ca.SX.zeros(size) if found.numel() == 1 and found.is_zero() else found, what, size)
+    """Return components along the tangents; one that is zero holds for all of them."""
+    result = column(value, what)
+    return column(ca.SX.zeros(size) if result.numel() == 1 and result.is_zero() else result, what, size)
 
 
 def _told(friction: Sequence[float]) -> str:
@@ -388,16 +388,16 @@ class CLS(Described):
         for name in ("force", "mass_matrix", "y_rate"):
             if getattr(self, name) is not None:
                 given = getattr(self, name)
-                made = ca.vertcat(*given) if isinstance(given, list | tuple) else ca.SX(given)
-                self._set(name, self.solved(made))
+                values = ca.vertcat(*given) if isinstance(given, list | tuple) else ca.SX(given)
+                self._set(name, self.solved(values))
 
     def solved(self, expression: ca.SX) -> ca.SX:
         """An expression without algebraic variables that the system is solved for, of quaternions of length one."""
-        found = expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
-        return self.of_unit(found)
+        result = expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
+        return self.of_unit(result)
 
     def of_unit(self, expression: ca.SX) -> ca.SX:
-        """An expression that does not see the length of the quaternions.
+        """Return an expression that does not see the length of the quaternions.
 
         Integration leaves them a length that is not one, by as much as it errs. Their direction turns as it should, for
         q' = q (0, w) / 2 is linear in q: nothing depends on the length, and nodes are told with length one.
@@ -411,7 +411,7 @@ class CLS(Described):
         return replace(contact, **{n: self.of_unit(ca.SX(e)) for n, e in parts.items() if e is not None})
 
     def _rates_of_q(self) -> ca.SX:
-        """q' (n_q,)."""
+        """Return q' (n_q,)."""
         n_q, n_v = self.q.shape[0], self.v.shape[0]
         if self.kinematic_matrix is None:
             missing = len(self.unit_parts)
@@ -427,17 +427,17 @@ class CLS(Described):
             raise self._error(f"kinematic_matrix: expected shape ({n_q}, {n_v}), given {matrix.shape}.")
         check_free(matrix, self._symbols("q", "p"), "CLS: kinematic_matrix")
         rate = matrix @ self.v
-        found = ca.SX(rate)
+        result = ca.SX(rate)
         for part in self.unit_parts:
-            found[part] = scaled_alike(rate[part], self.q, part)
-        return found
+            result[part] = scaled_alike(rate[part], self.q, part)
+        return result
 
     def _symbols(self, *groups: str) -> dict[str, ca.SX]:
-        """Symbols by group; messages do not name first-order states to who has none."""
+        """Return symbols by group; messages do not name first-order states to who has none."""
         return {name: getattr(self, name) for name in groups if name != "y" or self.y.numel()}
 
     def _rates_of_y(self, joined: bool) -> ca.SX:
-        """y' (n_y,), that of time included."""
+        """Return y' (n_y,), that of time included."""
         given = column(ca.SX(0, 1) if self.y_rate is None else self.y_rate, "CLS: y_rate")
         rates = ca.vertcat(given, 1) if joined else given
         if rates.numel() != self.y.numel():
@@ -477,7 +477,7 @@ class CLS(Described):
                 self._check_tangent(contact)
 
     def _check_drift(self, contact: Contact) -> None:
-        """The rate of a gap has to be known before control and velocities are, but for its part n'v."""
+        """Return the rate of a gap has to be known before control and velocities are, but for its part n'v."""
         if not self.y.numel():
             return
         drift = ca.jtimes(contact.gap, self.y, self.y_rate)
@@ -532,7 +532,7 @@ class CLS(Described):
         return slice(self.n_q + self.n_v, self.x.numel())
 
     def state_rate(self, acceleration: Any, drift: Any = None) -> ca.SX:
-        """x' (n_x,) with an acceleration (n_v,), and with positions that are moved by a velocity (n_v,) more."""
+        """Return x' (n_x,) with an acceleration (n_v,), and with positions that are moved by a velocity (n_v,) more."""
         rate = self.position_rate if drift is None else self.position_rate + self.moved(drift)
         return ca.vertcat(rate, acceleration, self.y_rate)
 
@@ -543,11 +543,11 @@ class CLS(Described):
 
     @cached_property
     def moves_by_v(self) -> bool:
-        """Whether q' = v."""
+        """True if q' = v."""
         return bool(self.n_q == self.n_v and self.rate_matrix.is_eye())
 
     def along_v(self, expression: ca.SX) -> ca.SX:
-        """Derivatives (m, n_v) of an expression (m,) of q along the velocities: its rate is that times v."""
+        """Return derivatives (m, n_v) of an expression (m,) of q along the velocities: its rate is that times v."""
         by_q = ca.jacobian(expression, self.q)
         return by_q if self.moves_by_v else by_q @ self.rate_matrix
 
@@ -561,7 +561,7 @@ class CLS(Described):
         return ContactMechanics(self)
 
     def kinematics(self, x: Any, u: Any = 0.0, p: Any = None) -> Kinematics:
-        """Gaps, directions of contact forces, mass matrix, forces and Delassus matrix at a state.
+        """Return gaps, directions of contact forces, mass matrix, forces and Delassus matrix at a state.
 
         Parameters
         ----------
@@ -587,7 +587,7 @@ class CLS(Described):
         return self.mechanics.at(x, u, self.parameters() if p is None else p)
 
     def normal(self, contact: Contact) -> ca.SX:
-        """Normal direction of a contact, by default the gradient of its gap (n_q,)."""
+        """Return normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
             return column(contact.normal, "normal", self.n_v)
         return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
@@ -597,11 +597,11 @@ class CLS(Described):
         return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
 
     def slip(self, contact: Contact) -> ca.SX:
-        """Slip velocity of a contact with friction (n_t,) in the user's directions: relative to its surface."""
+        """Return slip velocity of a contact with friction (n_t,) in the user's directions: relative to its surface."""
         return contact.tangent.T @ self.v - contact.surface_velocity
 
     def contact_force(self, name: str) -> ca.SX:
-        """Normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
+        """Return normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
         for contact in self.compliant:
             if contact.name == name:
                 more = [friction_force(self, contact)] if contact.frictional else []
@@ -610,12 +610,12 @@ class CLS(Described):
         raise ModelError(unknown_name(name, names, "compliant contact"))
 
     def moves(self, contact: Contact) -> bool:
-        """Whether a contact moves by itself: with time, or with states of y."""
+        """Return True if a contact moves by itself: with time, or with states of y."""
         surface = contact.surface_velocity
         return bool(ca.depends_on(contact.gap, self.y) or not surface.is_zero())
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Values of the parameters (n_p,); `ModelError` also where a contact gets coefficients that none has."""
+        """Return values of the parameters (n_p,); `ModelError` also where a contact gets coefficients that none has."""
         values = super().parameters(p, what)
         self.mechanics.frames_at(values)
         for contact in self.compliant:
@@ -650,7 +650,7 @@ class CLS(Described):
         return self._tree(*contacts, size=counted(self.n_q, "coordinate"))
 
     def _of(self, contact: Contact) -> str:
-        """A contact in words."""
+        """Return a contact in words."""
         friction = f", friction {', '.join(map(self._coefficient, contact.friction))}" if contact.frictional else ""
         if contact.stiffness is None:
             law = f"restitution {self._coefficient(contact.restitution)}"
@@ -663,7 +663,7 @@ class CLS(Described):
 
 
 def _check_independent(frame: np.ndarray, name: str) -> None:
-    """The columns (normal, tangents) of one contact have to span as many directions as there are of them."""
+    """Return the columns (normal, tangents) of one contact have to span as many directions as there are of them."""
     sizes = np.linalg.norm(frame, axis=0)
     if (sizes == 0).any() or np.linalg.matrix_rank(frame / sizes, tol=1e-8) < frame.shape[1]:
         raise ModelError(

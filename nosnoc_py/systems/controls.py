@@ -107,7 +107,7 @@ class SampledLaw:
         self.period: float = float(period)
 
     def __call__(self, t: float, x: np.ndarray) -> Any:
-        """The value of the law (n_u,) at a sample."""
+        """Return the value of the law (n_u,) at a sample."""
         return self.law(t, x)
 
 
@@ -209,13 +209,13 @@ class _Law:
         value = self.function(t, x) if self.with_state else self.function(t)
         if self.good and _has_nan(value):
             return np.full(self.n_u, np.nan)
-        found = numbers(value, self.what, self.n_u)
+        result = numbers(value, self.what, self.n_u)
         self.good = True
-        return found
+        return result
 
 
 def _has_nan(value: Any) -> bool:
-    """Whether a value consists of numbers, and one of them is none."""
+    """Return True if a value consists of numbers, and one of them is none."""
     try:
         return bool(np.isnan(np.asarray(value, dtype=float)).any()) and value is not None
     except (TypeError, ValueError):
@@ -242,7 +242,7 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
 
 
 def control_of_guess(ocp: OCP, guess: Any) -> Callable[[float], np.ndarray]:
-    """A guess in any form as a function of time; zero by default.
+    """Return a guess in any form as a function of time; zero by default.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def checked_guess(guess: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_slacks(trajectory: Trajectory, n_u: int) -> Trajectory:
-    """The trajectory without the slacks of soft constraints, where a system does not have them."""
+    """Return the trajectory without the slacks of soft constraints, where a system does not have them."""
     more = trajectory.control_names[n_u:]
     if not more or not all(name.startswith(SLACK) for name in more):
         return trajectory
@@ -310,7 +310,7 @@ class _FirstComponents:
 
 
 def padded(guess: Any, names: tuple[str, ...], own: int) -> Any:
-    """A guess of the first `own` controls with zeros for the others; every other guess as it is."""
+    """Return a guess of the first `own` controls with zeros for the others; every other guess as it is."""
     more = np.zeros(len(names) - own)
     if isinstance(guess, Trajectory):
         if guess.control_names != names[:own]:
@@ -336,7 +336,7 @@ def _merged(trajectory: Trajectory) -> PiecewiseConstant:
 
 
 def _dense(trajectory: Trajectory, n_u: int, duration: float) -> Control:
-    """A control with dense output: smooth on the elements that it is made of."""
+    """Return a control with dense output: smooth on the elements that it is made of."""
     _on_grid(PiecewiseConstant(trajectory.u_grid[[0, -1]] - trajectory.t0, trajectory.u[:1]), n_u, duration)  # fits it?
     interpolant, t0 = trajectory.control_interpolant, trajectory.t0
     assert interpolant is not None
@@ -362,7 +362,7 @@ def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
 
 
 def merged(grid: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The times of a grid (N + 1,) and others inside of it; what is almost the same time is one."""
+    """Return the times of a grid (N + 1,) and others inside of it; what is almost the same time is one."""
     slack = GRID_TOLERANCE * float(grid[-1] - grid[0])
     inner = times[(times > grid[0]) & (times < grid[-1])]
     return np.unique(np.concatenate([grid, inner[np.abs(inner[:, None] - grid).min(axis=1) > slack]]))
@@ -374,7 +374,7 @@ def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
 
 
 def _positional(function: Callable[..., Any]) -> int:
-    """Number of positional arguments without default."""
+    """Return number of positional arguments without default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some compiled functions do not say
@@ -400,7 +400,7 @@ def _check_arguments(function: Callable[..., Any], count: int, expected: str) ->
 
 
 def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.ndarray:
-    """Rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
+    """Return rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError, OverflowError):

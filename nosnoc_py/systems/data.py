@@ -119,18 +119,18 @@ class Data:
         rows = ca.SX(self.values.reshape(len(self.times), -1))
         if self.name is not None:
             rows = ca.reshape(self.p, rows.shape[1], rows.shape[0]).T
-        found, pieces = rows[0, :].T, self._pieces(rows)
+        result, pieces = rows[0, :].T, self._pieces(rows)
         for k, coefficients in enumerate(pieces):
             into = ca.fmax(ca.fmin(time, self.times[k + 1]), self.times[k]) - self.times[k]
-            found += sum(c * into ** (power + 1) for power, c in enumerate(coefficients))
+            result += sum(c * into ** (power + 1) for power, c in enumerate(coefficients))
         if self.interpolation == "cubic":
             (first, *_), last, h = pieces[0], pieces[-1], self.times[-1] - self.times[-2]
             end = sum((power + 1) * c * h**power for power, c in enumerate(last))
-            found += first * ca.fmin(time - self.times[0], 0) + end * ca.fmax(time - self.times[-1], 0)
-        return found
+            result += first * ca.fmin(time - self.times[0], 0) + end * ca.fmax(time - self.times[-1], 0)
+        return result
 
     def _pieces(self, rows: ca.SX) -> list[list[ca.SX]]:
-        """Coefficients (m,) of the first, second and third power of the time into every piece."""
+        """Return coefficients (m,) of the first, second and third power of the time into every piece."""
         h = np.diff(self.times)
         slopes = [(rows[k + 1, :] - rows[k, :]).T / h[k] for k in range(h.size)]
         if self.interpolation == "linear" or h.size == 1:

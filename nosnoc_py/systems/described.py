@@ -60,9 +60,9 @@ class Drawing:
 
     def __call__(self, x: Array, u: Array, p: Array) -> list[Array]:
         """Return the numbers (frames, k) of every shape, for states (frames, n_x) and controls (frames, n_u)."""
-        found = np.asarray(self.function(np.transpose(x), np.transpose(u), p)).reshape(-1, len(x)).T
+        result = np.asarray(self.function(np.transpose(x), np.transpose(u), p)).reshape(-1, len(x)).T
         ends = np.cumsum([shape.numbers.numel() for shape in self.shapes])
-        return np.split(found, ends[:-1], axis=1)
+        return np.split(result, ends[:-1], axis=1)
 
 
 def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
@@ -190,15 +190,15 @@ class Described:
         assign(self, names=names, p=ca.vertcat(own, *[table.p for table in named]))
 
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
-        """Symbols of all groups and of some fields more, by name; none of them is there twice."""
+        """Return symbols of all groups and of some fields more, by name; none of them is there twice."""
         self._join_data()
         for name in (*self.groups, *more):
             self._set(name, symbols(getattr(self, name), f"{self._kind}: {name}"))
         if "x" in self.groups and self.x.numel() == 0:
             raise self._error("x needs at least one component.")
-        found = {name: getattr(self, name) for name in (*self.groups, *more)}
-        check_distinct({**found, "z": self.z})
-        return found
+        result = {name: getattr(self, name) for name in (*self.groups, *more)}
+        check_distinct({**result, "z": self.z})
+        return result
 
     def _describe(self, **more: int) -> None:
         """Resolve names, nominal values (of the groups without p, and of `more`, name -> size), and defaults of p."""
@@ -251,7 +251,7 @@ class Described:
         return finite(x, what, size, spread=size == 1)
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
-        """The system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
+        """Return the system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
         sizes = [size or counted(len(self.state_names), "state")]
         sizes += [counted(self.n_u, "control")] if self.controlled else []
         sizes += [counted(self.n_p, "parameter")]
@@ -266,12 +266,12 @@ class Described:
         return tree(repr(self))
 
     def _shown(self, expression: Any) -> str:
-        """An expression of the states, controls and parameters in their names."""
+        """Return an expression of the states, controls and parameters in their names."""
         return shown(expression, [(getattr(self, group), self.names[group]) for group in self.groups])
 
     @property
     def autonomous(self) -> bool:
-        """Whether nothing depends on time."""
+        """True if nothing depends on time."""
         return self.t is None or not self.t.numel()
 
     def extended(self, x: Mapping[str, ca.SX] | None = None, p: Mapping[str, ca.SX] | None = None) -> dict[str, Any]:
@@ -286,18 +286,18 @@ class Described:
         }
 
     def unused(self, name: str) -> str:
-        """The name, with a mark where the system has a state, a control or a parameter of this name."""
+        """Return the name, with a mark where the system has a state, a control or a parameter of this name."""
         while name in (*self.state_names, *self.control_names, *self.parameter_names):
             name += "'"
         return name
 
     def solved(self, expression: ca.SX) -> ca.SX:
-        """An expression without the algebraic variables that the system has been solved for."""
+        """Return an expression without the algebraic variables that the system has been solved for."""
         return expression
 
     @property
     def remembers(self) -> bool:
-        """Whether the state alone does not tell the flow."""
+        """True if the state alone does not tell the flow."""
         return False
 
     @property
@@ -326,7 +326,7 @@ class Described:
         return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Values of the parameters (n_p,): those that are given, by name or all of them, else the defaults.
+        """Return values of the parameters (n_p,): those that are given, by name or all of them, else the defaults.
 
         Raises
         ------

@@ -23,7 +23,7 @@ Array = np.ndarray
 def evaluated(
     system: Described, motion: Trajectory, expression: Any, t: Any, side: Any = "+", free_time: ca.SX | None = None
 ) -> Array:
-    """Values of an expression at times, (times, rows...), or one value of an expression of parameters alone.
+    """Return values of an expression at times, (times, rows...), or one value of an expression of parameters alone.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def evaluated(
     u = _controls(system, motion, times) if ca.depends_on(e, system.u) else np.zeros((len(times), system.n_u))
     z = _algebraic(system, motion, times) if ca.depends_on(e, system.z) else np.zeros((len(times), system.z.numel()))
     rows = [np.array(function(*each, *constants)) for each in zip(x, u, z, strict=True)]
-    found = _shaped(np.array(rows), e.shape)
-    return found if t is None or np.ndim(t) else found[0]
+    result = _shaped(np.array(rows), e.shape)
+    return result if t is None or np.ndim(t) else result[0]
 
 
 def _controls(system: Described, motion: Trajectory, times: Array) -> Array:
@@ -79,7 +79,7 @@ def _algebraic(system: Described, motion: Trajectory, times: Array) -> Array:
 
 
 def _shaped(values: Array, shape: tuple[int, int]) -> Array:
-    """Values (m, rows, columns) without axes of length one behind the first."""
+    """Return values (m, rows, columns) without axes of length one behind the first."""
     rows, columns = shape
     return values.reshape(len(values), *(() if shape == (1, 1) else (rows,) if columns == 1 else (rows, columns)))
 

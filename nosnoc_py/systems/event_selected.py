@@ -105,7 +105,7 @@ class Guard:
     @classmethod
     @named_arguments
     def contact(cls, name: str, touchdown: Any, lift_off: Any = None) -> Guard:
-        """A compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown."""
+        """Return a compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown."""
         return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
 
 
@@ -203,7 +203,7 @@ class EventSelectedSystem(Described):
 
     @property
     def symbolic(self) -> bool:
-        """Whether it is written in CasADi."""
+        """True if it is written in CasADi."""
         return not callable(self.flow)
 
     @property
@@ -248,14 +248,14 @@ class EventSelectedSystem(Described):
             with np.errstate(all="ignore"):
                 ends = [[function(x + sign * step, *more[:count]) for sign in (1, -1)] for step in steps]
                 given = np.asarray(derivative(*arguments[: arity(derivative)]))
-                found = np.stack([(a - b) / (2 * h.sum()) for (a, b), h in zip(ends, steps, strict=True)], axis=1)
-                size = 1.0 + np.abs(given).max() + np.abs(found).max()
-                wrong = np.abs(given - found) > WRONG * size
+                values = np.stack([(a - b) / (2 * h.sum()) for (a, b), h in zip(ends, steps, strict=True)], axis=1)
+                size = 1.0 + np.abs(given).max() + np.abs(values).max()
+                wrong = np.abs(given - values) > WRONG * size
             if wrong.any():
                 i, j = np.argwhere(wrong)[0]
                 raise self._error(
                     f"{name}: entry ({i}, {j}) at {x} is {given[i, j]:.6g}, but differences of "
-                    f"{function.__name__} give {found[i, j]:.6g}; mend the derivative, or write the system in CasADi."
+                    f"{function.__name__} give {values[i, j]:.6g}; mend the derivative, or write the system in CasADi."
                 )
 
     def _check_symbolic(self) -> None:
@@ -332,17 +332,17 @@ class EventSelectedSystem(Described):
             arguments = (x, np.zeros(m), p) if name.startswith("flow") else (x, p)
             with np.errstate(all="ignore"):
                 try:
-                    found = function(*arguments[: arity(function)])
+                    values = function(*arguments[: arity(function)])
                 except Exception as error:
                     if not defined:
                         continue
                     raise self._error(f"{name}: at x = {x} it raised {type(error).__name__}: {error}.") from error
             expected = tuple(sizes[axis] for axis in shape)
-            if not isinstance(found, np.ndarray) or found.dtype != float:
-                kind = f"{found.dtype} numbers" if isinstance(found, np.ndarray) else type(found).__name__
+            if not isinstance(values, np.ndarray) or values.dtype != float:
+                kind = f"{values.dtype} numbers" if isinstance(values, np.ndarray) else type(values).__name__
                 raise self._error(f"{name}: expected an array of floats of shape {expected}, given {kind}.")
-            if found.shape != expected:
-                raise self._error(f"{name}: expected an array of shape {expected}, given one of shape {found.shape}.")
+            if values.shape != expected:
+                raise self._error(f"{name}: expected an array of shape {expected}, given one of shape {values.shape}.")
 
 
 def check_kinds(given: Any, what: str) -> tuple[str, str]:
@@ -353,8 +353,8 @@ def check_kinds(given: Any, what: str) -> tuple[str, str]:
 
 
 def arity(function: Callable[..., Any]) -> int:
-    """Number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
-    found = inspect.signature(getattr(function, "py_func", function)).parameters.values()
-    if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in found):
+    """Return number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
+    result = inspect.signature(getattr(function, "py_func", function)).parameters.values()
+    if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in result):
         return 0
-    return sum(each.default is each.empty for each in found)
+    return sum(each.default is each.empty for each in result)

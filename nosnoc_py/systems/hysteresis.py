@@ -102,7 +102,7 @@ class Hysteresis:
             raise ModelError(f"hysteresis {self.name!r}: expected lower < upper, given {lower:g} and {upper:g}.")
 
     def with_flows(self, flows: Sequence[ca.SX]) -> Hysteresis:
-        """The same switch with other flows."""
-        made = copy(self)
-        assign(made, flows=tuple(flows))
-        return made
+        """Return the same switch with other flows."""
+        result = copy(self)
+        assign(result, flows=tuple(flows))
+        return result

@@ -57,20 +57,20 @@ class MultiplierGroup:
 
 
 def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[MultiplierGroup, ...]]:
-    """x' (n_x,) with all multipliers, regions by their weights, and the multipliers."""
+    """Return x' (n_x,) with all multipliers, regions by their weights, and the multipliers."""
     if isinstance(system, PSS):
-        flow, made = system.flow, list[MultiplierGroup]()
+        flow, result = system.flow, list[MultiplierGroup]()
         for modes in system.modes:
             if isinstance(modes, Hysteresis):
                 switch, (low, high) = _switch(modes), modes.flows
-                made.append(switch)
+                result.append(switch)
                 share, still = switch.symbols, ca.SX(system.x.numel(), 1)
                 # Nothing times NaN is not nothing.
                 flow += ca.if_else(share < 1, (1 - share) * low, still) + ca.if_else(share > 0, share * high, still)
             else:
-                made.append(_weights(modes))
-                flow += made[-1].regions @ made[-1].symbols
-        return flow, tuple(made)
+                result.append(_weights(modes))
+                flow += result[-1].regions @ result[-1].symbols
+        return flow, tuple(result)
     if isinstance(system, Heaviside):
         kind, what, names = STEP, "alpha", tuple(system.function_names or ())
         flow, symbols, functions = system.flow, system.alpha, system.functions

@@ -52,14 +52,14 @@ def warn_of_jumps(
 
 
 def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray]) -> list[int]:
-    """Rows of an expression that jump somewhere in the states, as far as samples tell."""
+    """Return rows of an expression that jump somewhere in the states, as far as samples tell."""
     if not _may_jump(ca.Function("f", [x, *others], [expression])):
         return []
     switches = [e for e in _switches(expression) if ca.depends_on(e, x)][:MOST]
     if not switches:
         return []
     both = ca.Function("both", [x, *others], [ca.vertcat(*switches), ca.densify(expression)])
-    rng, size, found = np.random.default_rng(0), int(x.numel()), set[int]()
+    rng, size, result = np.random.default_rng(0), int(x.numel()), set[int]()
 
     def at(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         arguments = [np.repeat(np.reshape(v, (-1, 1)), points.shape[1], axis=1) for v in values]
@@ -88,8 +88,8 @@ def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: S
             low, high = np.where(same, middle, low), np.where(same, high, middle)
         before, after = at(states(low))[1], at(states(high))[1]
         jumps = np.abs(after - before) > JUMP * around
-        found |= set(np.flatnonzero(jumps.any(axis=1)).tolist())
-    return sorted(found)
+        result |= set(np.flatnonzero(jumps.any(axis=1)).tolist())
+    return sorted(result)
 
 
 def _level_of_user() -> int:
@@ -97,8 +97,8 @@ def _level_of_user() -> int:
     level, frame = 1, sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        made = frame.f_code.co_filename.startswith("<") and frame.f_code.co_name == "__init__"
-        if not (name.startswith("nosnoc_py.systems.") or name == "dataclasses" or made):
+        values = frame.f_code.co_filename.startswith("<") and frame.f_code.co_name == "__init__"
+        if not (name.startswith("nosnoc_py.systems.") or name == "dataclasses" or values):
             return 0 if name.startswith("nosnoc_py.") else level
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]
     return 1
@@ -111,7 +111,7 @@ def _may_jump(function: ca.Function) -> bool:
 
 def _switches(expression: ca.SX) -> list[ca.SX]:
     """Scalar expressions at whose zeros the operations of a graph jump."""
-    seen, found = set[int](), list[ca.SX]()
+    seen, result = set[int](), list[ca.SX]()
     stack: list[Any] = expression.nonzeros()
     while stack:
         e = stack.pop()
@@ -120,10 +120,10 @@ def _switches(expression: ca.SX) -> list[ca.SX]:
         seen.add(e.element_hash())
         operation, parts = e.op(), [e.dep(k) for k in range(e.n_dep())]
         if operation in (ca.OP_SIGN, ca.OP_NOT):
-            found.append(parts[0])
+            result.append(parts[0])
         elif operation in (ca.OP_FLOOR, ca.OP_CEIL):
-            found.append(ca.sin(np.pi * parts[0]))
+            result.append(ca.sin(np.pi * parts[0]))
         elif operation in COMPARISONS:
-            found.append(parts[0] - parts[1])
+            result.append(parts[0] - parts[1])
         stack += parts
-    return found
+    return result

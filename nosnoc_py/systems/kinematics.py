@@ -58,7 +58,7 @@ class ContactFrames:
 
     @property
     def constant(self) -> bool:
-        """Whether no coefficient depends on p."""
+        """True if no coefficient depends on p."""
         return not isinstance(self.friction, ca.SX)
 
     @property
@@ -92,7 +92,7 @@ class ContactFrames:
         return np.concatenate([np.asarray(contacts, dtype=int), *[self.count + part for part in parts]])
 
     def width(self, contact: int) -> int:
-        """Number of tangents of a contact: 0, 1 or 2."""
+        """Return number of tangents of a contact: 0, 1 or 2."""
         return self.tangents[contact].stop - self.tangents[contact].start
 
 
@@ -180,14 +180,14 @@ class Kinematics:
     @cached_property
     def carried(self) -> Any:
         """A velocity (n_v,) that goes with the surfaces of closed contacts; 0 where none moves by itself."""
-        found = np.zeros_like(self.velocity)
+        result = np.zeros_like(self.velocity)
         shut = self.gaps <= self.short(TOUCHING_SOLVED)
         for k in np.ndindex(self.velocity.shape[:-1]):
             # Tangents count, too: a belt does work. Those of all closed contacts, for friction may be at any of them.
             rows = np.concatenate([shut[k], np.ones(self.drift.shape[-1] - shut.shape[-1], dtype=bool)])
             if self.drift[k][rows].any():
-                found[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
-        return found
+                result[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
+        return result
 
     @cached_property
     def response(self) -> Any:
@@ -215,15 +215,15 @@ class Kinematics:
         return np.sqrt(np.einsum("...ij,...ij->...i", normals, normals))
 
     def short(self, share: Any) -> Any:
-        """The gaps (n_c,) that belong to a share of the length at work."""
+        """Return the gaps (n_c,) that belong to a share of the length at work."""
         return share * self.scales.length / self.scales.steepness * self.steepness
 
     def slow(self, share: Any) -> Any:
-        """The gap rates (n_c,) that belong to a share of the speed at work."""
+        """Return the gap rates (n_c,) that belong to a share of the speed at work."""
         return share * self.scales.velocity * self.steepness
 
     def slowest(self, speed: float) -> Any:
-        """The gap rates (n_c,) that belong to a speed; 0 for none."""
+        """Return the gap rates (n_c,) that belong to a speed; 0 for none."""
         return speed * self.steepness if speed else 0.0
 
 
@@ -239,7 +239,7 @@ class ContactMechanics:
         self._framed: tuple[bytes, ContactFrames] | None = None
 
     def frames_at(self, p: Array) -> ContactFrames:
-        """The frames with numbers in them, at parameters (n_p,).
+        """Return the frames with numbers in them, at parameters (n_p,).
 
         Raises
         ------
@@ -394,16 +394,16 @@ class ContactMechanics:
             values = dict(zip(QUANTITIES, self.function(x, u, p), strict=True))
             return Kinematics(**values, velocity=x[self.system.at_v])
         x = np.asarray(x, dtype=float)
-        found = self._numbers(x, u, p) if x.ndim == 1 else self._at_many(x, u, p)
+        entries = self._numbers(x, u, p) if x.ndim == 1 else self._at_many(x, u, p)
         values = {
-            name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, found, strict=True)
+            name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, entries, strict=True)
         }
         return Kinematics(
             **values, velocity=x[..., self.system.at_v], constant_inverse=self.constant_inverse, scales=scales
         )
 
     def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:
-        """The quantities at all states in one call."""
+        """Return the quantities at all states in one call."""
         count, function = len(x), self.function
         if not count:
             return [np.zeros((0, *function.size_out(i))) for i in range(function.n_out())]
@@ -413,13 +413,13 @@ class ContactMechanics:
 
 
 def matrices(side_by_side: Array, count: int) -> Array:
-    """Matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
+    """Return matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
     rows, columns = side_by_side.shape
     return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)
 
 
 def inverse_of(matrix: Array) -> Array:
-    """The inverse of one matrix or of a stack of them; NaN where there is none."""
+    """Return the inverse of one matrix or of a stack of them; NaN where there is none."""
     try:
         return np.asarray(np.linalg.inv(matrix))
     except np.linalg.LinAlgError:

@@ -68,7 +68,7 @@ class Lagrangian:
         return self.kinetic + self.potential
 
     def jacobian(self, point: Expression) -> ca.SX:
-        """Derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
+        """Return derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
 
         Raises
         ------
@@ -224,43 +224,43 @@ def _check_pair(what: str, factor: ca.SX, place: ca.SX, most: int, v: ca.SX) -> 
 
 
 def _rows(forces: Any, n_q: int) -> ca.SX:
-    found = column(forces, "lagrangian: forces")
-    if n_q > 1 and found.is_constant() and found.numel() == 1 and float(found) == 0.0:
+    result = column(forces, "lagrangian: forces")
+    if n_q > 1 and result.is_constant() and result.numel() == 1 and float(result) == 0.0:
         return ca.SX.zeros(n_q)
-    return ca.densify(column(found, "lagrangian: forces", n_q))
+    return ca.densify(column(result, "lagrangian: forces", n_q))
 
 
 def _damping(damping: Any, n_q: int) -> ca.SX:
-    """The matrix D (n_q, n_q)."""
-    found = columns(damping, "lagrangian: damping")
-    if found.numel() == 1:
-        found = ca.SX.eye(n_q) * found
-    elif found.shape == (n_q, 1):
-        found = ca.diag(found)
-    if found.shape != (n_q, n_q):
+    """Return the matrix D (n_q, n_q)."""
+    result = columns(damping, "lagrangian: damping")
+    if result.numel() == 1:
+        result = ca.SX.eye(n_q) * result
+    elif result.shape == (n_q, 1):
+        result = ca.diag(result)
+    if result.shape != (n_q, n_q):
         raise ModelError(
-            f"lagrangian: damping: expected one number, {n_q} numbers or a matrix ({n_q}, {n_q}), given {found.shape}."
+            f"lagrangian: damping: expected one number, {n_q} numbers or a matrix ({n_q}, {n_q}), given {result.shape}."
         )
-    if found.is_constant():
-        D = np.array(ca.evalf(found))
+    if result.is_constant():
+        D = np.array(ca.evalf(result))
         least = float(np.linalg.eigvalsh(0.5 * (D + D.T))[0])
         if least < -ROUNDING * float(np.abs(D).max()):
             raise ModelError(
                 f"lagrangian: damping takes energy, v'Dv >= 0; the least eigenvalue of its symmetric part is "
                 f"{least:.3g}. Forces that feed energy in go into forces=."
             )
-    return found
+    return result
 
 
 def _held(at: Mapping[str, Any] | None, given: dict[str, ca.SX]) -> dict[str, np.ndarray]:
-    """Values of q and p where the user says which."""
-    found = mapping({} if at is None else at, "lagrangian: at")
-    check_keys(found, ("q", "p"), "group in lagrangian: at")
-    return {name: finite(value, f"lagrangian: at: {name}", given[name].numel()) for name, value in found.items()}
+    """Return values of q and p where the user says which."""
+    result = mapping({} if at is None else at, "lagrangian: at")
+    check_keys(result, ("q", "p"), "group in lagrangian: at")
+    return {name: finite(value, f"lagrangian: at: {name}", given[name].numel()) for name, value in result.items()}
 
 
 def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]) -> ca.SX:
-    """Second derivative of the kinetic energy by v, once it is known that there is nothing else in it."""
+    """Return second derivative of the kinetic energy by v, once it is known that there is nothing else in it."""
     q, v, p = given["q"], given["v"], given["p"]
     M = ca.densify(ca.hessian(T, v)[0])
     if ca.depends_on(M, v):  # also v^4 / v^2 is quadratic, but not as a graph
@@ -271,17 +271,17 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
         [fixed.get(name, random.uniform(LOW, HIGH, given[name].numel())) for name in ("q", "v", "p")]
         for _ in range(PLACES)
     ]
-    found = [[np.array(part) for part in look(*place)] for place in places]
-    found = [parts for parts in found if all(np.isfinite(part).all() for part in parts)]
-    if not found:
+    values = [[np.array(part) for part in look(*place)] for place in places]
+    values = [parts for parts in values if all(np.isfinite(part).all() for part in parts)]
+    if not values:
         raise ModelError(f"lagrangian: the kinetic energy is not finite{_where(fixed)}; look for divisions by zero.")
-    energies, squares = (np.array([parts[k].item() for parts in found]) for k in range(2))
+    energies, squares = (np.array([parts[k].item() for parts in values]) for k in range(2))
     if np.abs(energies - squares).max() > ROUNDING * np.abs(energies).max():
         raise ModelError(
             "lagrangian: the kinetic energy has to be quadratic in v, v'M(q)v / 2; terms without or with other "
             "powers of v go into potential= or forces= (are all velocities written in v, not in symbols of q?)."
         )
-    _check_definite([matrix for *_, matrix in found], q, fixed)
+    _check_definite([matrix for *_, matrix in values], q, fixed)
     return M
 
 

@@ -25,7 +25,7 @@ RATE_STEP = 1e-6  # of the duration, for differences
 
 
 def guess_by_name(ocp: OCP, guess: Any) -> Any:
-    """A guess whose parts have names, as one with "x" and "u"; every other one as it is.
+    """Return a guess whose parts have names, as one with "x" and "u"; every other one as it is.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
 
 
 def _together(courses: Mapping[str, Course], names: tuple[str, ...], start: Array) -> Callable[[float], Array]:
-    """All components as a function of time; those without a course stay where they start."""
+    """Return all components as a function of time; those without a course stay where they start."""
     known = [(k, courses[name]) for k, name in enumerate(names) if name in courses]
 
     def at(t: float) -> Array:
@@ -80,7 +80,7 @@ def _together(courses: Mapping[str, Course], names: tuple[str, ...], start: Arra
 
 
 def _keyframes(guess: Mapping[Any, Any], legal: tuple[str, ...], horizon: float) -> dict[str, tuple[Course, Course]]:
-    """Lines through the keyframes of every name, and their slopes."""
+    """Return lines through the keyframes of every name, and their slopes."""
     points: dict[str, list[tuple[float, float]]] = {}
     for time in sorted(guess, key=float):
         said = f"guess: the keyframe at {time:g} s"
@@ -123,7 +123,7 @@ class _Line:
 
 
 def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, Course]:
-    """Velocities of coordinates that have keyframes."""
+    """Return velocities of coordinates that have keyframes."""
     if not hasattr(system, "v"):
         return {}
     if system.moves_by_v:
@@ -146,8 +146,8 @@ def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[s
 
 
 def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, tuple[Course, Course]]:
-    """Quaternions between their keyframes, turned the short way at a constant rate."""
-    found: dict[str, tuple[Course, Course]] = {}
+    """Return quaternions between their keyframes, turned the short way at a constant rate."""
+    result: dict[str, tuple[Course, Course]] = {}
     for part in getattr(system, "unit_parts", ()):
         names = system.names["q"][part]
         own = [courses[name][0] for name in names if name in courses]
@@ -160,8 +160,8 @@ def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[st
             )
         turn = _Turn(np.array(next(iter(times))), np.array([[course(t) for course in own] for t in next(iter(times))]))
         for k, name in enumerate(names):
-            found[name] = partial(turn.at, k), partial(turn.rate, k)
-    return found
+            result[name] = partial(turn.at, k), partial(turn.rate, k)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ class _Turn:
 
 
 def _course(value: Any, name: str, state: bool, horizon: float) -> Course:
-    """A number, numbers at equal distances, or a function of time."""
+    """Return a number, numbers at equal distances, or a function of time."""
     if callable(value):
         return lambda t: _number(value(t), name)
     rows = np.atleast_1d(numbers(value, f"guess: {name}", np.size(value), TranscriptionError, finite=True))

@@ -118,14 +118,14 @@ class Modes:
         return len(self.flows)
 
     def with_flows(self, flows: Sequence[ca.SX]) -> Modes:
-        """The same partition with other flows, one per region."""
-        made = copy(self)
-        assign(made, flows=tuple(flows))
-        return made
+        """Return the same partition with other flows, one per region."""
+        result = copy(self)
+        assign(result, flows=tuple(flows))
+        return result
 
 
 def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
-    """Names of switching functions: the user's, or the name of what they belong to."""
+    """Return names of switching functions: the user's, or the name of what they belong to."""
     if given is None:
         return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
     return _different_names(given, "functions", count)
@@ -139,7 +139,7 @@ def _different_names(given: Sequence[str] | None, what: str, count: int) -> tupl
 
 
 def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndarray:
-    """The matrix S: one row per region, one column per function."""
+    """Return the matrix S: one row per region, one column per function."""
     if given is None:
         raise ModelError(f"{what}: functions need signs, a matrix with one row per region.")
     try:
@@ -158,12 +158,12 @@ def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndar
 
 
 def _corners(functions: int) -> np.ndarray:
-    """All combinations of signs, one per row."""
+    """Return all combinations of signs, one per row."""
     return np.array([[1.0 if k >> j & 1 else -1.0 for j in range(functions)] for k in range(2**functions)])
 
 
 def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
-    """The only region where the functions have the signs of a corner."""
+    """Return the only region where the functions have the signs of a corner."""
     inside = [i for i, row in enumerate(signs) if ((row == 0) | (row == corner)).all()]
     if len(inside) != 1:
         where = ", ".join("+" if sign > 0 else "-" for sign in corner)
@@ -179,7 +179,7 @@ class WithAlgebraic(Described):
     algebraic: Algebraic | None = None
 
     def _flow(self, value: Any, what: str, rate_of_time: float) -> ca.SX:
-        """A flow (n_x,); that of a system with time may be given without it."""
+        """Return a flow (n_x,); that of a system with time may be given without it."""
         flow, n_x = column(value, what), self.x.numel()
         if not self.autonomous and flow.numel() == n_x - 1:
             flow = ca.vertcat(flow, rate_of_time)
@@ -189,7 +189,7 @@ class WithAlgebraic(Described):
         return flow
 
     def _function_of_state(self, expression: ca.SX) -> ca.SX:
-        """A switching function without z, where the algebraic equations are affine in z and know no control."""
+        """Return a switching function without z, where the algebraic equations are affine in z and know no control."""
         own = self.algebraic
         if own is None or not ca.depends_on(expression, own.z):
             return expression
@@ -205,11 +205,11 @@ class WithAlgebraic(Described):
         self._join_time("x")
         if self.algebraic is not None and not isinstance(self.algebraic, Algebraic):
             raise ModelError(f"{self._kind}: algebraic: expected ns.Algebraic, given {type(self.algebraic).__name__}.")
-        found = super()._check_symbols(*more)
-        found = {"x": self.x, "z": self.z, **found}
+        result = super()._check_symbols(*more)
+        result = {"x": self.x, "z": self.z, **result}
         if self.algebraic is not None:
-            check_free(self.algebraic.equations, found, "Algebraic: equations")
-        return found
+            check_free(self.algebraic.equations, result, "Algebraic: equations")
+        return result
 
 
 @named_arguments
@@ -296,19 +296,19 @@ class PSS(WithAlgebraic):
 
     @property
     def remembers(self) -> bool:
-        """Whether the state alone does not tell the flow: a switch has hysteresis."""
+        """True if the state alone does not tell the flow: a switch has hysteresis."""
         return any(isinstance(modes, Hysteresis) for modes in self.modes)
 
     def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
-        """A partition whose functions are those of the state, where the user has written them in z."""
-        made = copy(modes)
+        """Return a partition whose functions are those of the state, where the user has written them in z."""
+        result = copy(modes)
         for name in ("functions", "indicators", "variable"):
             if getattr(modes, name, None) is not None:
-                assign(made, **{name: self._function_of_state(getattr(modes, name))})
-        return made
+                assign(result, **{name: self._function_of_state(getattr(modes, name))})
+        return result
 
     def _of(self, modes: Modes | Hysteresis) -> str:
-        """A partition in words."""
+        """Return a partition in words."""
         if isinstance(modes, Hysteresis):
             low, high = self._shown(modes.lower), self._shown(modes.upper)
             return f"{modes.name}: hysteresis of {self._shown(modes.variable)} between {low} and {high}"

@@ -27,7 +27,7 @@ def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
     if not isinstance(given, list | tuple):
         given = [given]
     known = [one.element_hash() for one in ca.vertsplit(q)]
-    found = []
+    result = []
     for quaternion in given:
         parts = ca.vertsplit(symbols(quaternion, "CLS: quaternions"))
         first = known.index(parts[0].element_hash()) if parts and parts[0].element_hash() in known else -1
@@ -36,11 +36,11 @@ def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
                 "CLS: quaternions: expected parts of q with four components that follow each other, such as [q[3:7]], "
                 f"given {quaternion}."
             )
-        found.append(slice(first, first + 4))
-    found.sort(key=lambda part: part.start)
-    if any(later.start < part.stop for part, later in pairwise(found)):
+        result.append(slice(first, first + 4))
+    result.sort(key=lambda part: part.start)
+    if any(later.start < part.stop for part, later in pairwise(result)):
         raise ModelError("CLS: quaternions: two of them share a coordinate; each needs four of its own.")
-    return tuple(found)
+    return tuple(result)
 
 
 def body_rates(q: ca.SX, v: ca.SX, units: Sequence[slice]) -> ca.SX:
@@ -55,7 +55,7 @@ def body_rates(q: ca.SX, v: ca.SX, units: Sequence[slice]) -> ca.SX:
 
 
 def with_unit(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> ca.SX:
-    """The expression for quaternions of length one; as it is where their length makes no difference."""
+    """Return the expression for quaternions of length one; as it is where their length makes no difference."""
     if not units or not ca.depends_on(expression, q) or _is_alike(expression, q, units):
         return expression
     ends = sorted({0, q.numel(), *(end for part in units for end in (part.start, part.stop))})
@@ -67,26 +67,26 @@ def with_unit(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> ca.SX:
 
 
 def scaled_alike(rate: ca.SX, q: ca.SX, part: slice) -> ca.SX:
-    """The rate of a quaternion for one of any length: as many times the rate of that of length one."""
+    """Return the rate of a quaternion for one of any length: as many times the rate of that of length one."""
     if ca.is_linear(rate, q[part]):
         return rate
     return ca.norm_2(q[part]) * with_unit(rate, q, [part])
 
 
 def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
-    """Whether quaternions of several lengths give the same values, at places that are nowhere in particular."""
+    """Return True if quaternions of several lengths give the same values, at places that are nowhere in particular."""
     values = ca.symvar(expression)
     others = ca.vertcat(ca.SX(0, 1), *[s for s in values if not ca.depends_on(q, s)])
     function = ca.Function("of_q", [q, others], [expression], {"allow_free": False})
     rng = np.random.default_rng(0)
     for _ in range(SAMPLES):
         place, rest = rng.uniform(-1.5, 1.5, q.numel()), rng.uniform(-1.5, 1.5, others.numel())
-        found = []
+        entries = []
         for length in (1.0, 1.7):
             for part in units:
                 place[part] *= length / np.linalg.norm(place[part])
-            found.append(np.asarray(ca.densify(function(place, rest))))
-        if not np.abs(found[0] - found[1]).max(initial=0.0) <= ALIKE * np.abs(found[0]).max(initial=0.0):
+            entries.append(np.asarray(ca.densify(function(place, rest))))
+        if not np.abs(entries[0] - entries[1]).max(initial=0.0) <= ALIKE * np.abs(entries[0]).max(initial=0.0):
             return False
     return True
 
@@ -105,7 +105,7 @@ def check_unit(x: Array, system: CLS, what: str) -> Array:
 
 
 def with_attitude(x: Array, units: Sequence[slice]) -> Array:
-    """A state that somebody filled with zeros, with the quaternion of no rotation in the place of none."""
+    """Return a state that somebody filled with zeros, with the quaternion of no rotation in the place of none."""
     x = np.array(x, dtype=float)
     for part in units:
         x[part] = x[part] if x[part].any() else (1.0, 0.0, 0.0, 0.0)
@@ -113,20 +113,20 @@ def with_attitude(x: Array, units: Sequence[slice]) -> Array:
 
 
 def lengths_left_open(rows: ca.SX, q: ca.SX, units: Sequence[slice]) -> list[slice]:
-    """The quaternions whose length makes no difference to expressions: a condition on it has to be added."""
+    """Return the quaternions whose length makes no difference to expressions: a condition on it has to be added."""
     return [part for part in units if not ca.depends_on(rows, q[part]) or _is_alike(rows, q, [part])]
 
 
 def tangent_directions(x: Array, units: Sequence[slice]) -> Array:
-    """The projection (n_x, n_x) of changes of a state on those that keep its quaternions at length one."""
-    made = np.eye(x.size)
+    """Return the projection (n_x, n_x) of changes of a state on those that keep its quaternions at length one."""
+    result = np.eye(x.size)
     for part in units:
-        made[part, part] -= np.outer(x[part], x[part])
-    return made
+        result[part, part] -= np.outer(x[part], x[part])
+    return result
 
 
 def unit_states(x: Array, units: Sequence[slice]) -> Array:
-    """States (..., n_x) with quaternions of length one."""
+    """Return states (..., n_x) with quaternions of length one."""
     if not units:
         return x
     x = np.array(x, dtype=float)

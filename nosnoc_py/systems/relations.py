@@ -18,7 +18,7 @@ EQUAL, AT_MOST = (ca.OP_EQ,), (ca.OP_LE, ca.OP_LT)
 
 
 def is_comparison(expression: Any) -> bool:
-    """Whether an expression has a comparison such as `q[0] == 1` or `q <= 1` at its top."""
+    """Return True if an expression has a comparison such as `q[0] == 1` or `q <= 1` at its top."""
     return isinstance(expression, ca.SX) and any(_operation(e) in (*EQUAL, *AT_MOST, ca.OP_NE) for e in expression.nz)
 
 
@@ -63,16 +63,16 @@ def by_name(given: Mapping[str, Any], names: Sequence[str], start: Array, what: 
 
     Components "table[0]", "table[1]", ... may be given together as "table".
     """
-    legal, made = list(names), np.array(start, dtype=float)
+    legal, result = list(names), np.array(start, dtype=float)
     tables = dict.fromkeys(name.split("[")[0] for name in legal if name.endswith("]"))
     check_keys(given, (*legal, *tables), f"component of {what}")
     for name, value in given.items():
         if name in legal:
-            made[legal.index(name)] = scalar(value, f"{what}: {name}")
+            result[legal.index(name)] = scalar(value, f"{what}: {name}")
             continue
         rows = [i for i, label in enumerate(legal) if label.startswith(f"{name}[")]
-        made[rows] = numbers(np.ravel(value), f"{what}: {name}", len(rows))
-    return made
+        result[rows] = numbers(np.ravel(value), f"{what}: {name}", len(rows))
+    return result
 
 
 def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str) -> tuple[Array, Array]:
@@ -91,7 +91,7 @@ def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str)
 
 @named_arguments
 def least_squares(expression: Expression, reference: Expression = 0.0, weights: Numbers = 1.0) -> ca.SX:
-    """The weighted sum of squares of what is left between an expression and its reference: a cost.
+    """Return the weighted sum of squares of what is left between an expression and its reference: a cost.
 
     Parameters
     ----------

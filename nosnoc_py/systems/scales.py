@@ -147,7 +147,7 @@ class _Look:
         return largest(self.accelerations)
 
     def moving(self, duration: float) -> float:
-        """The largest speed of a contact, now or when it closes."""
+        """Return the largest speed of a contact, now or when it closes."""
         pull = np.abs(self.accelerations[: self.gaps.size])
         with np.errstate(all="ignore"):
             fall = np.minimum(np.sqrt(2.0 * pull * np.maximum(self.gaps, 0.0)), pull * duration)
@@ -168,7 +168,7 @@ def largest(*values: Array) -> float:
 
 
 def _power(size: float) -> float:
-    """The power of ten at or below a size; 1 where there is none."""
+    """Return the power of ten at or below a size; 1 where there is none."""
     if not 0.0 < size < np.inf:
         return 1.0
     return float(10.0 ** np.floor(np.log10(size) + ROUNDING))

@@ -56,7 +56,7 @@ class PlanarShape:
         assign(self, numbers=ca.SX(self._numbers()))
 
     def _numbers(self) -> ca.SX:
-        """The numbers from the fields, which are checked."""
+        """Return the numbers from the fields, which are checked."""
         raise NotImplementedError
 
     def _point(self, name: str) -> ca.SX:
@@ -66,7 +66,7 @@ class PlanarShape:
         return column(getattr(self, name), f"{type(self).__name__}: {name}", 1)
 
     def _check_length(self, name: str) -> None:
-        """A field is None or a positive number."""
+        """Return a field is None or a positive number."""
         if getattr(self, name) is not None:
             what = f"{type(self).__name__}: {name}"
             assign(self, **{name: scalar(getattr(self, name), what)})
@@ -110,7 +110,7 @@ class Disc(PlanarShape):
         return ca.vertcat(self._point("center"), radius, 0.0 if self.angle is None else self._number("angle"))
 
     def outline(self, values: Array) -> Array:
-        """The circle (frames, n, 2), from the spoke on."""
+        """Return the circle (frames, n, 2), from the spoke on."""
         around = values[:, 3:4] + np.linspace(0.0, 2.0 * np.pi, ROUND + 1)
         return values[:, None, :2] + values[:, 2, None, None] * _direction(around)
 
@@ -143,7 +143,7 @@ class Rectangle(PlanarShape):
         )
 
     def outline(self, values: Array) -> Array:
-        """The corners (frames, 4, 2)."""
+        """Return the corners (frames, 4, 2)."""
         half = 0.5 * values[:, None, 2:4] * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
         return values[:, None, :2] + _turned(half, values[:, 4])
 
@@ -175,7 +175,7 @@ VIEWS = {
 
 
 def view_of(name: str) -> Array:
-    """The directions (2, 3) to the right and up of a view by its name."""
+    """Return the directions (2, 3) to the right and up of a view by its name."""
     if name not in VIEWS:
         raise ModelError(unknown_name(str(name), VIEWS, "view"))
     return np.array(VIEWS[name])
@@ -214,7 +214,7 @@ class Solid(PlanarShape):
         return ca.vec(ca.DM(view_of(self.view)) @ given)
 
     def outline(self, values: Array) -> Array:
-        """The furthest points in directions all round (frames, n, 2)."""
+        """Return the furthest points in directions all round (frames, n, 2)."""
         places = values.reshape(len(values), -1, 2)
         around = _direction(np.linspace(0.0, 2.0 * np.pi, ROUND + 1)[None])[0]
         furthest = np.argmax(places @ around.T, axis=1)
@@ -250,7 +250,7 @@ class Spring(PlanarShape):
         return ca.vertcat(self._point("start"), self._point("end"))
 
     def outline(self, values: Array) -> Array:
-        """The zigzag (frames, n, 2): as wide in all of them."""
+        """Return the zigzag (frames, n, 2): as wide in all of them."""
         span = values[:, 2:] - values[:, :2]
         lengths = np.linalg.norm(span, axis=1, keepdims=True)
         across = np.stack([-span[:, 1], span[:, 0]], axis=1) / np.where(lengths > 0.0, lengths, 1.0)
@@ -305,7 +305,7 @@ class Ground(PlanarShape):
 
     @property
     def endless(self) -> bool:
-        """Whether it is a straight line without an end; its numbers are then a point and the normal."""
+        """True if it is a straight line without an end; its numbers are then a point and the normal."""
         return self.points is None
 
 
@@ -380,7 +380,7 @@ def _positive(expression: ca.SX, what: str) -> ca.SX:
 
 
 def _points(value: Any, what: str, least: int) -> ca.SX:
-    """Places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
+    """Return places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
     rows = ca.vertsplit(value) if isinstance(value, ca.SX | ca.DM) else value
     try:
         places = [column(row.T if getattr(row, "shape", ()) == (1, 2) else row, what, 2) for row in rows]
@@ -396,6 +396,6 @@ def _direction(angle: Array) -> Array:
 
 
 def _turned(points: Array, angle: Array) -> Array:
-    """Points (frames, n, 2) turned by angles (frames,)."""
+    """Return points (frames, n, 2) turned by angles (frames,)."""
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
     return np.stack([c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], axis=-1)

@@ -50,7 +50,7 @@ def columns(value: Any, what: str) -> ca.SX:
 
 
 def _rows(value: Any) -> Any:
-    """A list of lists as an array; everything else as it is."""
+    """Return a list of lists as an array; everything else as it is."""
     nested = isinstance(value, list | tuple) and all(isinstance(row, list | tuple) for row in value)
     return np.array(value) if nested else value
 
@@ -132,7 +132,7 @@ def check_distinct(groups: Mapping[str, ca.SX]) -> None:
 
 
 def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
-    """Names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
+    """Return names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
     if given is None:
         return tuple(f"{prefix}_{i}" for i in range(count))
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or len(given) != count:
@@ -157,9 +157,9 @@ def titled(part: Any, noun: str) -> str:
 
 def parts(given: Any, kind: type | tuple[type, ...], what: str, things: str) -> tuple[Any, ...]:
     """Return `members` with different names; raise `ModelError` for names used twice."""
-    found = members(given, kind, what, things)
-    check_different([part.name for part in found], what, things)
-    return found
+    result = members(given, kind, what, things)
+    check_different([part.name for part in result], what, things)
+    return result
 
 
 def members(given: Any, kind: type | tuple[type, ...], what: str, things: str, field: str = "") -> tuple[Any, ...]:

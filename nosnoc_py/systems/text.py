@@ -15,7 +15,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown(expression: ca.SX, named: Sequence[tuple[ca.SX, Sequence[str]]] = ()) -> str:
-    """An expression as text, with the components of every vector in `named` called by its names."""
+    """Return an expression as text, with the components of every vector in `named` called by its names."""
     known = [(symbols, names) for symbols, names in named if symbols.numel() == len(names) > 0]
     if known:
         old = ca.vertcat(*[symbols for symbols, _ in known])

@@ -35,7 +35,7 @@ def is_never_negative(gap: ca.SX) -> bool:
 
 
 def is_mirrored(system: Any, x: np.ndarray, normal: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
-    """Whether a gap that is zero at x is positive `short` behind it as well, along its gradient (n_v,)."""
+    """Return True if a gap that is zero at x is positive `short` behind it as well, along its gradient (n_v,)."""
     with np.errstate(all="ignore"):
         behind = np.array(x)
         behind[system.at_q] -= system.mechanics.moved(x, p, short * normal / (normal @ normal))

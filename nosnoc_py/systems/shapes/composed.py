@@ -50,9 +50,9 @@ class Joined(Shape):
 
     def features(self) -> Features | None:
         """Return those of all parts; None if one has none."""
-        found = [part.features() for part in self.parts]
-        known = [each for each in found if each is not None]
-        return Features.joined(known) if len(known) == len(found) else None
+        result = [part.features() for part in self.parts]
+        known = [each for each in result if each is not None]
+        return Features.joined(known) if len(known) == len(result) else None
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Where lines enter and leave; a body of several parts is not convex."""
@@ -61,7 +61,7 @@ class Joined(Shape):
         return self.parts[0].chords(points, direction)
 
     def moments(self) -> Moments:
-        """Integrals of 1, y and y y': of the parts, minus what they have in common."""
+        """Return integrals of 1, y and y y': of the parts, minus what they have in common."""
         parts = self.parts
         moments = [part.moments() for part in parts]
         return union_moments(moments, [part.chords for part in parts], [part.box for part in parts])
@@ -194,20 +194,20 @@ class SupportFunction(Shape):
         return self.hull.chords(points, direction)
 
     def moments(self) -> Moments:
-        """Integrals of 1, y and y y' over the hull of furthest points."""
+        """Return integrals of 1, y and y y' over the hull of furthest points."""
         return self.hull.moments()
 
 
 def _checked(shapes: Any, what: str) -> tuple[Shape, ...]:
-    found = tuple(shapes) if isinstance(shapes, list | tuple) else (None,)
-    if not found or not all(isinstance(shape, Shape) for shape in found):
-        given = [type(shape).__name__ for shape in found] if isinstance(shapes, list | tuple) else shapes
+    result = tuple(shapes) if isinstance(shapes, list | tuple) else (None,)
+    if not result or not all(isinstance(shape, Shape) for shape in result):
+        given = [type(shape).__name__ for shape in result] if isinstance(shapes, list | tuple) else shapes
         raise ModelError(f"{what}: expected a list of one or more shapes, ns.Ellipsoid(...) and so on, given {given}.")
-    return found
+    return result
 
 
 def _directions(count: int) -> np.ndarray:
-    """Directions (count, 3) all over the sphere, on a spiral with the golden angle."""
+    """Return directions (count, 3) all over the sphere, on a spiral with the golden angle."""
     height = 1 - (2 * np.arange(count) + 1) / count
     angle = np.pi * (1 + np.sqrt(5)) * np.arange(count)
     radius = np.sqrt(1 - height**2)

@@ -39,7 +39,7 @@ class Constraints:
         return np.array([1 / np.linalg.norm(form, 2) for form in self.forms])
 
     def values(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Functions that are negative inside, roughly distances from the surfaces [m], and their gradients."""
+        """Return functions that are negative inside, roughly distances from the surfaces [m], and their gradients."""
         z = np.einsum("eij,ej->ei", self.forms, y - self.centers)
         scale = self.radii / 2
         curved = scale * ((z**2).sum(axis=1) - 1)
@@ -48,7 +48,7 @@ class Constraints:
         return np.concatenate([curved, flat]), np.concatenate([gradients, self.normals])
 
     def hessian(self, weights: np.ndarray) -> np.ndarray:
-        """Second derivatives (3, 3) of a weighted sum of the functions."""
+        """Return second derivatives (3, 3) of a weighted sum of the functions."""
         curved = weights[: len(self.centers)] * self.radii
         return np.einsum("e,eji,ejk->ik", curved, self.forms, self.forms)
 
@@ -65,8 +65,8 @@ def interior(constraints: Constraints, start: np.ndarray) -> tuple[np.ndarray, f
     """Return the deepest point (3,) and its depth [m], negative where there is nothing in common: Phase I."""
     values, _ = constraints.values(start)
     level = float(values.max() + np.abs(values).max() + constraints.radii.sum()) + 1e-9
-    found = _maximise(constraints, np.array([0.0, 0.0, 0.0, -1.0]), np.append(start, level), slack=1.0)
-    return found[:3], -float(constraints.values(found[:3])[0].max())
+    result = _maximise(constraints, np.array([0.0, 0.0, 0.0, -1.0]), np.append(start, level), slack=1.0)
+    return result[:3], -float(constraints.values(result[:3])[0].max())
 
 
 def _maximise(constraints: Constraints, objective: np.ndarray, start: np.ndarray, slack: float) -> np.ndarray:

@@ -88,7 +88,7 @@ class Ellipsoid(Shape):
         return np.stack([middle - half, middle + half], axis=1)
 
     def moments(self) -> Moments:
-        """Exact integrals of 1, y and y y'."""
+        """Return exact integrals of 1, y and y y'."""
         return ellipsoid_moments(self.center, self.matrix)
 
 

@@ -52,8 +52,8 @@ class Cut(Shape):
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Where lines are in all members."""
-        found = np.stack([member.chords(points, direction) for member in self.members])
-        return np.stack([found[..., 0].max(axis=0), found[..., 1].min(axis=0)], axis=1)
+        result = np.stack([member.chords(points, direction) for member in self.members])
+        return np.stack([result[..., 0].max(axis=0), result[..., 1].min(axis=0)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +84,14 @@ def common(parts: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
     ModelError
         If none has, or a part is neither an ellipsoid nor a polyhedron without skin, nor an intersection of them.
     """
-    found = [cut for choice in product(*parts) if (cut := _cut(choice)) is not None]
-    if not found:
+    result = [cut for choice in product(*parts) if (cut := _cut(choice)) is not None]
+    if not result:
         raise ModelError(EMPTY)
-    return tuple(found)
+    return tuple(result)
 
 
 def constraints_of(members: Sequence[Shape]) -> Constraints:
-    """Ellipsoids and half-spaces of the members."""
+    """Return ellipsoids and half-spaces of the members."""
     ellipsoids = [member for member in members if isinstance(member, Ellipsoid)]
     polyhedra = [member for member in members if isinstance(member, ConvexPolyhedron)]
     return Constraints(

@@ -34,7 +34,7 @@ class Moments(NamedTuple):
     second: np.ndarray
 
     def plus(self, other: Moments, factor: float = 1.0) -> Moments:
-        """Moments of both, the other one's times a factor."""
+        """Return moments of both, the other one's times a factor."""
         return Moments(
             self.volume + factor * other.volume, self.first + factor * other.first, self.second + factor * other.second
         )
@@ -45,7 +45,7 @@ class Moments(NamedTuple):
         return self.second - np.outer(self.first, self.first) / self.volume
 
     def properties(self, density: float) -> MassProperties:
-        """Mass properties of a body of this density [kg/m^3]."""
+        """Return mass properties of a body of this density [kg/m^3]."""
         spread = self.covariance
         inertia = density * (np.trace(spread) * np.eye(3) - spread)
         return MassProperties(density * self.volume, self.first / self.volume, (inertia + inertia.T) / 2)
@@ -55,13 +55,13 @@ NOTHING = Moments(0.0, np.zeros(3), np.zeros((3, 3)))
 
 
 def ellipsoid_moments(center: np.ndarray, matrix: np.ndarray) -> Moments:
-    """Moments of {center + matrix y : |y| <= 1}."""
+    """Return moments of {center + matrix y : |y| <= 1}."""
     volume = 4 / 3 * np.pi * abs(float(np.linalg.det(matrix)))
     return Moments(volume, volume * center, volume * (matrix @ matrix.T / 5 + np.outer(center, center)))
 
 
 def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
-    """Moments of the tetrahedra between a point inside and the triangles (n, 3, 3) of a convex surface."""
+    """Return moments of the tetrahedra between a point inside and the triangles (n, 3, 3) of a convex surface."""
     edges = triangles - apex
     volumes = np.abs(np.linalg.det(edges)) / 6
     corners = np.concatenate([np.broadcast_to(apex, (len(triangles), 1, 3)), triangles], axis=1)
@@ -71,7 +71,7 @@ def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
 
 
 def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Sequence[Boxes]) -> Moments:
-    """Moments of a union of convex parts: the sum, minus what is counted twice where they overlap.
+    """Return moments of a union of convex parts: the sum, minus what is counted twice where they overlap.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Seq
 
 
 def convex_moments(chords: Chords, box: Boxes) -> Moments:
-    """Moments of one convex body that is known by its chords."""
+    """Return moments of one convex body that is known by its chords."""
     return _by_lines([chords], [box], lambda boxes: boxes[0], lambda intervals: intervals)
 
 
@@ -123,13 +123,13 @@ def _one_pass(chords: Sequence[Chords], stretch: np.ndarray, box: np.ndarray, pi
     for first in range(0, count, ROWS):
         places = np.stack(np.meshgrid(grids[0][first : first + ROWS], grids[1], indexing="ij"), axis=-1).reshape(-1, 2)
         points = places @ across + (direction @ reference) * direction
-        found = np.stack([each(points @ stretch.T, stretch @ direction) for each in chords], axis=1)
-        total = total.plus(_line_moments(points - reference, direction, pieces(found)), float(widths.prod()))
+        values = np.stack([each(points @ stretch.T, stretch @ direction) for each in chords], axis=1)
+        total = total.plus(_line_moments(points - reference, direction, pieces(values)), float(widths.prod()))
     return _mapped(_shifted(total, reference), stretch)
 
 
 def _line_moments(points: np.ndarray, direction: np.ndarray, intervals: np.ndarray) -> Moments:
-    """Sum over lines of the integrals over intervals (lines, n, 2), the second end not before the first one."""
+    """Return sum over lines of the integrals over intervals (lines, n, 2), the second end not before the first one."""
     start, end = intervals[..., 0], np.maximum(intervals[..., 0], intervals[..., 1])
     zeroth = (end - start).sum(axis=1)
     first = ((end**2 - start**2) / 2).sum(axis=1)
@@ -149,14 +149,14 @@ def _shifted(moments: Moments, shift: np.ndarray) -> Moments:
 
 
 def _mapped(moments: Moments, stretch: np.ndarray) -> Moments:
-    """Moments of the body {L z} of those of z."""
+    """Return moments of the body {L z} of those of z."""
     factor = abs(float(np.linalg.det(stretch)))
     second = stretch @ moments.second @ stretch.T
     return Moments(factor * moments.volume, factor * stretch @ moments.first, factor * second)
 
 
 def _counted_twice(intervals: np.ndarray) -> np.ndarray:
-    """The beginning of every interval that is covered by those that begin before it."""
+    """Return the beginning of every interval that is covered by those that begin before it."""
     missed = intervals[..., 1] <= intervals[..., 0]
     start = np.where(missed, np.inf, intervals[..., 0])
     order = np.argsort(start, axis=1)
@@ -169,13 +169,13 @@ def _counted_twice(intervals: np.ndarray) -> np.ndarray:
 
 
 def _overlap_box(boxes: Sequence[np.ndarray]) -> np.ndarray | None:
-    """A box around all overlaps of two boxes; None where there is none."""
-    found = []
+    """Return a box around all overlaps of two boxes; None where there is none."""
+    result = []
     for k, one in enumerate(boxes):
         for other in boxes[k + 1 :]:
             box = np.array([np.maximum(one[0], other[0]), np.minimum(one[1], other[1])])
             if (box[1] > box[0]).all():
-                found.append(box)
-    if not found:
+                result.append(box)
+    if not result:
         return None
-    return np.array([np.min([box[0] for box in found], axis=0), np.max([box[1] for box in found], axis=0)])
+    return np.array([np.min([box[0] for box in result], axis=0), np.max([box[1] for box in result], axis=0)])

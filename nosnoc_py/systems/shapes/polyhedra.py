@@ -100,7 +100,7 @@ class ConvexPolyhedron(Shape):
         return np.stack([np.where(away, 1.0, start), np.where(away, 0.0, end)], axis=1)
 
     def moments(self) -> Moments:
-        """Exact integrals of 1, y and y y' over the hull."""
+        """Return exact integrals of 1, y and y y' over the hull."""
         return polyhedron_moments(self.vertices.mean(axis=0), self.triangles)
 
 
@@ -142,7 +142,7 @@ def distinct(points: np.ndarray) -> np.ndarray:
 
 
 def _hull(points: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Indices of the corners (n,) and of the triangles (n_f, 3), outward normals (n_f, 3) and offsets (n_f,)."""
+    """Return indices of the corners (n,) and of the triangles (n_f, 3), outward normals (n_f, 3) and offsets (n_f,)."""
     from scipy.spatial import ConvexHull, QhullError
 
     center = points.mean(axis=0)  # about which fewer digits are lost
@@ -178,7 +178,7 @@ def _check_vertices(points: np.ndarray, name: str) -> None:
 
 
 def _distances(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    """Distances of points (..., 3) from the nearest of triangles (n, 3, 3): to its plane, or to an edge."""
+    """Return distances of points (..., 3) from the nearest of triangles (n, 3, 3): to its plane, or to an edge."""
     y = points[..., None, :]
     corners, edges = triangles, np.roll(triangles, -1, axis=1) - triangles
     normals = np.cross(edges[:, 0], edges[:, 1])

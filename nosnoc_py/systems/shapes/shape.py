@@ -34,13 +34,13 @@ class Features(NamedTuple):
 
     @classmethod
     def of(cls, *, ellipsoids: Any = (), vertices: Any = (), lenses: Any = ()) -> Features:
-        """Features of some rows of each kind."""
+        """Return features of some rows of each kind."""
         rows = ((ellipsoids, 12), (vertices, 4), (lenses, 24))
         return cls(*(np.ascontiguousarray(np.reshape(np.asarray(r, dtype=float), (-1, n))) for r, n in rows))
 
     @classmethod
     def joined(cls, features: Sequence[Features]) -> Features:
-        """Features of a union."""
+        """Return features of a union."""
         return cls(*(np.ascontiguousarray(np.concatenate(rows)) for rows in zip(*features, strict=True)))
 
 
@@ -77,7 +77,7 @@ class Shape(ABC):
         return (self,)
 
     def moments(self) -> Moments:
-        """Integrals of 1, y and y y' over the body."""
+        """Return integrals of 1, y and y y' over the body."""
         return convex_moments(self.chords, self.box)
 
     def mass_properties(self, density: float = 1.0) -> MassProperties:
@@ -91,7 +91,7 @@ class Shape(ABC):
         return self.moments().properties(positive(density, "mass_properties: density"))
 
     def box(self, rows: np.ndarray) -> np.ndarray:
-        """Smallest and largest products (2, n) of points of the body with rows (n, 3) of any length."""
+        """Return smallest and largest products (2, n) of points of the body with rows (n, 3) of any length."""
         return np.array([[row @ self.support(sign * row) for row in rows] for sign in (-1, 1)])
 
 
