@@ -1,4 +1,4 @@
-"""Names of types in public signatures: what a user may pass.
+"""Type aliases of public signatures: the values that a user may pass.
 
 Shapes stand in the docstrings, because Python's types have none. CasADi's MX is not among them: models are written in
 SX, whose derivatives are cheaper for the small functions that they consist of.

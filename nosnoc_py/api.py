@@ -1,4 +1,9 @@
-"""The verbs: transcribe, solve, simulate, certify."""
+"""The main functions: transcribe, solve, simulate, certify.
+
+They choose a method that fits the system (`fitting`), run it, and attach what a result needs to go on: its problem
+(`SolvedProblem`), its certificate, its sequence of modes. The tuples `SOLVING` and `SIMULATING` list the methods; the
+first one that takes the system is its default. The numerical work is done in the packages below.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +63,7 @@ from nosnoc_py.transcription import transcribe as transcribed
 
 __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
-# What solves an optimal control problem, and what simulates: by default the first one that takes the system.
+# Methods that solve and methods that simulate; the first that takes the system is its default.
 SOLVING: tuple[Callable[..., Options], ...] = (
     Search,
     *FINITE_ELEMENTS,
@@ -70,7 +75,7 @@ SOLVING: tuple[Callable[..., Options], ...] = (
 )
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
 STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)
-# Event by event, with dense matrices: the time for every event grows with the cube of the contacts.
+# Number of contacts up to which EventDriven is the default: its dense matrices cost time with the cube of the contacts.
 MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
@@ -97,14 +102,14 @@ def solve(
     ----------
     ocp : OCP
     method : Search, FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching, DirectShooting
-        By default a search (`ns.Search`): starts of different kinds, each simulated, its sequence of modes polished,
-        certified and ranked by the objective of its simulated motion; `MinimumPrinciple()` for a `HybridSystem`;
+        Default: `ns.Search()`, which generates starts, simulates them, optimises their mode sequences, certifies the
+        results and ranks them by the objective of the simulated motion; `MinimumPrinciple()` for a `HybridSystem`;
         `ElementSearch()` with complementarities of the user's own. With a `solver` `FESDJ()` for a `CLS`, else
         `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
-        Of finite elements; default `Auto()`. The other methods solve by themselves.
+        Solver of the MPCC of finite elements; default `Auto()`. Other methods take none.
     guess : optional
-        Where the solver starts: a control (a constant (n_u,), rows for equal intervals, or a function of time), a
+        Initial guess: a control (a constant (n_u,), rows for equal intervals, or a function of time), a
         mapping with controls as "u" and states as "x" (a constant (n_x,), rows at equally spaced times from 0 to the
         horizon, or a function of time), names of states and controls instead, keyframes by their times ({0: {"height":
         1.0}, 0.4: {"height": 0.0}}), a `Sequence` of modes, a `Trajectory`, or a `Solution` of any grid and method.
@@ -114,24 +119,23 @@ def solve(
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
-        Seconds. Of the search by default that of its effort.
+        Limit of the wall time [s]. The default of the search depends on its effort.
     effort : {"quick", "normal", "thorough"}, optional
-        Of the search; default "normal", 60 seconds at most. It ends earlier where kinds of start agree.
+        Effort of the search; default "normal", at most 60 s. It ends earlier if different kinds of starts agree.
     seed : int, optional
-        Of the search; default 0.
+        Seed of the search; default 0.
     polish : bool
-        Whether to go on from the solution to the optimum of its sequence of modes, on a grid that moves with its
-        events, and return the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
+        Continue from the solution to the optimum of its mode sequence, on a grid that moves with the events, and return
+        the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
     certify : bool
-        Whether to hold what is solved against an independent simulation of its control (`nosnoc_py.certify`):
-        `solution.certificate`. Where it is not confirmed, the message says why and what helps; the status stays that of
-        the method. It takes what is left of the time limit, or a tenth of it, and else is left out. Not of a
-        `HybridSystem`.
+        Compare the solution with an independent simulation of its control (`nosnoc_py.certify`):
+        `solution.certificate`. If it is not confirmed, the message gives the reason and a remedy; the status remains
+        that of the method. It may use the rest of the time limit, at least a tenth of it. A `HybridSystem` has none.
 
     Returns
     -------
     Solution
-        Also when the solver fails: `status` says why and what to try.
+        Also when the solver fails: `status` has the reason and a remedy.
 
     Examples
     --------
@@ -160,8 +164,8 @@ def solve(
     searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
     if searched and (method is not None or solver is not None):
         raise OptionError(
-            f"{', '.join(searched)}: of the search that solves without a method and a solver; leave these out, or give "
-            "the options to the method."
+            f"{', '.join(searched)}: options of the default search, which is used without method and solver; "
+            "leave these out, or give the options to the method."
         )
     # Sequences of modes know nothing of complementarities that the user has written.
     makers = SOLVING[1:] if solver is not None else (ElementSearch, *SOLVING) if ocp.complementarities else SOLVING
@@ -203,7 +207,7 @@ def known(motion: Trajectory, system: Any) -> Trajectory:
 
 @dataclass(frozen=True, eq=False)
 class SolvedProblem(EvaluatesProblem):
-    """What a solution knows of its problem, to go on from there."""
+    """Problem and method of a solution, for `differentiate`, `polish` and `refine`."""
 
     ocp: OCP
     method: FiniteElementMethod | None = None
@@ -287,20 +291,20 @@ def simulate(
     time_limit : float, optional
         Seconds.
     sensitivities : bool
-        Whether to differentiate with respect to x0, p and controls that are constant on intervals: the states at all
+        Differentiate with respect to x0, p and controls that are constant on intervals: the states at all
         nodes and the times of events (`EventDriven`, and without controls `EventSelected`, by saltation matrices), or
         the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`.
 
     Returns
     -------
     Trajectory
-        Up to the step or the event where it failed, if it does: `status` says so.
+        If the simulation fails, the trajectory up to the failed step or event; `status` has the reason.
 
     Raises
     ------
     OptionError, ModelError, TranscriptionError
-        For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
-        another interval, a duration that is not positive.
+        If method and system do not fit, x0 penetrates a contact or is not finite, the control has a wrong shape or
+        does not cover the interval, or the duration is not positive.
 
     Examples
     --------
@@ -321,7 +325,7 @@ def simulate(
     contacts = len(getattr(system, "contacts", ()))
     if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
         raise OptionError(
-            f"method: a system of {contacts} contacts takes EventDriven, the default, long; give "
+            f"method: a system of {contacts} contacts is slow with EventDriven, the default; give "
             "method=ns.TimeStepping(step=...), which is made for so many (first order, errors follow the step), or "
             "method=ns.EventDriven() all the same."
         )
@@ -344,7 +348,7 @@ def simulate(
 
 @named_arguments
 class Simulator:
-    """Steps of equal length of one system by one method, built once: for closed loops, and for many runs.
+    """Simulator with steps of equal length, built once for closed loops and repeated runs.
 
     `init` and `step` take one step after the other with a constant control each; `run` takes many.
 
@@ -352,9 +356,9 @@ class Simulator:
     ----------
     system : CLS, PSS, Heaviside or PDS
     method : EventDriven, TimeStepping, FESDJ, TimeFreezing or FESD, optional
-        Default `EventDriven()`; with a `solver` finite elements. Of finite elements `control_stages` has no meaning
-        here; their steps are those of an optimal control problem, and have no error control. Of the others the speed at
-        work, which tolerances of contacts are relative to, follows from the first step: give `speed_scale`.
+        Default `EventDriven()`; with a `solver` finite elements. Finite elements ignore
+        `control_stages` here and have no error control. The other methods take the speed to which contact tolerances
+        are relative from the first step, unless `speed_scale` is given.
     step : float
         Length of a step [s].
     solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
@@ -441,7 +445,7 @@ class Simulator:
         time_limit: float | None = None,
         sensitivities: bool = False,
     ) -> Trajectory:
-        """Take some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again.
+        """Take several steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again.
 
         Every step has a constant control: of a function of time its value in the middle of the step, of a law u(t, x)
         that with t in the middle and the state where the step begins. `TimeStepping` asks a law a few times more, to

@@ -15,35 +15,35 @@ from nosnoc_py.synonyms import SYNONYMS
 
 
 class NosnocError(Exception):
-    """Root of all errors the library raises on purpose."""
+    """Base class of all errors that the library raises on purpose."""
 
 
 class ModelWarning(UserWarning):
-    """A system may be meant otherwise than it is written; it is taken as it stands."""
+    """Warning that a model may not mean what it says; it is used as written."""
 
 
 class ModelError(NosnocError, ValueError):
-    """A system or an optimal control problem is not well posed as written."""
+    """Error in a system or an optimal control problem."""
 
 
 class OptionError(NosnocError, ValueError):
-    """An option does not exist, has a wrong type or value, or does not fit the problem."""
+    """Error in an option or argument: unknown, of a wrong type or value, or unfit for the problem."""
 
 
 class ArgumentError(OptionError, TypeError):
-    """A function, a class or an option object has no argument of this name; the message proposes the nearest ones."""
+    """Error of an unknown keyword argument; the message proposes the nearest names."""
 
 
 class TranscriptionError(NosnocError, ValueError):
-    """A problem, a guess or a parameter value does not fit the discretisation."""
+    """Error of a guess, control or parameter value that does not fit the problem or its discretisation."""
 
 
 class SolverError(NosnocError, RuntimeError):
-    """Raised only on request (`raise_for_status`): the solver stopped without a solution."""
+    """Error of a solver that stopped without a solution; raised only by `raise_for_status`."""
 
 
 class UnknownNameError(NosnocError, KeyError):
-    """A lookup by name found nothing; the message names the nearest legal names."""
+    """Error of a lookup by an unknown name; the message proposes the nearest names."""
 
     def __init__(self, given: str, legal: Iterable[str], what: str = "name") -> None:
         self.given, self.legal = given, tuple(legal)
@@ -56,7 +56,7 @@ class UnknownNameError(NosnocError, KeyError):
 def check_type(
     given: object, expected: type | tuple[type, ...], what: str, makers: Iterable[Callable[..., object]] = ()
 ) -> None:
-    """Raise `OptionError` when an argument is of another kind, with the kinds, or their makers, that were expected."""
+    """Raise `OptionError` if an argument has the wrong type; the message names the expected constructors."""
     kinds = expected if isinstance(expected, tuple) else (expected,)
     if isinstance(given, type) and issubclass(given, kinds):
         raise OptionError(f"{what}: given the class {given.__name__}; write ns.{given.__name__}(...).")
@@ -71,7 +71,7 @@ def check_type(
 
 
 def optional(module: str, missing: str) -> Any:
-    """Import a module that does not come with the library; `missing` says what to do where it is not there."""
+    """Import an optional dependency, or raise `OptionError` with the text `missing`."""
     try:
         return import_module(module)
     except ImportError:
@@ -79,7 +79,7 @@ def optional(module: str, missing: str) -> Any:
 
 
 def check_positive(**values: object) -> None:
-    """Raise `OptionError` for what is no positive number; keys are the names of the arguments."""
+    """Raise `OptionError` for values that are not positive numbers; keys are the names of the arguments."""
     for name, value in values.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < float("inf"):
             raise OptionError(f"{name}: expected a positive number, given {value!r}.")
@@ -95,13 +95,13 @@ def check_run(callback: object, time_limit: object) -> None:
 
 
 def calls(names: Iterable[str]) -> str:
-    """How objects of these names are made, as a list with one "or"."""
+    """Return the calls that make objects of these names, joined by "or"."""
     *first, last = (f"ns.{name}(...)" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def _makers(expected: type) -> tuple[str, ...]:
-    """Return an abstract family is made by its members."""
+    """Return the names of the concrete subclasses of an abstract class, else its own name."""
     members: list[type] = expected.__subclasses__() if getattr(expected, "__abstractmethods__", None) else []
     return tuple(kind.__name__ for kind in (members or [expected]))
 

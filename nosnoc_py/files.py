@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost and nothing is half done."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 

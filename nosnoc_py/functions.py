@@ -1,4 +1,4 @@
-"""CasADi functions at the speed of their virtual machine, and numbers where a user might give symbols."""
+"""Fast evaluation of CasADi functions through buffers, a cache of functions, and checks of numbers."""
 
 from __future__ import annotations
 

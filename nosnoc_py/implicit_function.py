@@ -1,4 +1,4 @@
-"""The implicit function theorem in numbers: how y(w) moves, which rows(y, w) = 0 determine.
+"""Implicit function theorem in numbers: derivative of y(w) that solves rows(y, w) = 0.
 
 With Jacobians rows_y and rows_w, rows_y y_w + rows_w = 0. A function phi(y, w) then has the gradient
 
@@ -41,7 +41,7 @@ def derivative(by_y: Array, by_w: Array) -> Array:
 
 
 class Determined:
-    """What rows of any number and rank determine of y (n_y,).
+    """Solution of rows of any number and rank for y (n_y,), by a singular value decomposition.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Determined:
 
 
 class Independent:
-    """What many rows of any rank determine of y (n_y,), by a QR decomposition with pivoting (Businger and Golub).
+    """Solution of many rows of any rank for y (n_y,), by a pivoted QR decomposition (Businger and Golub 1965).
 
     As `Determined`, several times faster, and with the multipliers of the rows.
 

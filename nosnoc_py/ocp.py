@@ -35,7 +35,7 @@ PLACES = ("control_grid", "element_ends", "rk_stages")
 
 
 def _said(kind: str, name: Any) -> str:
-    """What errors call a constraint."""
+    """Return the title of a constraint in error messages."""
     if name is not None and (not isinstance(name, str) or not name):
         raise ModelError(f"{kind}: the name has to be a non-empty string or None, given {name!r}.")
     return kind if name is None else f"{kind} {name!r}"
@@ -57,7 +57,7 @@ def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Constraint:
-    """lower <= expression <= upper, with one of them at least; lower = upper is an equation.
+    """Constraint lower <= expression <= upper; lower = upper is an equation.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Complementarity:
-    """0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
+    """Complementarity constraint 0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Complementarity:
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class FreeTime:
-    """A horizon that is optimised, between bounds [s]; `symbol` may be used in terminal costs and constraints.
+    """Free horizon between bounds [s]; terminal costs and constraints may use its `symbol`.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ NO_BOUNDS = Bounds()
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class OCP:
-    """minimise the integral of stage_cost(x, u, p) plus terminal_cost(x(T), x(0), p), subject to a system.
+    """Optimal control problem: minimise the integral of stage_cost plus terminal_cost subject to a system.
 
     Parameters
     ----------
@@ -447,7 +447,7 @@ class OCP:
             assign(self, **{f"{kind}_constraints": given})
 
     def _softened(self, s: Any, p: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The system and its parameters with the slacks of soft constraints, which become hard ones with costs."""
+        """Return system and parameters with the slacks of soft constraints, which become hard ones with costs."""
         slacks = Slacks()
         values = {f"{kind}_constraints": slacks.softened(getattr(self, f"{kind}_constraints"), kind) for kind in KINDS}
         if not slacks:
@@ -501,7 +501,7 @@ class OCP:
         self.check_parameters(p)
 
     def _check_reach(self, name: str, bounds: tuple[float, float], p: np.ndarray) -> None:
-        """A solver goes to the bounds: what the system does not admit there is a mistake now, no failure later."""
+        """Raise `ModelError` if a bound of a free parameter is a value that the system does not admit."""
         for bound in filter(np.isfinite, bounds):
             reached = np.array(p)
             reached[self.system.parameter_names.index(name)] = bound
@@ -522,7 +522,7 @@ class OCP:
 
     @property
     def point_terms(self) -> list[PointTerm]:
-        """What is asked of the state at chosen times."""
+        """Costs and constraints at chosen times."""
         asked: list[PointCost | Constraint] = [*self.point_costs, *self.point_constraints]
         return [PointTerm.of(one) for one in asked]
 
@@ -559,7 +559,7 @@ class OCP:
 
 
 def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    """Return quaternions of a free initial state have length one; four equations that name one say so already."""
+    """Return constraints |q| = 1 for quaternions of a free initial state, unless four equations fix them already."""
     units = getattr(s, "unit_parts", ())
     if not units:
         return ()
@@ -601,7 +601,7 @@ def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free:
 
 
 def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], names: Sequence[str]) -> None:
-    """Return an initial state outside of the state bounds has no solution: say so before any solve."""
+    """Raise `ModelError` if x0 lies outside of the state bounds."""
     if x0 is None:
         return
     for name, value, low, high in zip(names, x0, *bounds, strict=True):
@@ -612,7 +612,7 @@ def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], n
 
 
 def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
-    """Return the free horizon is a number of the whole motion: it may enter where the motion ends."""
+    """Raise `ModelError` if an expression other than a terminal one uses the free horizon."""
     if free is not None and ca.depends_on(expression, free.symbol):
         raise ModelError(
             f"OCP: {what} uses the free horizon, which terminal costs and terminal constraints may use; for the time "

@@ -1,4 +1,4 @@
-"""The base of all option objects: frozen pydantic models that refuse what they do not know."""
+"""Base classes of options and methods: frozen pydantic models that reject unknown names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Options(BaseModel):
             raise OptionError(f"{type(self).__name__}: {error}, given {values!r}.") from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What differs from the defaults: a text is short, evaluates back, and equal options have the same."""
+        """Yield the options that differ from their defaults: the repr is short and evaluates to an equal object."""
         for name, option in type(self).model_fields.items():
             value = getattr(self, name)
             if option.is_required() or value != option.get_default(call_default_factory=True):
@@ -77,7 +77,7 @@ class Method(Options):
     }
 
     def accepts(self, system: Any) -> str | None:
-        """None if the method fits a system, else the message that names what fits instead."""
+        """Return None if the method fits a system, else a message that names the methods that do."""
         if isinstance(system, self.takes):
             if self.remembers or not getattr(system, "remembers", False):
                 return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class PointCost:
-    """A cost of the state at chosen times: the sum of an expression, or of weighted squares of what values miss.
+    """Cost of the state at chosen times: a sum of expressions, or of weighted squared residuals of measured values.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def times_of(given: Any, what: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PointTerm:
-    """What a problem asks of the state at chosen times: a cost, or rows between limits.
+    """Cost, or constraint rows between limits, of the state at chosen times.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class PointTerm:
 
     @classmethod
     def of(cls, asked: PointCost | Constraint) -> PointTerm:
-        """What a cost or a constraint asks."""
+        """Return the term of a cost or a constraint."""
         m = asked.times.size
         if not isinstance(asked, PointCost):
             return cls(times=asked.times, values=np.zeros((m, 0)), constraint=asked)

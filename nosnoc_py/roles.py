@@ -1,4 +1,4 @@
-"""What rows and quantities of a problem are, as data: names and labels are for people, and no code reads them.
+"""Roles of variables, equations and pairs as data: names and labels are for people, and no code reads them.
 
 Whoever writes a variable, an equation or a pair gives it a role, and it stays with it to the program, to the solution
 and to its file. The solvers of `nosnoc_py.mpcc` carry roles and know none of them.
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a variable, an equation, a pair or a series is. Values are written to files: they do not change."""
+    """Role of a variable, an equation, a pair or a series. Values are written to files: they must not change."""
 
     # --- states, controls, time ---
     STATE = "state"

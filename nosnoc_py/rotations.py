@@ -56,7 +56,7 @@ def log(rotation: Any) -> Any:
 
 
 def _logarithm(space: _Space, quaternion: Sequence[Any]) -> Any:
-    """Of the rotation of a unit quaternion with q_0 >= 0: 2 atan(|v| / q_0) v / |v|."""
+    """Return the rotation vector 2 atan(|v| / q_0) v / |v| of a unit quaternion with q_0 >= 0."""
     q, *v = quaternion
     n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
     near = n < NEAR * q**2
@@ -298,7 +298,7 @@ _ARRAYS = _Space(
 
 
 def _space(value: Any) -> _Space:
-    """CasADi's operations for its expressions; this module does not import it, where they come from has."""
+    """Return the operations for CasADi expressions or for arrays; CasADi is taken from sys.modules, not imported."""
     if not hasattr(value, "sparsity"):
         return _ARRAYS
     ca = sys.modules[type(value).__module__]
@@ -331,7 +331,7 @@ def _split(transform: Any) -> tuple[Any, Any]:
 
 
 def _combination(w: Any, one: Any, first: Any, outer: Any) -> Any:
-    """one I + first S(w) + outer w w'; S^2 = w w' - |w|^2 I."""
+    """Return one I + first S(w) + outer w w', with S^2 = w w' - |w|^2 I."""
     space = _space(w)
     x, y, z = space.components(w, 3)
     xy, xz, yz = outer * x * y, outer * x * z, outer * y * z
@@ -358,7 +358,7 @@ _E = [(-1) ** k * (k + 1) / ((k + 2) * factorial(2 * k + 3)) for k in range(TERM
 
 
 def _coefficients(s: Any, space: _Space) -> tuple[Any, Any, Any, Any]:
-    """a = sin(t) / t, b = (1 - cos t) / s, c = (1 - a) / s, d = (1 - a / (2 b)) / s = e / (2 b), s = t^2."""
+    """Return a = sin(t) / t, b = (1 - cos t) / s, c = (1 - a) / s, d = (1 - a / (2 b)) / s = e / (2 b), s = t^2."""
     near = s < 1.0
     small, large = space.where(near, s, 0.0), space.where(near, 1.0, s)
     angle = space.sqrt(large)
@@ -371,7 +371,7 @@ def _coefficients(s: Any, space: _Space) -> tuple[Any, Any, Any, Any]:
 
 
 def _quaternion(rotation: Any) -> list[Any]:
-    """Shepperd's method: of 4 q q', which R gives without roots, the column with the largest diagonal entry, >= 1."""
+    """Return the quaternion by Shepperd's method (1978): the column of 4 q q' with the largest diagonal entry."""
     space, r = _space(rotation), _entries(rotation)
     trace = r[0][0] + r[1][1] + r[2][2]
     first = [1 + trace, r[2][1] - r[1][2], r[0][2] - r[2][0], r[1][0] - r[0][1]]

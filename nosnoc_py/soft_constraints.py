@@ -1,4 +1,4 @@
-"""Soft constraints: what they may be broken by is one more control or parameter, which costs.
+"""Soft constraints: slack variables that are further controls or parameters, and their costs.
 
     lower - s <= e <= upper + s,   s >= 0
 
@@ -50,7 +50,7 @@ def checked_weight(soft: Any, weight: Any, size: int, what: str) -> np.ndarray |
 
 @dataclass(eq=False, kw_only=True)
 class Slacks:
-    """What the soft constraints of a problem add to it.
+    """Slack variables and costs that soft constraints add to a problem.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Slacks:
 
 
 def without_slacks(system: Any) -> Any:
-    """The system that a problem with soft constraints was made for: what controllers and simulations are about."""
+    """Return the system without the slacks of soft constraints, as controllers and simulators need it."""
     names = (*system.control_names, *system.parameter_names)
     if not any(name.startswith(SLACK) for name in names):
         return system

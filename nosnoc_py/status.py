@@ -1,4 +1,4 @@
-"""Why a solver stopped, and what kind of point it stopped at: two separate answers."""
+"""Statuses of solvers and simulators, kinds of stationary points, and verdicts of certificates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Status(Enum):
-    """Why the work ended. `remedy` says what to try next."""
+    """Reason why a solver, a simulator or a controller ended; `remedy` is the advice that goes with it."""
 
     SOLVED = "solved"
     NOT_COMPLEMENTARY = "not complementary"
@@ -48,7 +48,7 @@ class Status(Enum):
 
     @property
     def remedy(self) -> str:
-        """What to try, in one sentence."""
+        """Advice on what to try next."""
         return _REMEDIES[self]
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ UNITS = "write the problem in units in which lengths, times, masses and forces a
 
 _REMEDIES = {
     Status.SOLVED: (
-        "A solved point is a local optimum of one discretisation. What speaks for more: solution.certificate, the same "
+        "A solved point is a local optimum of one discretisation. Stronger evidence: solution.certificate, the same "
         "optimum from starts of different kinds (ns.solve(ocp) without a method, ns.MultiStart), and "
         "solution.polish(), whose grid moves with the events."
     ),
@@ -89,87 +89,88 @@ _REMEDIES = {
         "regularise them, and give nominal values or bounds that keep iterates away."
     ),
     Status.UNBOUNDED: (
-        "The objective falls without limit along feasible points (the message says whether that is proved): bound the "
-        "variables, or look for a cost of the wrong sign."
+        "The objective decreases without bound on the feasible set (the message says whether this is proved): bound "
+        "the variables, or look for a cost of the wrong sign."
     ),
     Status.STEP_FAILED: (
         "A simulation step found no solution from any initial guess: use smaller steps or more finite elements "
         "(several events in one step need one element each); the trajectory up to this step is kept."
     ),
     Status.NO_ADMISSIBLE_IMPACT: (
-        "The law of impact has no solution here: Newton's restitution cannot serve several contacts that are hit at "
-        "once or meet friction in this way. Lower the restitution of the contacts that the message names."
+        "The impact law has no solution here: Newton's restitution is inconsistent for several simultaneous impacts, "
+        "or together with friction. Lower the restitution of the contacts that the message names."
     ),
     Status.ENERGY_GAIN: (
-        "Newton's restitution would raise the kinetic energy here, which no bodies do: several contacts are struck at "
-        "once, or friction acts with restitution. Lower the restitution (or the friction) of the contacts that the "
-        "message names; with ns.TimeStepping smaller steps part impacts that are not simultaneous."
+        "Newton's restitution would increase the kinetic energy here, which is not physical: several contacts "
+        "collide at once, or friction acts together with restitution. Lower the restitution (or the friction) of the "
+        "contacts that the message names; with ns.TimeStepping, smaller steps separate impacts that are not "
+        "simultaneous."
     ),
     Status.PAINLEVE: (
-        "Friction pushes a slipping contact into its surface (the paradox of Painleve): rigid bodies with Coulomb "
-        "friction have no motion here, or several. Lower the friction of the contacts that the message names, or make "
+        "Friction presses a slipping contact into its surface (Painleve's paradox): rigid bodies with Coulomb friction "
+        "have no acceleration here, or several. Lower the friction of the contacts that the message names, or make "
         "them compliant."
     ),
     Status.GRAZING: (
-        "A contact or a surface is touched without speed and left again, or several motions are possible: the smallest "
-        "change of the data decides. Use EventDriven(grazing='continue') to go on, or change the start."
+        "A contact or a switching surface is touched with zero velocity (grazing), or several motions are possible: "
+        "arbitrarily small changes of the data decide. Use EventDriven(grazing='continue'), or change x0."
     ),
     Status.ZENO: (
-        "Impacts or switches follow each other without end: give rest_velocity, below which impacts are inelastic, a "
-        "law that does not chatter, or raise max_impacts (max_events) if there really are so many; a rigid body rests "
+        "Impacts or switches accumulate (Zeno behaviour): give rest_velocity, below which impacts are inelastic, a "
+        "control law that does not chatter, or raise max_impacts (max_events) if so many are real; a rigid body rests "
         "with zeno='settle'."
     ),
     Status.COLLISION_LOST: (
-        "The motion has no collision (any more), and without one the controls may not see the goal: start from a "
-        "control that collides (guess=...), use a smaller relaxation, or a method that needs no collision, ns.FESDJ."
+        "The motion has no collision, and without one the gradient may not depend on the controls: start from a "
+        "control with a collision (guess=...), use a smaller relaxation, or a method that needs no collision, ns.FESDJ."
     ),
     Status.SIMULTANEOUS: (
-        "Several guards are reached at once, and the minimum principle is for isolated collisions: start from another "
+        "Several guards are reached at once, but the minimum principle needs isolated collisions: start from another "
         "control, or use ns.FESDJ, which takes several contacts at once."
     ),
     Status.SEQUENCE_LOST: (
-        "Iterates jump between sequences of collisions: use a smaller relaxation, no acceleration, grid='uniform', or "
-        "another start."
+        "The iterates alternate between sequences of collisions: use a smaller relaxation, no acceleration, "
+        "grid='uniform', or another start."
     ),
     Status.NO_DESCENT: (
-        "The iteration makes no progress any more, before the conditions of an optimum are met (the message says how "
+        "The iteration stalls before the optimality conditions are satisfied (the message says how "
         "far it is): start from another guess, or use a method that is exact at collisions, ns.MinimumPrinciple or "
         "ns.DirectShooting(form='phases')."
     ),
     Status.NOT_AN_OPTIMUM: (
-        "What was found satisfies equations but is no valid optimum (the message says why): start from a better "
+        "The result satisfies the equations but is not a valid optimum (the message says why): start from a better "
         "iterate, or prescribe another sequence of collisions."
     ),
     Status.NOT_EVENT_SELECTED: (
-        "A guard is not crossed with speed from both sides (the message says which and where), so the system is not "
-        "event-selected there: turn the sign of a guard round that falls where it is crossed, or use ns.EventDriven or "
-        "ns.FESD with an ns.PSS, which can slide."
+        "A guard is not crossed with nonzero rate from both sides (the message says which and where), so the system "
+        "is not event-selected there: reverse the sign of a guard that decreases where it is crossed, or use "
+        "ns.EventDriven or ns.FESD with an ns.PSS, which can slide."
     ),
     Status.INACCURATE: (
         "The estimated error of a step, or of all together, is above the tolerance (the message says where, how large "
         "it is, and proposes a length or a number): use shorter steps, of finite elements also more rk_stages; the "
-        "trajectory is kept, but is not to be believed from there on."
+        "trajectory is kept, but is not reliable from there on."
     ),
     Status.NOT_CERTIFIED: (
-        "The problem is solved, but no independent simulation can say whether this is a motion (the message says why): "
-        "look at solution.certificate, and compare with another method or other parameters."
+        "The problem is solved, but no independent simulation can confirm the motion (the message says why): look at "
+        " solution.certificate, and compare with another method or other parameters."
     ),
     Status.NOT_CONFIRMED: (
-        "The program is solved, but the simulation of its control does something else (the message says what): give "
-        "more time (time_limit=, effort='thorough'), or look at solution.certificate for the place where they part."
+        "The program is solved, but the simulation of its control deviates (the message says how): give more time "
+        "(time_limit=, effort='thorough'), or look at solution.certificate for the first deviation."
     ),
     Status.CONTROLLER_FAILED: (
-        "The controller raised an error or returned no control (the message says which): catch it there and return a "
-        "control that is safe, as ns.MPC does by on_failure= and not_finite='hold'; all samples before are in the log."
+        "The controller raised an error or returned no control (the message says which): catch it and return a safe "
+        "control, as ns.MPC does by on_failure= and not_finite='hold'; all samples before are in the log."
     ),
     Status.POOR_FIT: (
-        "The residuals are much larger than the noise: give start= values nearer to the truth, wider ranges, more "
-        "starts=, segments= for long motions, or free what else is not known; if none of them helps, the model lacks "
-        "something or sigma is too small."
+        "The residuals are much larger than the noise: give better start= values, wider ranges, more starts=, "
+        "segments= for long motions, or estimate further unknown parameters; if nothing helps, the model is "
+        "incomplete or sigma is too small."
     ),
     Status.BADLY_SCALED: (
-        "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "
-        f"when): {UNITS}; nominal values do not mend this."
+        "Residuals are small in absolute terms, but not relative to the motion (the message says which law is "
+        f"broken, and when): {UNITS}; nominal values do not mend this."
     ),
 }
 
@@ -186,7 +187,7 @@ class Stationarity(Enum):
 
 
 class Verdict(Enum):
-    """What an independent simulation makes of a solution.
+    """Verdict of an independent simulation on a solution.
 
     Attributes
     ----------
@@ -216,7 +217,7 @@ class Verdict(Enum):
 
 
 class Stop:
-    """A callback returns `ns.Stop` (the class or an instance) to end the work; the last iterate is returned."""
+    """Return value of a callback (class or instance) that ends the work; the last iterate is then returned."""
 
 
 def iterated(
@@ -256,7 +257,7 @@ def iterated(
 
 
 def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
-    """Show a callback the state: why it wants to stop, or None to go on."""
+    """Return the status with which a callback stops the work, or None to continue."""
     try:
         answer = callback(state)
     except KeyboardInterrupt:

@@ -1,8 +1,8 @@
-"""Contacts between two shapes: points and balls of one against the signed distance of the other.
+"""Contacts between two shapes, from probes (points with a radius) of one and the signed distance of the other.
 
-A shape touches with probes, places on it with a radius: its origin, the ends of a capsule, the corners of a box. The
-other one is a surface, a signed distance of points in its frame. Gaps are exact distances wherever that says all there
-is; what it does not say (edges against edges in space, faces on faces) is refused. Nothing is smoothed.
+Probes are the origin of a sphere, the ends of a capsule, the corners of a box. The other shape is a surface with a
+signed distance of points in its frame. The gap of a contact is the distance of a probe minus its radius. Pairs for
+which these are not all possible contacts (edges against edges in space) are refused. Nothing is smoothed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray
 
 
 class Probe(NamedTuple):
-    """A place of a shape in its frame, with a radius [m]."""
+    """Point of a shape in its frame, with a radius [m]."""
 
     place: Array
     radius: float
@@ -65,7 +65,7 @@ def _half_space(shape: HalfSpace, x: ca.SX) -> tuple[ca.SX, ca.SX]:
 
 
 def _height_map(shape: HeightMap, x: ca.SX) -> tuple[ca.SX, ca.SX]:
-    """Divided by the slope: to first order, and where it is zero, the distance."""
+    """Return the height above the map divided by the norm of its gradient: the distance to first order."""
     *flat, z = ca.vertsplit(x)
     height = ca.SX(shape.height(*flat))
     slopes = ca.gradient(height, ca.vertcat(*flat)) if not height.is_constant() else ca.SX(len(flat), 1)
@@ -93,7 +93,7 @@ def _length(parts: ca.SX) -> ca.SX:
 
 
 def _box(shape: Box, x: ca.SX) -> ca.SX:
-    """Outside the length of what is beyond its faces, inside the nearest one: once differentiable outside."""
+    """Return the distance: outside to the nearest point of the box, inside to the nearest face (negative)."""
     if shape.skin:
         raise ModelError("contacts: a Box with a skin is no surface; give a Box without, and a Sphere with the radius.")
     turn = ca.DM(shape.rotation)
@@ -105,7 +105,7 @@ def _box(shape: Box, x: ca.SX) -> ca.SX:
 
 
 def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
-    """Outside the distance to the nearest edge, within its range; inside the nearest line."""
+    """Return the distance: outside to the nearest edge, inside to the nearest line of an edge (negative)."""
     inside = ca.mmax(ca.DM(shape.normals) @ x - ca.DM(shape.offsets))
     ends = np.roll(shape.vertices, -1, 0)
     nearest = []
@@ -136,7 +136,7 @@ SURFACES: dict[type, Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]] = {
     Box: _with_gradient(_box),
     ConvexPolygon: _with_gradient(_polygon),
 }
-# What touches a surface with its probes, exactly.
+# Shapes whose probes give the exact distance to a surface.
 EXACT: dict[type, tuple[type, ...]] = {
     HalfSpace: (Point, Sphere, Capsule, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
     HeightMap: (Point, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
@@ -246,7 +246,7 @@ def _instead(kinds: tuple[type, type]) -> str:
 
 
 def _probed(one: Placed, other: Placed) -> list[_Touch]:
-    """Every probe of one on the surface of the other."""
+    """Return the touches of all probes of one shape on the surface of the other."""
     result = []
     for place, radius in PROBES[type(one.shape)](one.shape, one.size):
         centre = one.in_world(place)

@@ -25,7 +25,7 @@ ContactShape: TypeAlias = (
 
 
 class KnowsVelocities(Protocol):
-    """What knows the velocities that belong to coordinates: an `ns.Robot`, or `ns.Coordinates`."""
+    """Protocol of objects with a Jacobian by the velocities: `ns.Robot` and `ns.Coordinates`."""
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
         """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
@@ -34,7 +34,7 @@ class KnowsVelocities(Protocol):
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Coordinates:
-    """Coordinates and velocities of a system, as `ns.CLS` has them.
+    """Coordinates and velocities of a system, with the kinematic relation q' = N(q) v.
 
     Parameters
     ----------
@@ -86,11 +86,11 @@ class Coordinates:
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Placed:
-    """A shape on a body.
+    """Shape attached to a body, or at rest in the world.
 
     Parameters
     ----------
-    shape
+    shape : Point, Sphere, Capsule, ...
         `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.ConvexPolyhedron`,
         `ns.Ellipsoid`, `ns.HalfSpace`, `ns.HeightMap`; in the plane `ns.Point()`, `ns.Sphere`, `ns.ConvexPolygon`,
         `ns.HalfSpace`.
@@ -154,7 +154,7 @@ class Placed:
         return self.position + self.rotation @ ca.SX(ca.DM(point) if not isinstance(point, ca.SX) else point)
 
     def velocities_at(self, point: ca.SX, n_v: int) -> ca.SX:
-        """J (2 or 3, n_v) of the material point of the body that is at a point of the world: its velocity is J v."""
+        """Return J (2 or 3, n_v) of the material point at a point of the world; its velocity is J v."""
         if self.coordinates is None:
             return ca.SX(self.size, n_v)
         fixed = ca.SX.sym("fixed", self.size)

@@ -203,7 +203,7 @@ class _Compiled:
             raise ModelError("MJCF: gravcomp is not built; give the force that carries the body in system(force=).")
 
     def _joint_name(self, j: int) -> str:
-        """Its name, or that of its body: "base" where the only free joint has none."""
+        """Return the name of a joint, else that of its body; "base" if the only free joint has no name."""
         m = self.model
         name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_JOINT, j)
         if name:

@@ -79,7 +79,7 @@ class Recursion:
         self.kinematics = ca.diagcat(*maps) if maps else ca.SX(0, 0)  # q' = N(q) v
 
     def _moved(self, body: Any, i_q: int, i_v: int) -> tuple[Moved, ca.SX]:
-        """One body, and its part of N(q)."""
+        """Return one body and its part of N(q)."""
         none = ca.SX(3, 1)
         if body.kind == FLOATING:
             quaternion, rates = self.q[i_q + 3 : i_q + 7], self.v[i_v : i_v + 6]

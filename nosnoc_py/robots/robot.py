@@ -36,7 +36,7 @@ MASSLESS = 1e-12
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """Rigid bodies on joints, from a file.
+    """Robot of rigid bodies on joints, read from a URDF or MJCF file.
 
     Coordinates are those of the joints, parents before children, in the order of the file; a planar base has x, z and
     the pitch about y before them. Velocities are their rates. Of a floating base the coordinates are position and unit
@@ -189,7 +189,7 @@ class Robot:
 
     @property
     def joint_names(self) -> tuple[str, ...]:
-        """Of all joints, those of the base included."""
+        """Names of all joints, including those of the base."""
         return tuple(body.joint for body in self.tree.bodies)
 
     @property
@@ -242,12 +242,12 @@ class Robot:
 
     @property
     def collisions(self) -> tuple[LinkShape, ...]:
-        """What touches, by the file: shapes of links in their frames."""
+        """Collision shapes of the links in their frames, from the file."""
         return tuple(shape for shape in self.tree.shapes if shape.use == "collision")
 
     @property
     def visuals(self) -> tuple[LinkShape, ...]:
-        """What is seen, by the file; where that says nothing, what touches."""
+        """Visual shapes of the links from the file, by default their collision shapes."""
         return tuple(shape for shape in self.tree.shapes if shape.use == "visual") or self.collisions
 
     @named_arguments
@@ -332,7 +332,7 @@ class Robot:
 
     @named_arguments
     def end_stops(self, restitution: float = 0.0) -> list[Contact]:
-        """The ends of joints as contacts, "knee (lower)" and "knee (upper)": gaps in rad or m, impacts with e."""
+        """Return joint limits as contacts "knee (lower)", "knee (upper)" with gaps in rad or m."""
         result = []
         for body, coordinate in self._single():
             for end, gap in (("lower", coordinate - body.lower), ("upper", body.upper - coordinate)):
@@ -420,12 +420,12 @@ class Robot:
         return replace(contact, **longer)
 
     def _first_velocities(self) -> dict[str, int]:
-        """Where the velocities of every joint begin."""
+        """Return the index of the first velocity of every joint."""
         ends = np.cumsum([0, *(body.n_v for body in self.tree.bodies)]).tolist()
         return dict(zip(self.joint_names, ends[:-1], strict=True))
 
     def _quaternions(self) -> list[slice]:
-        """Where quaternions are in q."""
+        """Return the slices of quaternions in q."""
         ends = np.cumsum([0, *(body.n_q for body in self.tree.bodies)]).tolist()
         return [
             slice(at + 3, at + 7) for body, at in zip(self.tree.bodies, ends, strict=False) if body.kind == FLOATING
@@ -474,7 +474,7 @@ class Robot:
         return [body for body in joints if body.joint in chosen]
 
     def _check_masses(self) -> None:
-        """Every velocity needs an inertia: say which one has none before anything divides by it."""
+        """Raise `ModelError` if a velocity has no inertia, because the mass matrix would be singular."""
         if not self.tree.bodies:
             raise ModelError(f"Robot {self.tree.name}: nothing moves; all joints are fixed, and so is the base.")
         q = np.random.default_rng(0).uniform(0.2, 0.8, self.q.numel())

@@ -46,7 +46,7 @@ class BodyInertia:
 
     @classmethod
     def at_centre(cls, mass: float, centre: Array, about: Array) -> BodyInertia:
-        """From the moments of inertia about the centre of mass."""
+        """Return the inertia from the moments about the centre of mass."""
         return cls(mass=mass, moment=mass * centre, about=about - mass * skew(centre) @ skew(centre))
 
     def moved(self, rotation: Array, position: Array) -> BodyInertia:

@@ -63,7 +63,7 @@ class _File:
     root: ET.Element
 
     def tree(self, base: Base) -> Tree:
-        """Depth first from the root link; bodies that are fixed to each other are one."""
+        """Return the tree, depth first from the root link; links on fixed joints are merged."""
         links, joints = self._named("link"), self._named("joint")
         if not links:
             raise ModelError("URDF: there is no link.")
@@ -156,7 +156,7 @@ class _File:
 
 
 def _bases(base: Base, link: str) -> list[JointedBody]:
-    """What carries the root link: nothing, two slides and a turn in the plane of x and z, or nothing at all."""
+    """Return the joints of the base: none (fixed), x, z and pitch (planar), or six degrees of freedom (floating)."""
     if base == "fixed":
         return []
     if base == "floating":
@@ -197,7 +197,7 @@ def _body(joint: ET.Element, link: str, parent: int, rotation: np.ndarray, posit
 
 
 def _inertia(link: ET.Element, name: str) -> BodyInertia | None:
-    """What a link weighs; None where it has no inertial."""
+    """Return the inertia of a link; None without an <inertial>."""
     inertial, what = link.find("inertial"), f"link {name!r}"
     if inertial is None:
         return None

@@ -1,4 +1,4 @@
-"""What the user writes: continuous-time nonsmooth systems."""
+"""Continuous-time nonsmooth systems, as the user writes them."""
 
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside

@@ -18,7 +18,7 @@ from nosnoc_py.systems.symbols import check_distinct, column, component_names, f
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Algebraic:
-    """Variables z with 0 = equations(x, z, u, p) at all times; with step functions also of alpha.
+    """Algebraic variables z with 0 = equations(x, z, u, p); with step functions the equations may use alpha.
 
     z may jump. The equations have to determine it: their Jacobian in z is regular (index 1).
 

@@ -35,7 +35,7 @@ JUMPS = (
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Contact:
-    """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force, with Coulomb friction if it has one.
+    """Unilateral contact gap(q) >= 0 with a nonnegative normal force, restitution and Coulomb friction.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ class Contact:
         apart, k max(0, -f_c) max(0, 1 - d f_c'), a force of the system like others. An expression of p, if it is one.
         Default: rigid.
     damping : float or SX scalar
-        d [s/m] of a compliant contact: what the spring pushes less on the way back (Hunt and Crossley 1975); about
-        1.5 (1 - e) over the speed of impact for a restitution e near 1.
+        Damping d [s/m] of a compliant contact, which reduces the force during separation (Hunt and Crossley 1975);
+        about 1.5 (1 - e) over the speed of impact for a restitution e near 1.
     creep_speed : float
-        [m/s]: friction of a compliant contact is linear in slips slower than this.
+        Slip speed [m/s] below which the friction of a compliant contact is linear in the slip.
 
     Raises
     ------
@@ -179,12 +179,12 @@ class Contact:
 
     @property
     def frictional(self) -> bool:
-        """True if there is friction: a tangent with mu = 0 is none, an expression counts as some."""
+        """True if the contact has friction; a friction coefficient that is an expression counts as nonzero."""
         return any(not isinstance(mu, float) or mu > 0.0 for mu in self.friction)
 
     @property
     def bounces(self) -> bool:
-        """True if impacts may be thrown back: a restitution that is an expression counts as some."""
+        """True if the restitution may be positive; an expression counts as positive."""
         return not isinstance(self.restitution, float) or self.restitution > 0.0
 
     @property
@@ -367,12 +367,12 @@ class CLS(Described):
         self._set("contacts", tuple(contact for contact in every if contact.stiffness is None))
         self._describe(force=len(self.contacts))
         check_free(self.force, allowed, "CLS: force")
-        # What is compliant is a force like others from here on; nothing else of the library knows of it.
+        # Compliant contacts become forces here; the rest of the library needs no case for them.
         self._set("force", sum((generalised_force(self, contact) for contact in self.compliant), self.force))
         check_free(self.y_rate, allowed, "CLS: y_rate")
         self._warn_of_jumps({"CLS: force": self.force, "CLS: y_rate": self.y_rate}, JUMPS)
         if self.p_default is not None:
-            self.parameters()  # whoever gives values hears of wrong ones at once
+            self.parameters()  # raises for wrong default values now, not at the first use
 
     def _eliminate(self, own: Algebraic) -> None:
         """Solve for the algebraic variables: contacts then see nothing but forces."""
@@ -392,12 +392,12 @@ class CLS(Described):
                 self._set(name, self.solved(values))
 
     def solved(self, expression: ca.SX) -> ca.SX:
-        """An expression without algebraic variables that the system is solved for, of quaternions of length one."""
+        """Return an expression with algebraic variables eliminated and quaternions normalised."""
         result = expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
         return self.of_unit(result)
 
     def of_unit(self, expression: ca.SX) -> ca.SX:
-        """Return an expression that does not see the length of the quaternions.
+        """Return an expression that does not depend on the length of the quaternions.
 
         Integration leaves them a length that is not one, by as much as it errs. Their direction turns as it should, for
         q' = q (0, w) / 2 is linear in q: nothing depends on the length, and nodes are told with length one.
@@ -477,7 +477,7 @@ class CLS(Described):
                 self._check_tangent(contact)
 
     def _check_drift(self, contact: Contact) -> None:
-        """Return the rate of a gap has to be known before control and velocities are, but for its part n'v."""
+        """Raise `ModelError` if the part of the gap rate beside n'v depends on v or u, or is discontinuous."""
         if not self.y.numel():
             return
         drift = ca.jtimes(contact.gap, self.y, self.y_rate)
@@ -518,17 +518,17 @@ class CLS(Described):
 
     @property
     def at_q(self) -> slice:
-        """Where the coordinates are in a state."""
+        """Slice of the coordinates in a state."""
         return slice(self.n_q)
 
     @property
     def at_v(self) -> slice:
-        """Where the velocities are in a state."""
+        """Slice of the velocities in a state."""
         return slice(self.n_q, self.n_q + self.n_v)
 
     @property
     def at_y(self) -> slice:
-        """Where the first-order states are in a state."""
+        """Slice of the first-order states in a state."""
         return slice(self.n_q + self.n_v, self.x.numel())
 
     def state_rate(self, acceleration: Any, drift: Any = None) -> ca.SX:
@@ -552,7 +552,7 @@ class CLS(Described):
         return by_q if self.moves_by_v else by_q @ self.rate_matrix
 
     def moved(self, change: Any) -> Any:
-        """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates: N(q) times it."""
+        """Return N(q) times a small motion (n_v,) or (n_v, k) along the velocities: the change of the coordinates."""
         return change if self.moves_by_v else self.rate_matrix @ change
 
     @cached_property
@@ -593,7 +593,7 @@ class CLS(Described):
         return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
 
     def gap_rate(self, contact: Contact) -> ca.SX:
-        """How fast a gap opens: n'v, and what it moves by itself."""
+        """Return the rate of a gap: n'v plus the part that does not depend on v."""
         return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
 
     def slip(self, contact: Contact) -> ca.SX:
@@ -610,7 +610,7 @@ class CLS(Described):
         raise ModelError(unknown_name(name, names, "compliant contact"))
 
     def moves(self, contact: Contact) -> bool:
-        """Return True if a contact moves by itself: with time, or with states of y."""
+        """Return Return True if the gap or the surface velocity depends on time or on states of y."""
         surface = contact.surface_velocity
         return bool(ca.depends_on(contact.gap, self.y) or not surface.is_zero())
 
@@ -638,7 +638,7 @@ class CLS(Described):
         return state
 
     def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
-        """Tangents that depend on q are independent of their normal at least where the motion starts."""
+        """Raise `ModelError` if tangents that depend on q are not independent of the normal at the initial state."""
         rough = [contact for contact in self.contacts if contact.frictional]
         ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in rough)]).tolist()
         frames = ca.horzsplit(self.mechanics.tangent_frames(x, p), ends)
@@ -663,7 +663,7 @@ class CLS(Described):
 
 
 def _check_independent(frame: np.ndarray, name: str) -> None:
-    """Return the columns (normal, tangents) of one contact have to span as many directions as there are of them."""
+    """Raise `ModelError` if normal and tangents of a contact are linearly dependent."""
     sizes = np.linalg.norm(frame, axis=0)
     if (sizes == 0).any() or np.linalg.matrix_rank(frame / sizes, tol=1e-8) < frame.shape[1]:
         raise ModelError(

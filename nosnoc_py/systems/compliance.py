@@ -1,4 +1,4 @@
-"""Compliant contacts: forces of springs that push where bodies overlap, in place of complementarity and impacts."""
+"""Compliant contacts: spring and damper forces of overlapping bodies, in place of complementarity and impacts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def normal_force(system: CLS, contact: Contact) -> ca.SX:
-    """k max(0, -f_c) max(0, 1 - d f_c') [N]: continuous, and never a pull (Hunt and Crossley 1975)."""
+    """Return k max(0, -f_c) max(0, 1 - d f_c') [N]: continuous and nonnegative (Hunt and Crossley 1975)."""
     depth = ca.fmax(0, -contact.gap)
     return contact.stiffness * depth * ca.fmax(0, 1 - contact.damping * system.gap_rate(contact))
 
 
 def friction_force(system: CLS, contact: Contact) -> ca.SX:
-    """Coulomb's friction (n_t,) linear below the creep speed s: -mu lambda_n v_t / |(v_t, s)|."""
+    """Return Coulomb friction (n_t,) regularised by the creep speed s: -mu lambda_n v_t / |(v_t, s)|."""
     mu, weight = contact.cone
     slip = weight * system.slip(contact)
     return -mu * normal_force(system, contact) * weight * slip / ca.sqrt(ca.sumsqr(slip) + contact.creep_speed**2)
 
 
 def generalised_force(system: CLS, contact: Contact) -> ca.SX:
-    """What a compliant contact does to the coordinates (n_v,)."""
+    """Return the generalised force of a compliant contact (n_v,)."""
     total = system.normal(contact) * normal_force(system, contact)
     return total + contact.tangent @ friction_force(system, contact) if contact.frictional else total

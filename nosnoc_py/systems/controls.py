@@ -1,4 +1,4 @@
-"""Controls in all the forms a user may give them, as one: a function of time and state, and where it jumps."""
+"""Controls in all forms that a user may give, converted to a function of time and state with known breakpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Traje
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class PiecewiseConstant:
-    """A control that is constant between given times; right-continuous.
+    """Control that is constant between given times, right-continuous.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class PiecewiseConstant:
 
 @named_arguments
 class SampledLaw:
-    """A law u(t, x) that is asked every `period` seconds; in between the last value is held, as a computer does.
+    """Control law u(t, x) that is evaluated every `period` seconds and held in between (sample and hold).
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Control:
         return self.held[k] if k in self.held else self.law(float(self.breaks[k]), x)
 
     def reached(self, t: float, x: np.ndarray) -> np.ndarray:
-        """The control (n_u,) of a motion that has come to x at t: that of a sample is kept for all of its interval.
+        """Return the control (n_u,) at (t, x); the value of a `SampledLaw` is kept for its whole sampling interval.
 
         Whoever only asks what the control would be (tolerances, messages) calls the control and keeps nothing.
         """
@@ -157,8 +157,10 @@ class Control:
 
 
 def control_of(u: Any, n_u: int, duration: float) -> Control:
-    """A control from None (zero), a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function
-    of t or (t, x), a `Trajectory` or a `Solution`.
+    """Return a control from any of the forms that a user may give.
+
+    These are None (zero), a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a `SampledLaw`, a
+    function of t or (t, x), a `Trajectory` or a `Solution`.
 
     A function is called with (t, x) when it takes two positional arguments. A trajectory may begin at another time than
     zero, and may be longer than the duration.
@@ -194,7 +196,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
 
 
 def _samples(period: float, duration: float) -> np.ndarray:
-    """Multiples of a period up to the duration, which ends the last interval."""
+    """Return the multiples of a period up to the duration, which ends the last interval."""
     inner = period * np.arange(int(np.ceil(duration / period * (1.0 - GRID_TOLERANCE))))
     return np.append(inner if inner.size else [0.0], duration)
 
@@ -329,7 +331,7 @@ def padded(guess: Any, names: tuple[str, ...], own: int) -> Any:
 
 
 def _merged(trajectory: Trajectory) -> PiecewiseConstant:
-    """Stages of length zero have no effect."""
+    """Drop stages of length zero, which have no effect."""
     keep = np.diff(trajectory.u_grid) > 0
     grid = trajectory.u_grid - trajectory.t0
     return PiecewiseConstant(np.append(grid[:-1][keep], grid[-1]), trajectory.u[keep])

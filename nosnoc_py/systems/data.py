@@ -23,10 +23,10 @@ INTERPOLATIONS = ("linear", "cubic")
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Data:
-    """Values at times, and between them straight lines or a natural cubic spline.
+    """Table over time, interpolated linearly or by a natural cubic spline.
 
-    Lines have corners, which is nothing to costs and little to forces, and are held before the first time and after the
-    last; a gap that follows data needs a spline, which goes on with its slopes at the ends.
+    Linear interpolation has corners; it is constant outside of the table. A gap that follows data needs a cubic spline,
+    because its velocity must be continuous; outside of the table it continues with the slopes at the ends.
 
     Called with the time of a system, it is an expression for costs, constraints, forces and gaps. With a name its
     values are parameters of the systems that have it among their `data`: they may be changed when a problem is solved

@@ -1,4 +1,4 @@
-"""What all systems have in common: names, units, nominal values and defaults of their states, controls, parameters."""
+"""Base class of all systems: names, units, nominal values and defaults of states, controls and parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from nosnoc_py.systems.symbols import (
 )
 from nosnoc_py.systems.text import counted, shown
 
-# What the time is called among the states.
+# Name of the time among the states.
 TIME = "t"
 
 
@@ -275,7 +275,7 @@ class Described:
         return self.t is None or not self.t.numel()
 
     def extended(self, x: Mapping[str, ca.SX] | None = None, p: Mapping[str, ca.SX] | None = None) -> dict[str, Any]:
-        """Fields of another system with the same states, controls and parameters, and some more by their names."""
+        """Return the fields of a system with the same states, controls and parameters, and further named ones."""
         x, p = x or {}, p or {}
         return {
             "x": ca.vertcat(*[getattr(self, group) for group in self.states], *x.values()),
@@ -297,7 +297,7 @@ class Described:
 
     @property
     def remembers(self) -> bool:
-        """True if the state alone does not tell the flow."""
+        """True if the flow depends on a mode that the state does not determine (hysteresis)."""
         return False
 
     @property

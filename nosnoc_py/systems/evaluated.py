@@ -86,7 +86,7 @@ def _shaped(values: Array, shape: tuple[int, int]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedSystem:
-    """What a trajectory knows of its system, to evaluate expressions of its symbols."""
+    """System of a trajectory, for evaluating expressions of its symbols."""
 
     system: Any
 
@@ -110,7 +110,7 @@ class SimulatedSystem:
 
 
 class EvaluatesProblem:
-    """What knows an `ocp`, and with it the system of its solutions."""
+    """Base class of objects with an `ocp`, and with it the system of its solutions."""
 
     ocp: Any
 

@@ -52,7 +52,7 @@ SHAPES = {
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Guard:
-    """A surface h(x) = 0 that is crossed from h < 0 to h > 0, and the mode bit that remembers it.
+    """Guard h(x) = 0 that is crossed from h < 0 to h > 0, with the mode bit that it sets.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Guard:
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class EventSelectedSystem(Described):
-    """x' = f(x, mode, p), where bit k of the mode is set when h_k(x) rises through zero (ESS, Section 2.1).
+    """Event-selected system x' = f(x, mode, p); bit k is set when h_k(x) rises through zero (ESS, Section 2.1).
 
     In CasADi: `x`, `mode`, `p` are symbols, `flow` is an expression of them, `guards` a list of `Guard`. In NumPy:
     `x` and `p` are numbers of components, `flow`, `functions`, `jacobian`, `back`, `flow_jacobian` are functions of
@@ -213,7 +213,7 @@ class EventSelectedSystem(Described):
 
     @property
     def returns(self) -> np.ndarray:
-        """Which bits can be cleared again (m,)."""
+        """Mask (m,) of the bits that can be cleared again."""
         if self.symbolic:
             return np.array([guard.back is not None for guard in self.guards])
         return np.full(len(self.guards), self.back is not None)
@@ -322,7 +322,7 @@ class EventSelectedSystem(Described):
                 raise self._error(f"{name}: expected a function of {expected}.")
 
     def _check_results(self, x: np.ndarray, p: np.ndarray, *, defined: bool) -> None:
-        """Every function is called once, to see what comes back; `defined` says that it has to be something."""
+        """Call every function once and check its result; `defined` requires that no function raises."""
         n, m = x.size, len(self.guards)
         sizes = {"n": n, "m": m}
         for name, shape in SHAPES.items():

@@ -22,7 +22,7 @@ from nosnoc_py.systems.symbols import check_free, column, free_of_others, parts,
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class StateJump:
-    """One autonomous state jump: where guard(x) = 0 is reached from above, x becomes reset(x) (HMP, Eqs. 3-4).
+    """Autonomous state jump: when guard(x) reaches zero from above, x becomes reset(x) (HMP, Eqs. 3-4).
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class StateJump:
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, init=False)
 class HybridSystem(Described):
-    """x' = f(x, u, p); where a guard psi_i(x, p) reaches zero, x+ = g_i(x-, p) (HMP, Eqs. 2-4 and Appendix C).
+    """Hybrid system x' = f(x, u, p) with jumps x+ = g_i(x-, p) where psi_i(x, p) = 0 (HMP, Eqs. 2-4, Appendix C).
 
     Collisions are isolated: one guard at a time reaches zero, and with a speed.
 

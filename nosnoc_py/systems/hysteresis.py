@@ -1,4 +1,4 @@
-"""Switches with memory: between two thresholds the last one that was passed tells the flow."""
+"""Switches with hysteresis: between two thresholds the one that was passed last determines the flow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = LOW, HIGH = "low", "high"
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Hysteresis:
-    """A switch with memory: "high" once the variable has risen through `upper`, "low" once it fell through `lower`.
+    """Switch with hysteresis: "high" after the variable rises through `upper`, "low" after it falls through `lower`.
 
     It is an automaton with two modes (Visintin, Differential Models of Hysteresis, 1994, Sec. I.2: a delayed relay).
     Its events are "switch", at the instant of the passage; the state is continuous. One of the `modes` of an `ns.PSS`.

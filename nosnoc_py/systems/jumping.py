@@ -93,7 +93,7 @@ def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: S
 
 
 def _level_of_user() -> int:
-    """How many calls above `warn_of_jumps` the system was written; 0 where the library derives one from another."""
+    """Return the stack level of the user's call for warnings; 0 if the library derived the system itself."""
     level, frame = 1, sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
@@ -110,7 +110,7 @@ def _may_jump(function: ca.Function) -> bool:
 
 
 def _switches(expression: ca.SX) -> list[ca.SX]:
-    """Scalar expressions at whose zeros the operations of a graph jump."""
+    """Return scalar expressions at whose zeros the operations of a graph are discontinuous."""
     seen, result = set[int](), list[ca.SX]()
     stack: list[Any] = expression.nonzeros()
     while stack:

@@ -30,7 +30,7 @@ VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactFrames:
-    """What the contacts of a system have beside their geometry, in the order of the system.
+    """Coefficients of all contacts of a system, in its order.
 
     Coefficients are numbers, or, where one of them is an expression of p, expressions: `ContactMechanics.frames_at`
     has their values.
@@ -360,7 +360,7 @@ class ContactMechanics:
         return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force, self.drift])
 
     def moved(self, x: Array, p: Array, change: Array) -> Array:
-        """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates (n_q,), N(q) times it."""
+        """Return N(q) times a small motion (n_v,) or (n_v, k) along the velocities: the change of q (n_q,)."""
         if self.system.moves_by_v:
             return change
         return np.asarray(self._rate_matrix(x, p)[0] @ change)

@@ -180,7 +180,7 @@ def kinetic_energy(
     masses: Sequence[tuple[float | ca.SX, Expression]] = (),
     inertias: Sequence[tuple[float | ca.SX, Expression]] = (),
 ) -> ca.SX:
-    """Kinetic energy [J] of masses at positions r(q), m |r'|^2 / 2, and of bodies turned by phi(q), I phi'^2 / 2.
+    """Return the kinetic energy [J] of point masses m |r'|^2 / 2 and of rotating bodies I phi'^2 / 2.
 
     Parameters
     ----------
@@ -286,14 +286,14 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
 
 
 def _where(fixed: dict[str, np.ndarray]) -> str:
-    """Where it was looked, and what to do if that is no place of the model."""
+    """Return the tested ranges of q and p as text, with advice for models that need others."""
     free = " and ".join(name for name in ("q", "p") if name not in fixed)
     known = "".join(f", {name} = {value.tolist()}" for name, value in fixed.items())
     return f' (looked at {free or "v"} in {LOW} to {HIGH}{known}; other places: at={{"q": ..., "p": ...}})'
 
 
 def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, np.ndarray]) -> None:
-    """A mass matrix may be singular in single places, but not in all; nowhere may it have a negative eigenvalue."""
+    """Raise `ModelError` if the mass matrix is singular at all test points or has a negative eigenvalue at one."""
     definite = False
     for matrix in matrices:
         # Coordinates of different units have inertias of different sizes: only what is left without them tells.

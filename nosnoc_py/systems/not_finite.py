@@ -1,4 +1,4 @@
-"""Which function of a system is no finite number at a state: what a numerical error names."""
+"""Diagnosis of numerical errors: which function of a system is not finite at a state."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ JUMPS = (
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Modes:
-    """A partition of the state space into regions, each with its own flow.
+    """Partition of the state space into regions, each with its own flow.
 
     Region i is where the switching functions have the signs of row i of the sign matrix S, or, with Stewart's indicator
     functions g, where g_i is the smallest of them. Both may be given only as one of the two: g = -S c.
@@ -174,7 +174,7 @@ def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class WithAlgebraic(Described):
-    """What the systems here have in common: algebraic equations of the user's own beside them."""
+    """Base class of Filippov and projected systems, with optional algebraic equations of the user."""
 
     algebraic: Algebraic | None = None
 
@@ -201,7 +201,7 @@ class WithAlgebraic(Described):
         return ca.substitute(expression, own.z, own.solution)
 
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
-        """What a flow may depend on, by name; the algebraic equations depend on nothing else."""
+        """Return the symbols by name that flows and algebraic equations may depend on."""
         self._join_time("x")
         if self.algebraic is not None and not isinstance(self.algebraic, Algebraic):
             raise ModelError(f"{self._kind}: algebraic: expected ns.Algebraic, given {type(self.algebraic).__name__}.")
@@ -215,7 +215,7 @@ class WithAlgebraic(Described):
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class PSS(WithAlgebraic):
-    """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
+    """Piecewise smooth system x' = flow(x, u, p) + the flows of the regions of x, one of each partition.
 
     On boundaries of regions the flow is Filippov's: a convex combination, so that x may slide along them.
 
@@ -296,7 +296,7 @@ class PSS(WithAlgebraic):
 
     @property
     def remembers(self) -> bool:
-        """True if the state alone does not tell the flow: a switch has hysteresis."""
+        """True if a switch has hysteresis, so that the state does not determine the flow."""
         return any(isinstance(modes, Hysteresis) for modes in self.modes)
 
     def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
@@ -322,7 +322,7 @@ class PSS(WithAlgebraic):
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class ODE(PSS):
-    """A smooth system x' = flow(x, u, p), with algebraic equations a DAE of index 1.
+    """Smooth system x' = flow(x, u, p); with algebraic equations a DAE of index 1.
 
     Every method of Filippov systems takes it: a system without switches is one with none.
 
@@ -356,7 +356,7 @@ class ODE(PSS):
         self,
         *,
         x: Symbols,
-        flow: Expression,
+        flow: Expression | None = None,
         u: Symbols | None = None,
         p: Symbols | None = None,
         t: ca.SX | None = None,
@@ -379,7 +379,7 @@ class ODE(PSS):
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
 class Heaviside(WithAlgebraic):
-    """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
+    """Filippov system x' = flow(x, u, alpha, p) with step functions alpha_i of c_i(x), in [0, 1] where c_i = 0.
 
     Parameters
     ----------

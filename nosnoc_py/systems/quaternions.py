@@ -23,7 +23,7 @@ ALIKE = 1e-9  # relative: values of one expression for quaternions of several le
 
 
 def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
-    """Where quaternions are among the coordinates, in their order."""
+    """Return the slices of the quaternions among the coordinates, in their order."""
     if not isinstance(given, list | tuple):
         given = [given]
     known = [one.element_hash() for one in ca.vertsplit(q)]

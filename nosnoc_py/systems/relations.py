@@ -1,4 +1,4 @@
-"""What users write instead of vectors and pairs: comparisons of expressions, values by name, least squares."""
+"""Short notations for users: comparisons as constraints, values by name, least-squares costs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str)
 
 @named_arguments
 def least_squares(expression: Expression, reference: Expression = 0.0, weights: Numbers = 1.0) -> ca.SX:
-    """Return the weighted sum of squares of what is left between an expression and its reference: a cost.
+    """Return the weighted sum of squared differences between an expression and its reference, as a cost.
 
     Parameters
     ----------

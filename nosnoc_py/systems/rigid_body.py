@@ -32,7 +32,7 @@ NAMES = (
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class Plane:
-    """The surface {z : n.z = offset} a body cannot pass: it stays where n.z >= offset.
+    """Plane {z : n.z = offset} that a body cannot penetrate: it stays where n.z >= offset.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Plane:
 @named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, init=False)
 class RigidBody(Described):
-    """One rigid body under gravity, bouncing on planes.
+    """Rigid body under gravity that bounces on planes.
 
     The state (18,) is the position x of the origin of the body's frame, its centre of mass [m], the rotation R row by
     row (vectors of the body's frame into the world's), the momentum gamma = m v in the world's frame [kg m/s] and the

@@ -47,7 +47,7 @@ class ProblemScales:
 
     @property
     def acceleration(self) -> float:
-        """What makes the speed within the length."""
+        """Acceleration that reaches the speed within the length."""
         return self.speed**2 / self.length
 
     @property
@@ -155,7 +155,7 @@ class _Look:
 
 
 def _solved(matrix: Array, right: Array) -> Array:
-    """M^-1 right; NaN where M is singular."""
+    """Return M^-1 right; NaN where M is singular."""
     try:
         return np.asarray(np.linalg.solve(matrix, right))
     except np.linalg.LinAlgError:

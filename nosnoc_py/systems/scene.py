@@ -30,7 +30,7 @@ SLIM = 0.12  # width of a spring, in its greatest length
 
 @dataclass(frozen=True, eq=False)
 class PlanarShape:
-    """What all shapes have in common.
+    """Base class of all shapes of a scene.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class PlanarShape:
 
     @property
     def title(self) -> str:
-        """What to call it in messages."""
+        """Name of the shape in messages."""
         return f"{type(self).__name__} {self.label!r}" if self.label else type(self).__name__
 
     def outline(self, values: Array) -> Array:
@@ -264,7 +264,7 @@ class Spring(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Ground(PlanarShape):
-    """What bodies stand on: a horizontal line, a straight one of any direction, or a way through points.
+    """Ground: a horizontal line, a straight line of any direction, or a polyline.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class Trail(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Mark(PlanarShape):
-    """Where the events `name` (of a contact, a guard, a switching function) happen: a point (2,), marked then."""
+    """Mark at a point (2,) that appears when the event `name` (contact, guard, switching function) happens."""
 
     body: ClassVar[bool] = False
 

@@ -98,7 +98,7 @@ def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> No
 
 
 def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]:
-    """`check_free` for many expressions of the same symbols."""
+    """Return a function like `check_free` for many expressions of the same symbols."""
     known = {s.element_hash() for group in allowed.values() for s in ca.symvar(group)}
     groups = {s.name(): label for label, group in allowed.items() for s in ca.symvar(group)}
 
@@ -200,7 +200,7 @@ def scalar(value: Any, what: str) -> float:
 
 
 def finite(value: Any, what: str, length: int, *, spread: bool = True) -> np.ndarray:
-    """Like `numbers`, but infinity raises `ModelError`, too."""
+    """Return `value` as a float vector; infinity and NaN raise `ModelError`."""
     array = numbers(value, what, length, spread=spread)
     if not np.isfinite(array).all():
         raise ModelError(f"{what}: every component has to be finite, given {array}.")

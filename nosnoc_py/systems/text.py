@@ -1,4 +1,4 @@
-"""How systems show themselves: counted nouns, and expressions in the user's names."""
+"""Texts for the repr of systems: counted nouns, and expressions in the user's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 80  # longer expressions are cut
 
 
 def counted(number: int, noun: str) -> str:
-    """E.g. "1 control", "2 controls"."""
+    """Return a number with its noun, such as "1 control" or "2 controls"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -150,7 +150,7 @@ def test_very_many_contacts_name_the_method_for_them() -> None:
     q, v = ca.SX.sym("q", n), ca.SX.sym("v", n)
     contacts = [ns.Contact(f"c{i}", gap=q[i]) for i in range(n)]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(n), force=-9.81 * ca.DM.ones(n), contacts=contacts)
-    with pytest.raises(ns.OptionError, match=r"101 contacts takes EventDriven.*TimeStepping\(step=\.\.\.\)"):
+    with pytest.raises(ns.OptionError, match=r"101 contacts is slow with EventDriven.*TimeStepping\(step=\.\.\.\)"):
         ns.simulate(system, x0=np.zeros(2 * n), duration=0.1)
 
 

@@ -45,7 +45,7 @@ class Joined(Shape):
         return np.max([part.heights(directions) for part in self.parts], axis=0)
 
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) lie in a part."""
+        """Return a mask of the points (..., 3) that lie in a part."""
         return np.any([part.contains(points) for part in self.parts], axis=0)
 
     def features(self) -> Features | None:
@@ -55,7 +55,7 @@ class Joined(Shape):
         return Features.joined(known) if len(known) == len(result) else None
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines enter and leave; a body of several parts is not convex."""
+        """Return where lines enter and leave; a body of several parts is not convex."""
         if len(self.parts) > 1:
             raise ModelError(f"{type(self).__name__}: chords: the body is not convex; look at its parts.")
         return self.parts[0].chords(points, direction)
@@ -116,7 +116,7 @@ class Intersection(Joined):
 
     @cached_property
     def parts(self) -> tuple[Shape, ...]:
-        """What is common to one convex part of every shape, where there is something."""
+        """Return the nonempty intersections of one convex part of every shape."""
         return common([shape.parts for shape in self.shapes])
 
 
@@ -179,7 +179,7 @@ class SupportFunction(Shape):
         return ConvexPolyhedron(distinct(np.array([self.support(direction) for direction in directions])))
 
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) lie in the hull of furthest points."""
+        """Return a mask of the points (..., 3) that lie in the hull of furthest points."""
         return self.hull.contains(points)
 
     def moved(self, shift: Any) -> SupportFunction:
@@ -190,7 +190,7 @@ class SupportFunction(Shape):
         """Return None: the function is called in Python."""
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines enter and leave the hull of furthest points."""
+        """Return where lines enter and leave the hull of furthest points."""
         return self.hull.chords(points, direction)
 
     def moments(self) -> Moments:
@@ -215,7 +215,7 @@ def _directions(count: int) -> np.ndarray:
 
 
 def _check_support(support: Callable[[np.ndarray], np.ndarray]) -> None:
-    """No furthest point may be passed by that of another direction."""
+    """Raise `ModelError` if a support point lies beyond that of another direction."""
     directions = _directions(50)
     points = np.array([support(direction) for direction in directions])
     heights = directions @ points.T

@@ -66,7 +66,7 @@ class Ellipsoid(Shape):
         return directions @ self.center + np.linalg.norm(directions @ self.matrix, axis=1)
 
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) lie in it."""
+        """Return a mask of the points (..., 3) that lie in it."""
         y = (np.asarray(points, dtype=float) - self.center) @ self.inverse.T
         return (y**2).sum(axis=-1) <= 1 + 2 * INSIDE
 
@@ -79,7 +79,7 @@ class Ellipsoid(Shape):
         return Features.of(ellipsoids=np.concatenate([self.center, self.matrix.ravel()]))
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines enter and leave it: roots of |y + t d|^2 = 1."""
+        """Return where lines enter and leave it: roots of |y + t d|^2 = 1."""
         y, d = (points - self.center) @ self.inverse.T, self.inverse @ direction
         middle, square = -(y @ d) / (d @ d), d @ d
         nearest = y + middle[:, None] * d

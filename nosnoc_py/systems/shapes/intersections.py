@@ -23,7 +23,7 @@ THIN = 1e-9  # depth, relative to the size of the smaller body, below which ther
 
 @dataclass(frozen=True, eq=False)
 class Cut(Shape):
-    """What is common to convex shapes without skin, `members`, and a point inside it."""
+    """Intersection of convex shapes without skin (`members`), with an interior point."""
 
     members: tuple[Shape, ...]
     inside: np.ndarray
@@ -38,7 +38,7 @@ class Cut(Shape):
         return furthest(self.constraints, unit(direction), self.inside)
 
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) lie in all members."""
+        """Return a mask of the points (..., 3) that lie in all members."""
         return np.all([member.contains(points) for member in self.members], axis=0)
 
     def moved(self, shift: Any) -> Shape:
@@ -51,14 +51,14 @@ class Cut(Shape):
         return None
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines are in all members."""
+        """Return where lines are in all members."""
         result = np.stack([member.chords(points, direction) for member in self.members])
         return np.stack([result[..., 0].max(axis=0), result[..., 1].min(axis=0)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Lens(Cut):
-    """What is common to two ellipsoids."""
+    """Intersection of two ellipsoids."""
 
     row: np.ndarray = field(init=False, repr=False)
 
@@ -77,7 +77,7 @@ class Lens(Cut):
 
 
 def common(parts: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
-    """What is common to one part of each, for all choices that have something in common.
+    """Return the nonempty intersections of one part of each shape.
 
     Raises
     ------

@@ -99,7 +99,7 @@ def _by_lines(
     region: Callable[[Sequence[np.ndarray]], np.ndarray | None],
     pieces: _Select,
 ) -> Moments:
-    """Two passes: a coarse one finds coordinates in which what is measured is as long as wide, for the fine one."""
+    """Return moments by two passes: a coarse one finds principal axes, in which the fine one integrates."""
     stretch, result = np.eye(3), NOTHING
     for count in (LINES // 5, LINES):
         box = region([each(TILT @ np.linalg.inv(stretch)) for each in boxes])

@@ -68,7 +68,7 @@ class ConvexPolyhedron(Shape):
         return (directions @ self.vertices.T).max(axis=1) + self.skin * np.linalg.norm(directions, axis=1)
 
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) are no further from the hull than the skin."""
+        """Return a mask of the points (..., 3) that are no further from the hull than the skin."""
         y = np.asarray(points, dtype=float)
         tolerance = INSIDE * (np.abs(self.vertices).max() + self.skin)
         inside = (y @ self.normals.T + self.offsets <= tolerance).all(axis=-1)
@@ -85,7 +85,7 @@ class ConvexPolyhedron(Shape):
         return Features.of(vertices=np.column_stack([self.vertices, np.full(len(self.vertices), self.skin)]))
 
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines enter and leave the hull, without its skin."""
+        """Return where lines enter and leave the hull, without its skin."""
         block = max(1, ENTRIES // len(self.normals))
         pieces = [self._chords(points[k : k + block], direction) for k in range(0, len(points), block)]
         return np.concatenate(pieces)

@@ -1,4 +1,4 @@
-"""What all shapes of rigid bodies have in common: a support function, an inside, a mass, features for fast kernels."""
+"""Base class of the shapes of rigid bodies: support function, interior, mass properties, features for kernels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Shape(ABC):
 
     @abstractmethod
     def contains(self, points: Any) -> np.ndarray:
-        """Which of the points (..., 3) lie in the body or on its surface."""
+        """Return a mask of the points (..., 3) that lie in the body or on its surface."""
 
     @abstractmethod
     def moved(self, shift: Any) -> Shape:
@@ -69,7 +69,7 @@ class Shape(ABC):
 
     @abstractmethod
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Where lines from points (k, 3) enter and leave a convex body (k, 2); the second is smaller for a miss."""
+        """Return where lines from points (k, 3) enter and leave a convex body (k, 2); decreasing for a miss."""
 
     @property
     def parts(self) -> tuple[Shape, ...]:
