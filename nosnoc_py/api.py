@@ -195,12 +195,12 @@ def solve(
 @named_arguments
 @wraps(transcribed)
 def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:  # noqa: D103 (it is wrapped)
-    # Where a plan that is solved again has lost its branch, a simulation shows another one.
+    # A plan that is solved again may lose its branch of active contacts; a simulation finds the new one.
     return replace(transcribed(ocp, method), simulate=simulate)
 
 
-def known(motion: Trajectory, system: Any) -> Trajectory:
-    """Return the trajectory, which knows its system."""
+def with_system(motion: Trajectory, system: Any) -> Trajectory:
+    """Return the trajectory with its system, for `value` and `sample`."""
     assign(motion, **{PROBLEM: SimulatedSystem(system)})
     return motion
 
@@ -343,7 +343,7 @@ def simulate(
     )
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
-    return known(way.simulate(system, task), system)
+    return with_system(way.simulate(system, task), system)
 
 
 @named_arguments
@@ -454,4 +454,4 @@ class Simulator:
         check_run(callback, time_limit)
         limits: dict[str, Any] = {"callback": callback, "deadline": deadline_of(time_limit)}
         asked = SteppedRun(steps=steps_given(steps), u=u, p=p, sensitivities=sensitivities, **limits)
-        return known(self.engine.run(x0, asked), self.system)
+        return with_system(self.engine.run(x0, asked), self.system)

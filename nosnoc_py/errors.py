@@ -63,10 +63,10 @@ def check_type(
     if not isinstance(given, kinds):
         kind = getattr(given, "__name__", type(given).__name__)
         if names := [maker.__name__ for maker in makers]:
-            raise OptionError(f"{what}: expected one made by {calls(names)}, given {kind}.")
+            raise OptionError(f"{what}: expected one made by {constructor_calls(names)}, given {kind}.")
         raise OptionError(
             f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
-            f"{calls(name for each in kinds for name in _makers(each))}."
+            f"{constructor_calls(name for each in kinds for name in _makers(each))}."
         )
 
 
@@ -94,8 +94,8 @@ def check_run(callback: object, time_limit: object) -> None:
         raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
 
 
-def calls(names: Iterable[str]) -> str:
-    """Return the calls that make objects of these names, joined by "or"."""
+def constructor_calls(names: Iterable[str]) -> str:
+    """Return the constructor_calls that make objects of these names, joined by "or"."""
     *first, last = (f"ns.{name}(...)" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 

@@ -34,7 +34,7 @@ KINDS = ("path", "initial", "terminal", "point")
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
 
-def _said(kind: str, name: Any) -> str:
+def _title_of(kind: str, name: Any) -> str:
     """Return the title of a constraint in error messages."""
     if name is not None and (not isinstance(name, str) or not name):
         raise ModelError(f"{kind}: the name has to be a non-empty string or None, given {name!r}.")
@@ -125,7 +125,7 @@ class Constraint:
         construct(self, locals())
 
     def __post_init__(self) -> None:
-        what = _said("constraint", self.name)
+        what = _title_of("constraint", self.name)
         assign(self, times=None if self.times is None else times_of(self.times, what))
         limits: tuple[Any, Any] = self.lower, self.upper
         expression = column(self.expression, f"{what}: expression")
@@ -188,6 +188,15 @@ class Complementarity:
         In the system's x, z, u and p.
     name : str, optional
         Default "complementarity_0", ...
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u", 2)
+    >>> either = ns.Complementarity(u[0], u[1], name="one valve at a time")
+    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u[0] - u[1]), horizon=1.0, x0=[0.0], complementarities=[either])
+    >>> len(ocp.complementarities)
+    1
     """
 
     a: ca.SX
@@ -204,7 +213,7 @@ class Complementarity:
         construct(self, locals())
 
     def __post_init__(self) -> None:
-        what = _said("complementarity", self.name)
+        what = _title_of("complementarity", self.name)
         a, b = column(self.a, f"{what}: a"), column(self.b, f"{what}: b")
         if a.shape != b.shape or a.shape[0] == 0:
             raise ModelError(f"{what}: a and b need the same length, given {a.shape[0]} and {b.shape[0]}.")
@@ -222,6 +231,20 @@ class FreeTime:
         Positive and finite.
     initial : float, optional
         Where the solver starts; default the middle.
+
+    Examples
+    --------
+    The shortest time for one metre at no more than 2 m/s:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> time = ns.FreeTime(0.1, 5.0)
+    >>> cart = ns.ODE(x=x, u=u, flow=u)
+    >>> task = {"bounds": {"u_0": (-2, 2)}, "terminal_state": {"x_0": 1}}
+    >>> ocp = ns.OCP(cart, horizon=time, x0=[0.0], terminal_cost=time.symbol, **task)
+    >>> solution = ns.solve(ocp, ns.FESD(control_stages=2), certify=False)
+    >>> round(solution.horizon, 4)
+    0.5
     """
 
     lower: float
@@ -414,7 +437,7 @@ class OCP:
             start = Constraint(s.t, equals=0, name=s.unused("time at the start"))
             constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
         if x0 is None:
-            constraints["initial_constraints"] += _lengths(s, constraints["initial_constraints"])
+            constraints["initial_constraints"] += _unit_length_constraints(s, constraints["initial_constraints"])
         pairs = self._pairs(every)
         every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
         check_different(every_name, "OCP", "constraints")  # multipliers and residuals are found by name
@@ -439,7 +462,7 @@ class OCP:
         for name in ("stage_cost", "terminal_cost"):
             assign(self, **{name: s.solved(column(getattr(self, name), name, 1))})
         for kind in KINDS:
-            given = _uncompared(getattr(self, f"{kind}_constraints"), kind)
+            given = _comparisons_as_constraints(getattr(self, f"{kind}_constraints"), kind)
             if kind == "initial" and getattr(s, "eliminated", None) is None:
                 continue  # all four components of a quaternion may be given there
             if isinstance(given, list):
@@ -558,7 +581,7 @@ class OCP:
         return tree(repr(self))
 
 
-def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+def _unit_length_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
     """Return constraints |q| = 1 for quaternions of a free initial state, unless four equations fix them already."""
     units = getattr(s, "unit_parts", ())
     if not units:
@@ -620,7 +643,7 @@ def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
         )
 
 
-def _uncompared(given: Any, kind: str) -> Any:
+def _comparisons_as_constraints(given: Any, kind: str) -> Any:
     """Return comparisons as constraints; everything else as it is."""
     if not isinstance(given, list | tuple):
         return given
@@ -631,7 +654,7 @@ def _named(
     given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX], barred: FreeTime | None = None
 ) -> tuple[Constraint, ...]:
     """Give every constraint a name and check its symbols; `barred` is a free horizon that it may not use."""
-    named, listed = [], _uncompared(given, kind)
+    named, listed = [], _comparisons_as_constraints(given, kind)
     for i, c in enumerate(members(listed, Constraint, "OCP", f"{kind} constraints", field=f"{kind}_constraints")):
         _check_time(c.expression, barred, f"{kind} constraint {c.name or i}")
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nosnoc_py.arguments import Signature, short_type
-from nosnoc_py.errors import ArgumentError, OptionError, calls, check_run, check_type, unknown_name
+from nosnoc_py.errors import ArgumentError, OptionError, check_run, check_type, constructor_calls, unknown_name
 
 
 def _signature(options: type[Options]) -> Signature:
@@ -104,7 +104,7 @@ def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple
     if method is None:
         method = next((maker() for maker in makers if isinstance(system, maker.takes)), None)
         if method is None:
-            takers = calls(maker.__name__ for maker in makers)
+            takers = constructor_calls(maker.__name__ for maker in makers)
             raise OptionError(f"system: an ns.{type(system).__name__} fits none of {takers}; use {system.methods}.")
     check_type(method, kinds, "method", makers)
     if (misfit := method.accepts(system)) is not None:
@@ -163,7 +163,7 @@ class CompleteMethod(Method):
 
 
 def strictest(*limits: float | None) -> float:
-    """Return the smallest of several time limits [s], those of options and of calls; infinite where none is given."""
+    """Return the smallest of several time limits [s]; infinity if none is given."""
     return min((limit for limit in limits if limit is not None), default=float("inf"))
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 
 class Status(Enum):
-    """Reason why a solver, a simulator or a controller ended; `remedy` is the advice that goes with it."""
+    """Reason why a solver, a simulator or a controller ended; `remedy` is the advice that goes with it.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Status.TIME_LIMIT.success, ns.Status.TIME_LIMIT.remedy
+    (False, 'Raise time_limit, or continue from this iterate with guess=solution.')
+    """
 
     SOLVED = "solved"
     NOT_COMPLEMENTARY = "not complementary"
@@ -217,7 +224,19 @@ class Verdict(Enum):
 
 
 class Stop:
-    """Return value of a callback (class or instance) that ends the work; the last iterate is then returned."""
+    """Return value of a callback (class or instance) that ends the work; the last iterate is then returned.
+
+    Examples
+    --------
+    Stop a simulation after the second step:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> stop = lambda state: ns.Stop if state.t > 0.5 else None
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[1.0], duration=9.0, method=ns.FESD(), steps=90, callback=stop)
+    >>> motion.status.value
+    'stopped by callback'
+    """
 
 
 def iterated(

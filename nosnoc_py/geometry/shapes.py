@@ -30,13 +30,32 @@ def _positive(shape: Any, *names: str) -> None:
 
 @dataclass(frozen=True)
 class Point:
-    """The origin of a body, or the place it is put at: a foot, a fingertip."""
+    """Point at the origin of its frame: a foot, a fingertip.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Point()
+    Point()
+    """
 
 
 @named_arguments
 @dataclass(frozen=True)
 class Capsule:
-    """All points nearer than a radius to a segment of a length [m] along z, about the origin."""
+    """Capsule: all points within a radius of a segment along z about the origin.
+
+    Parameters
+    ----------
+    radius, length : float
+        Radius, and length of the segment between the centres of the ends [m].
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Capsule(radius=0.05, length=0.4)
+    Capsule(radius=0.05, length=0.4)
+    """
 
     radius: float
     length: float
@@ -48,10 +67,22 @@ class Capsule:
 @named_arguments
 @dataclass(frozen=True)
 class Cylinder:
-    """A cylinder [m] along z about the origin, which touches with points on both of its rims.
+    """Cylinder along z about the origin, with contact points on both rims.
 
-    A rim that stands flat touches everywhere, so that no single gap carries a torque: the points are its corners, and
-    the bodies that are meant are prisms with as many sides.
+    The contact points are the corners of a prism, because one gap cannot transmit the torque of a rim that lies flat.
+
+    Parameters
+    ----------
+    radius, length : float
+        [m]
+    points : int
+        Contact points per rim, at least 3.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Cylinder(radius=0.1, length=0.3, points=6).vertices.shape
+    (12, 3)
     """
 
     radius: float
@@ -74,7 +105,21 @@ class Cylinder:
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class HalfSpace:
-    """All points x with normal'x <= offset: the ground is `HalfSpace()`; in the plane `HalfSpace((0, 1))`."""
+    """Half-space normal'x <= offset: the ground is `HalfSpace()`, in the plane `HalfSpace((0, 1))`.
+
+    Parameters
+    ----------
+    normal : (3,) or (2,)
+        Outward normal of any length; it is normalised.
+    offset : float
+        normal'x on the surface, with the normal as given.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.HalfSpace((0, 2), offset=1.0).offset
+    0.5
+    """
 
     normal: Array
     offset: float
@@ -94,9 +139,23 @@ class HalfSpace:
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class HeightMap:
-    """The ground below z = height(x, y), a smooth function of expressions; in the plane of height(x).
+    """Ground below z = height(x, y), in the plane below z = height(x).
 
-    Only points and corners stand on it: what is round would touch it elsewhere.
+    It makes contacts with points and corners only: a round shape may touch it anywhere.
+
+    Parameters
+    ----------
+    height : function of SX x and y (in the plane of x) -> SX scalar
+        Smooth height [m].
+
+    Examples
+    --------
+    Waves of 0.1 m:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> hills = ns.HeightMap(lambda x, y: 0.1 * ca.sin(x) * ca.cos(y))
+    >>> hills.height(0.0, 0.0)
+    0.0
     """
 
     height: Callable[..., ca.SX | float]
@@ -109,7 +168,7 @@ class HeightMap:
 @named_arguments
 @dataclass(frozen=True, eq=False, init=False)
 class ConvexPolygon:
-    """A convex polygon in the plane.
+    """Convex polygon in the plane.
 
     Parameters
     ----------
@@ -120,6 +179,12 @@ class ConvexPolygon:
     ------
     ModelError
         For fewer than three vertices, and for those of a polygon that is not convex.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.ConvexPolygon([[0, 0], [2, 0], [0, 1]]).offsets.round(4).tolist()
+    [0.0, 0.8944, 0.0]
     """
 
     vertices: Array

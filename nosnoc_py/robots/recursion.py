@@ -28,8 +28,8 @@ def sparse(matrix: Any) -> ca.SX:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Moved:
-    """A body under its joint: where its frame is in that of the parent, and what the joint adds to its velocity.
+class JointTransform:
+    """Frame of a body in that of its parent, and the velocity that the joint adds.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Moved:
     drift : Pair
         Derivative of the axes in the frame of the body times the rates.
     at : list of int
-        Where the rates are in v.
+        Indices of the rates in v.
     """
 
     rotation: ca.SX
@@ -63,22 +63,22 @@ class Recursion:
     def __init__(self, tree: Tree, q: ca.SX, v: ca.SX) -> None:
         self.tree, self.q, self.v = tree, q, v
         self.inertias = [(b.inertia.mass, sparse(b.inertia.moment), sparse(b.inertia.about)) for b in tree.bodies]
-        self.moved: list[Moved] = []
+        self.moved: list[JointTransform] = []
         self.world: list[tuple[ca.SX, ca.SX]] = []  # rotations and positions in the world
         maps, i_q, i_v = [], 0, 0
         for body in tree.bodies:
-            values, kinematics = self._moved(body, i_q, i_v)
-            self.moved.append(values)
+            joint, kinematics = self._place_body(body, i_q, i_v)
+            self.moved.append(joint)
             maps.append(kinematics)
             if body.parent < 0:
-                self.world.append((values.rotation, values.position))
+                self.world.append((joint.rotation, joint.position))
             else:
                 rotation, position = self.world[body.parent]
-                self.world.append((rotation @ values.rotation, rotation @ values.position + position))
+                self.world.append((rotation @ joint.rotation, rotation @ joint.position + position))
             i_q, i_v = i_q + body.n_q, i_v + body.n_v
         self.kinematics = ca.diagcat(*maps) if maps else ca.SX(0, 0)  # q' = N(q) v
 
-    def _moved(self, body: Any, i_q: int, i_v: int) -> tuple[Moved, ca.SX]:
+    def _place_body(self, body: Any, i_q: int, i_v: int) -> tuple[JointTransform, ca.SX]:
         """Return one body and its part of N(q)."""
         none = ca.SX(3, 1)
         if body.kind == FLOATING:
@@ -90,7 +90,9 @@ class Recursion:
             linear = ca.horzcat(rotation.T, ca.SX(3, 3))
             drift = (none, -ca.cross(rates[3:], rotation.T @ rates[:3]))
             at, position = list(range(i_v, i_v + 6)), self.q[i_q : i_q + 3]
-            result = Moved(rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at)
+            result = JointTransform(
+                rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at
+            )
             return result, ca.diagcat(ca.SX.eye(3), turning)
         axis, placed, origin = sparse(body.axis), sparse(body.rotation), sparse(body.position)
         coordinate = self.q[i_q]
@@ -103,7 +105,7 @@ class Recursion:
             rotation, position = placed @ turn, origin
             angular, linear = axis, none
         fields: dict[str, Any] = {"angular": angular, "linear": linear, "drift": (none, none), "at": [i_v]}
-        return Moved(rotation=rotation, position=position, **fields), ca.SX.eye(1)
+        return JointTransform(rotation=rotation, position=position, **fields), ca.SX.eye(1)
 
     def mass_matrix(self) -> ca.SX:
         """Return M(q) (n_v, n_v), the inertias of drives included."""
@@ -111,20 +113,20 @@ class Recursion:
         composite = list(self.inertias)
         for i in reversed(range(len(bodies))):
             mass, moment, about = composite[i]
-            body, values = bodies[i], self.moved[i]
-            angular = about @ values.angular + _crossed(moment, values.linear)
-            linear = mass * values.linear - _crossed(moment, values.angular)
-            block = values.angular.T @ angular + values.linear.T @ linear
-            matrix[values.at, values.at] = block + body.armature * ca.SX.eye(len(values.at)) if body.armature else block
+            body, joint = bodies[i], self.moved[i]
+            angular = about @ joint.angular + _cross_columns(moment, joint.linear)
+            linear = mass * joint.linear - _cross_columns(moment, joint.angular)
+            block = joint.angular.T @ angular + joint.linear.T @ linear
+            matrix[joint.at, joint.at] = block + body.armature * ca.SX.eye(len(joint.at)) if body.armature else block
             j = i
             while bodies[j].parent >= 0:
-                angular, linear = _carried(self.moved[j], angular, linear)
+                angular, linear = _force_in_parent(self.moved[j], angular, linear)
                 j = bodies[j].parent
                 other = self.moved[j]
                 block = angular.T @ other.angular + linear.T @ other.linear
-                matrix[values.at, other.at], matrix[other.at, values.at] = block, block.T
+                matrix[joint.at, other.at], matrix[other.at, joint.at] = block, block.T
             if body.parent >= 0:
-                composite[body.parent] = _sum(composite[body.parent], _seen(values, mass, moment, about))
+                composite[body.parent] = _sum(composite[body.parent], _inertia_in_parent(joint, mass, moment, about))
         return matrix
 
     def bias(self, gravity: Sequence[float] = GRAVITY) -> ca.SX:
@@ -135,13 +137,13 @@ class Recursion:
         forces: list[Pair] = []
         start: tuple[Pair, Pair] = ((ca.SX(3, 1), ca.SX(3, 1)), (ca.SX(3, 1), sparse(-np.array(gravity))))
         for i, body in enumerate(bodies):
-            values, rates = self.moved[i], self.v[self.moved[i].at]
+            joint, rates = self.moved[i], self.v[self.moved[i].at]
             before = start if body.parent < 0 else (speeds[body.parent], accelerations[body.parent])
-            own = values.angular @ rates, values.linear @ rates
-            (w, u), (a, b) = (_brought(values, *pair) for pair in before)
+            own = joint.angular @ rates, joint.linear @ rates
+            (w, u), (a, b) = (_velocity_in_child(joint, *pair) for pair in before)
             w, u = w + own[0], u + own[1]
-            a = a + values.drift[0] + ca.cross(w, own[0])
-            b = b + values.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
+            a = a + joint.drift[0] + ca.cross(w, own[0])
+            b = b + joint.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
             speeds.append((w, u))
             accelerations.append((a, b))
             mass, moment, about = self.inertias[i]
@@ -149,10 +151,10 @@ class Recursion:
             torque = about @ a + ca.cross(moment, b) + ca.cross(w, spin) + ca.cross(u, push)
             forces.append((torque, mass * b - ca.cross(moment, a) + ca.cross(w, push)))
         for i in reversed(range(len(bodies))):
-            values, (torque, force) = self.moved[i], forces[i]
-            result[values.at] = values.angular.T @ torque + values.linear.T @ force
+            joint, (torque, force) = self.moved[i], forces[i]
+            result[joint.at] = joint.angular.T @ torque + joint.linear.T @ force
             if (parent := bodies[i].parent) >= 0:
-                more = _carried(values, torque, force)
+                more = _force_in_parent(joint, torque, force)
                 forces[parent] = forces[parent][0] + more[0], forces[parent][1] + more[1]
         return result
 
@@ -166,28 +168,28 @@ class Recursion:
         return turned @ rotation, turned @ offset + origin
 
 
-def _crossed(a: ca.SX, columns: ca.SX) -> ca.SX:
+def _cross_columns(a: ca.SX, columns: ca.SX) -> ca.SX:
     """Return a x every column."""
     return ca.sparsify(ca.skew(a)) @ columns
 
 
-def _brought(made: Moved, angular: Any, linear: Any) -> Pair:
+def _velocity_in_child(joint: JointTransform, angular: Any, linear: Any) -> Pair:
     """Return a velocity of the parent, at the origin of the body and in its frame."""
-    return made.rotation.T @ angular, made.rotation.T @ (linear + ca.cross(angular, made.position))
+    return joint.rotation.T @ angular, joint.rotation.T @ (linear + ca.cross(angular, joint.position))
 
 
-def _carried(made: Moved, torque: Any, force: Any) -> Pair:
+def _force_in_parent(joint: JointTransform, torque: Any, force: Any) -> Pair:
     """Return forces on the body (columns), about the origin of the parent and in its frame."""
-    pushed = made.rotation @ force
-    return made.rotation @ torque + _crossed(made.position, pushed), pushed
+    pushed = joint.rotation @ force
+    return joint.rotation @ torque + _cross_columns(joint.position, pushed), pushed
 
 
-def _seen(made: Moved, mass: float, moment: ca.SX, about: ca.SX) -> tuple[float, ca.SX, ca.SX]:
+def _inertia_in_parent(joint: JointTransform, mass: float, moment: ca.SX, about: ca.SX) -> tuple[float, ca.SX, ca.SX]:
     """Return an inertia in the frame of the parent."""
-    turned = made.rotation @ moment
-    cross, place = ca.sparsify(ca.skew(turned)), ca.sparsify(ca.skew(made.position))
-    moved = made.rotation @ about @ made.rotation.T - cross @ place - place @ cross - mass * place @ place
-    return mass, turned + mass * made.position, moved
+    turned = joint.rotation @ moment
+    cross, place = ca.sparsify(ca.skew(turned)), ca.sparsify(ca.skew(joint.position))
+    moved = joint.rotation @ about @ joint.rotation.T - cross @ place - place @ cross - mass * place @ place
+    return mass, turned + mass * joint.position, moved
 
 
 def _sum(one: tuple[float, Any, Any], other: tuple[float, Any, Any]) -> tuple[float, Any, Any]:

@@ -37,6 +37,17 @@ class Algebraic:
     ------
     ModelError
         If there are not as many equations as variables, if they cannot determine them, or for wrong bounds.
+
+    Examples
+    --------
+    A filter whose output z follows from an equation:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, z = ca.SX.sym("x"), ca.SX.sym("z")
+    >>> filtered = ns.ODE(x=x, flow=-z, algebraic=ns.Algebraic(z, z**3 + z - 2 * x))
+    >>> motion = ns.simulate(filtered, x0=[1.0], duration=1.0, method=ns.FESD())
+    >>> motion.status.success
+    True
     """
 
     z: ca.SX

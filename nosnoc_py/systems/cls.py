@@ -148,10 +148,10 @@ class Contact:
                 f"{what}: restitution has to lie in [0, 1], given {restitution!r}{given} (0 is inelastic, 1 elastic)."
             )
         if min(friction) < 0:
-            raise ModelError(f"{what}: friction has to be nonnegative, given {_told(friction)}{given}.")
+            raise ModelError(f"{what}: friction has to be nonnegative, given {_friction_text(friction)}{given}.")
         if any(friction) != all(friction):
             raise ModelError(
-                f"{what}: anisotropic friction needs positive coefficients, given {_told(friction)}{given}; leave out "
+                f"{what}: anisotropic friction needs positive coefficients, given {_friction_text(friction)}{given}; leave out "
                 "the tangent column that has none."
             )
 
@@ -216,7 +216,7 @@ def _surface_velocity(value: Any, what: str, size: int) -> ca.SX:
     return column(ca.SX.zeros(size) if result.numel() == 1 and result.is_zero() else result, what, size)
 
 
-def _told(friction: Sequence[float]) -> str:
+def _friction_text(friction: Sequence[float]) -> str:
     return ", ".join(f"{mu:g}" for mu in dict.fromkeys(friction))
 
 

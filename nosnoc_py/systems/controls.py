@@ -44,6 +44,13 @@ class PiecewiseConstant:
     ------
     OptionError
         If the times do not increase, or there is not one row per interval.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> u = ns.PiecewiseConstant([0.0, 0.4, 1.0], [[1.0], [-1.0]])
+    >>> float(u(0.3)[0]), float(u(0.4)[0])
+    (1.0, -1.0)
     """
 
     grid: np.ndarray

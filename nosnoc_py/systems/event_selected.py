@@ -72,6 +72,14 @@ class Guard:
     ------
     ModelError
         If the name is empty, a function is no scalar, or a reset is given.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x", 2)
+    >>> touch = ns.Guard.contact("foot", -x[0])
+    >>> touch.kinds
+    ('contact', 'release')
     """
 
     name: str
@@ -145,6 +153,17 @@ class EventSelectedSystem(Described):
     ------
     ModelError
         For wrong shapes, foreign symbols, names used twice, functions that are missing or do not go together.
+
+    Examples
+    --------
+    The rate doubles when x passes 1:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, mode = ca.SX.sym("x"), ca.SX.sym("mode")
+    >>> system = ns.EventSelectedSystem(x=x, mode=mode, flow=1 + mode, guards=[ns.Guard("gate", x - 1)])
+    >>> motion = ns.simulate(system, x0=[0.0], duration=2.0, method=ns.EventSelected(step=0.1))
+    >>> float(motion.final_state[0].round(6))
+    3.0
     """
 
     controlled = False

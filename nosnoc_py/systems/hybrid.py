@@ -40,6 +40,16 @@ class StateJump:
     ------
     ModelError
         If the name is empty, or guard and reset are no expressions of the right shape.
+
+    Examples
+    --------
+    An elastic impact on the ground:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x", 2)
+    >>> bounce = ns.StateJump("ground", guard=x[0], reset=ca.vertcat(x[0], -x[1]))
+    >>> bounce.name
+    'ground'
     """
 
     name: str
@@ -86,6 +96,15 @@ class HybridSystem(Described):
     ------
     ModelError
         For wrong shapes, foreign symbols, duplicate names.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    >>> bounce = ns.StateJump("ground", guard=x[0], reset=ca.vertcat(x[0], -0.8 * x[1]))
+    >>> ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[bounce])
+    >>> ball.state_names
+    ('x_0', 'x_1')
     """
 
     methods = (

@@ -158,7 +158,7 @@ def lagrangian(
     check_free(F, given, "lagrangian: forces")
     D = _damping(damping, n_q)
     check_free(D, still, "lagrangian: damping")
-    M = _mass_matrix(T, given, _held(at, given))
+    M = _mass_matrix(T, given, _values_at(at, given))
     momentum = M @ v
     turning = ca.jacobian(momentum, q)
     C = 0.5 * (ca.reshape(ca.jtimes(ca.vec(M), q, v), n_q, n_q) + turning - turning.T)
@@ -195,6 +195,16 @@ def kinetic_energy(
     ModelError
         If an entry is no pair, a position no column of 1 to 3 rows, an angle no scalar, one of them depends on v, or a
         mass is negative.
+
+    Examples
+    --------
+    A mass on a rod of 2 m:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> energy = ns.kinetic_energy(q, v, masses=[(3.0, 2.0 * ca.vertcat(ca.sin(q), -ca.cos(q)))])
+    >>> float(ca.Function("energy", [q, v], [energy])(0.3, 1.0))
+    6.0
     """
     q, v = symbols(q, "kinetic_energy: q"), symbols(v, "kinetic_energy: v")
     if q.numel() != v.numel():
@@ -252,7 +262,7 @@ def _damping(damping: Any, n_q: int) -> ca.SX:
     return result
 
 
-def _held(at: Mapping[str, Any] | None, given: dict[str, ca.SX]) -> dict[str, np.ndarray]:
+def _values_at(at: Mapping[str, Any] | None, given: dict[str, ca.SX]) -> dict[str, np.ndarray]:
     """Return values of q and p where the user says which."""
     result = mapping({} if at is None else at, "lagrangian: at")
     check_keys(result, ("q", "p"), "group in lagrangian: at")
@@ -274,7 +284,9 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
     values = [[np.array(part) for part in look(*place)] for place in places]
     values = [parts for parts in values if all(np.isfinite(part).all() for part in parts)]
     if not values:
-        raise ModelError(f"lagrangian: the kinetic energy is not finite{_where(fixed)}; look for divisions by zero.")
+        raise ModelError(
+            f"lagrangian: the kinetic energy is not finite{_tested_ranges(fixed)}; look for divisions by zero."
+        )
     energies, squares = (np.array([parts[k].item() for parts in values]) for k in range(2))
     if np.abs(energies - squares).max() > ROUNDING * np.abs(energies).max():
         raise ModelError(
@@ -285,7 +297,7 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
     return M
 
 
-def _where(fixed: dict[str, np.ndarray]) -> str:
+def _tested_ranges(fixed: dict[str, np.ndarray]) -> str:
     """Return the tested ranges of q and p as text, with advice for models that need others."""
     free = " and ".join(name for name in ("q", "p") if name not in fixed)
     known = "".join(f", {name} = {value.tolist()}" for name, value in fixed.items())
@@ -303,13 +315,13 @@ def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, n
         if values[0] < -ROUNDING * max(abs(values[-1]), abs(values[0])):
             raise ModelError(
                 "lagrangian: the mass matrix is not positive definite: there are velocities whose kinetic energy is "
-                f"negative{_where(fixed)}; are all masses and moments of inertia positive?"
+                f"negative{_tested_ranges(fixed)}; are all masses and moments of inertia positive?"
             )
         definite = definite or values[0] > SINGULAR
     if definite:
         return
     name = q[int(np.argmax(np.abs(vectors[:, 0])))].name()
     raise ModelError(
-        f"lagrangian: the mass matrix is not positive definite: {name} has no inertia of its own{_where(fixed)}; give "
+        f"lagrangian: the mass matrix is not positive definite: {name} has no inertia of its own{_tested_ranges(fixed)}; give "
         "it a mass or a moment of inertia, or leave the coordinate out."
     )

@@ -58,6 +58,16 @@ class Modes:
     ------
     ModelError
         If shapes do not match, signs are others than -1, 0, 1, or regions overlap or leave gaps.
+
+    Examples
+    --------
+    Regions on both sides of x = 0:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> side = ns.Modes("side", flows=[1.0, -1.0], functions=x, signs=[[-1], [1]])
+    >>> side.count
+    2
     """
 
     name: str
@@ -234,6 +244,17 @@ class PSS(WithAlgebraic):
         Algebraic variables and equations.
     names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
+
+    Examples
+    --------
+    Dry friction brings a velocity to rest, where it then stays (sliding mode):
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> v = ca.SX.sym("v")
+    >>> friction = ns.Modes("friction", flows=[2.0, -2.0], functions=v, signs=[[-1], [1]])
+    >>> motion = ns.simulate(ns.PSS(x=v, modes=friction), x0=[1.0], duration=1.0)
+    >>> [(event.kind, round(event.time, 6)) for event in motion.events]
+    [('enter_sliding', 0.5)]
     """
 
     flow: Any = None
@@ -399,6 +420,17 @@ class Heaviside(WithAlgebraic):
         Algebraic variables and equations.
     names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
+
+    Examples
+    --------
+    The rate changes from 1 to 3 at x = 1:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, alpha = ca.SX.sym("x"), ca.SX.sym("alpha")
+    >>> system = ns.Heaviside(x=x, alpha=alpha, functions=x - 1, flow=1 + 2 * alpha)
+    >>> motion = ns.simulate(system, x0=[0.0], duration=2.0)
+    >>> float(motion.final_state[0].round(6))
+    4.0
     """
 
     alpha: ca.SX
@@ -473,6 +505,16 @@ class PDS(WithAlgebraic):
         Algebraic variables and equations.
     names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
+
+    Examples
+    --------
+    A point that moves to the left until x = 0:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> motion = ns.simulate(ns.PDS(x=x, flow=-1.0, constraints=x), x0=[0.5], duration=1.0)
+    >>> abs(float(motion.final_state[0].round(6)))
+    0.0
     """
 
     flow: ca.SX

@@ -51,6 +51,12 @@ class Plane:
     ------
     ModelError
         If the name is empty, the normal zero, the restitution outside [0, 1] or the friction negative.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Plane("ramp", normal=(0.0, 3.0, 4.0), restitution=0.5).normal.tolist()
+    [0.0, 0.6, 0.8]
     """
 
     name: str
@@ -110,6 +116,15 @@ class RigidBody(Described):
     ModelError
         If the inertia is not symmetric (to 1e-6), not positive definite or violates the triangle inequality of the
         principal moments; for a mass that is not positive, planes of the same name, and what is no shape or plane.
+
+    Examples
+    --------
+    A ball of 2 kg, 1 m above the ground:
+
+    >>> import nosnoc_py as ns
+    >>> ball = ns.RigidBody.uniform(shape=ns.Sphere(0.1), mass=2.0, planes=ns.Plane("ground"))
+    >>> ball.gaps(ball.state([0.0, 0.0, 1.0])).round(6).tolist()
+    [0.9]
     """
 
     controlled = False

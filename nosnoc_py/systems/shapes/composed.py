@@ -81,6 +81,13 @@ class Union(Joined):
     ------
     ModelError
         If there is no shape, or something that is none.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> dumbbell = ns.Union([ns.Sphere(0.1, (-0.3, 0, 0)), ns.Sphere(0.1, (0.3, 0, 0))])
+    >>> dumbbell.support([1.0, 0.0, 0.0]).round(6).tolist()
+    [0.4, 0.0, 0.0]
     """
 
     @property
@@ -108,6 +115,13 @@ class Intersection(Joined):
     ------
     ModelError
         If the intersection is empty or has no inside, or a shape cannot be cut.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> lens = ns.Intersection([ns.Sphere(1.0, (-0.5, 0, 0)), ns.Sphere(1.0, (0.5, 0, 0))])
+    >>> lens.support([1.0, 0.0, 0.0]).round(6).tolist()
+    [0.5, 0.0, 0.0]
     """
 
     def __post_init__(self) -> None:
@@ -139,6 +153,13 @@ class SupportFunction(Shape):
     ------
     ModelError
         If the function does not return three finite numbers, or points that are not the furthest ones.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ball = ns.SupportFunction(lambda direction: 0.2 * direction)
+    >>> ball.support([0.0, 0.0, 1.0]).tolist()
+    [0.0, 0.0, 0.2]
     """
 
     function: Callable[[np.ndarray], Numbers]

@@ -35,6 +35,12 @@ class Ellipsoid(Shape):
     ------
     ModelError
         If a semi-axis is not positive, or the rotation is none.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Ellipsoid([0.3, 0.2, 0.1]).support([1.0, 0.0, 0.0]).tolist()
+    [0.3, 0.0, 0.0]
     """
 
     semi_axes: np.ndarray
@@ -94,7 +100,21 @@ class Ellipsoid(Shape):
 
 @named_arguments
 class Sphere(Ellipsoid):
-    """A ball of some radius [m] about a centre (3,) [m]."""
+    """Ball.
+
+    Parameters
+    ----------
+    radius : float
+        Positive [m].
+    center : (3,)
+        [m]
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Sphere(0.1).support([0.0, 0.0, 2.0]).tolist()
+    [0.0, 0.0, 0.1]
+    """
 
     def __init__(self, radius: float, center: Numbers = (0.0, 0.0, 0.0)) -> None:
         super().__init__((positive(radius, "Sphere: radius"),) * 3, center)

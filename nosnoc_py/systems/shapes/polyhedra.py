@@ -37,6 +37,15 @@ class ConvexPolyhedron(Shape):
     ------
     ModelError
         For fewer than four points, points that are not finite, given twice or all in one plane, a negative skin.
+
+    Examples
+    --------
+    A tetrahedron:
+
+    >>> import nosnoc_py as ns
+    >>> body = ns.ConvexPolyhedron([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    >>> body.contains([[0.1, 0.1, 0.1], [1.0, 1.0, 1.0]]).tolist()
+    [True, False]
     """
 
     vertices: np.ndarray
@@ -106,7 +115,25 @@ class ConvexPolyhedron(Shape):
 
 @named_arguments
 class Box(ConvexPolyhedron):
-    """A box with edges of lengths (3,) [m] about a centre; the columns of the rotation are its axes."""
+    """Box.
+
+    Parameters
+    ----------
+    lengths : (3,)
+        Lengths of the edges [m].
+    center : (3,)
+        [m]
+    rotation : (3, 3), optional
+        Rotation matrix whose columns are the directions of the edges.
+    skin : float
+        Thickness >= 0 [m], as in `ConvexPolyhedron`.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Box([0.4, 0.3, 0.2]).vertices.shape
+    (8, 3)
+    """
 
     half: np.ndarray
     center: np.ndarray
