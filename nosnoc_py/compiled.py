@@ -69,7 +69,7 @@ def is_compiled(function: object) -> bool:
 
 
 def version_of(*modules: ModuleType) -> str:
-    """Return a text that changes with the sources of kernels, all files of their folders, for what is kept on disk.
+    """Return a hash of the sources of kernels (all files of their folders), for caches on disk.
 
     numba looks at the file of a function when it asks whether its machine code is still good, not at those of the
     functions that it calls; but it also looks at the values that a function has taken from its surroundings. So a

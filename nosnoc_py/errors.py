@@ -95,7 +95,7 @@ def check_run(callback: object, time_limit: object) -> None:
 
 
 def constructor_calls(names: Iterable[str]) -> str:
-    """Return the constructor_calls that make objects of these names, joined by "or"."""
+    """Return the calls that make objects of these names, joined by "or"."""
     *first, last = (f"ns.{name}(...)" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 

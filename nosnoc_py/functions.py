@@ -53,7 +53,7 @@ _MOST_FUNCTIONS = 512
 
 
 def function_of(arguments: Sequence[ca.SX], expression: ca.SX) -> ca.Function:
-    """Return the function of an expression, made once: whoever asks again for the same expression gets the same one.
+    """Return the function of an expression from a cache, built at the first call.
 
     Expressions are the same where their nodes are. The cache keeps them alive, for CasADi gives the address of a node
     that is gone to another one.

@@ -127,7 +127,7 @@ class Independent:
 
 
 def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
-    """Return gradient (n_free,) of a function by some variables, where sparse rows (n_rows, n) determine all others.
+    """Return the gradient (n_free,) of a function by some variables; sparse rows determine all others.
 
     Parameters
     ----------

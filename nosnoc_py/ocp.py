@@ -153,7 +153,7 @@ class Constraint:
         assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
     def without_roots(self, u: ca.SX) -> Constraint:
-        """Return the same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
+        """Return the constraint with bounds |u| <= r on roots of the control replaced by bounds on squares.
 
         A root has no derivative at u = 0, which is where optimal controls often are. The square is divided by 2 r, so
         that at the bound rows have the same slope and multipliers stay what they are.

@@ -90,7 +90,7 @@ class Method(Options):
 
 
 def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:
-    """Return the method that is given, or an object of the first class among its makers that takes the system.
+    """Return the given method, by default one of the first class among `makers` that takes the system.
 
     Raises
     ------

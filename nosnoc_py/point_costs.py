@@ -95,7 +95,7 @@ class PointCost:
 
 
 def times_of(given: Any, what: str) -> np.ndarray:
-    """Return times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
+    """Return the times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
     try:
         times = np.array(given, dtype=float).reshape(-1)
     except (TypeError, ValueError):

@@ -224,7 +224,7 @@ class Verdict(Enum):
 
 
 class Stop:
-    """Return value of a callback (class or instance) that ends the work; the last iterate is then returned.
+    """Return value of a callback (class or instance) that ends the work with the last iterate.
 
     Examples
     --------

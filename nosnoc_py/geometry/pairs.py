@@ -257,7 +257,7 @@ def _probed(one: Placed, other: Placed) -> list[_Touch]:
 
 
 def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
-    """Return the lowest point of an ellipsoid with the matrix E = A A' is c - E n / |A'n|."""
+    """Return the touch at the lowest point c - E n / |A'n| of an ellipsoid with the matrix E = A A'."""
     out = ground.rotation @ ca.DM(ground.shape.normal)
     own = one.rotation.T @ out
     turn, axes = ca.DM(np.asarray(one.shape.rotation)), ca.DM(np.asarray(one.shape.semi_axes))
@@ -269,7 +269,7 @@ def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
 
 
 def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX | None:
-    """Return directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points.
+    """Return the friction directions (n_v, 1 or 2) of the relative velocity of the two material points.
 
     Directions in which nothing can move are left out: those across a robot whose base moves in a plane.
     """

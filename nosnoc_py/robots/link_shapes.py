@@ -88,7 +88,7 @@ def shapes_of_link(
 
 
 def outline_of(part: LinkShape) -> tuple[Array, float] | None:
-    """Return points (n, 3) and a radius such that the shape is the hull of balls about them; None for other shapes."""
+    """Return points (n, 3) and a radius whose balls have the shape as hull; None for other shapes."""
     shape = part.shape
     if isinstance(shape, Sphere):
         return np.asarray(shape.center)[None], float(shape.semi_axes[0])

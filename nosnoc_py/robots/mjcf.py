@@ -92,7 +92,7 @@ class _Compiled:
         return tree, tuple(float(g) for g in m.opt.gravity)  # type: ignore[return-value]
 
     def _jointed(self, i: int, efforts: dict[str, float]) -> tuple[int, Array, Array]:
-        """Return a body on its joints: the last of ours that carries it, with its frame there."""
+        """Return the last of the bodies that replace a body on its joints, with the frame of the body there."""
         m = self.model
         parent, rotation, position = self.places[int(m.body_parentid[i])]
         position = position + rotation @ m.body_pos[i]
@@ -178,7 +178,7 @@ class _Compiled:
         return result
 
     def _shape(self, k: int) -> LinkShape:
-        """Return a geom: what collides with nothing is there to be seen."""
+        """Return a geom as a collision shape, or as a visual one if it collides with nothing."""
         m = self.model
         kind, size = int(m.geom_type[k]), np.array(m.geom_size[k])
         result = SHAPES.get(str(self.mujoco.mjtGeom(kind).name).removeprefix("mjGEOM_"), lambda s: None)(size)

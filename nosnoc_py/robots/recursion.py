@@ -130,7 +130,7 @@ class Recursion:
         return matrix
 
     def bias(self, gravity: Sequence[float] = GRAVITY) -> ca.SX:
-        """Return h(q, v) (n_v,): what forces have to balance where v' = 0."""
+        """Return h(q, v) (n_v,): the generalised forces for which v' = 0."""
         bodies, result = self.tree.bodies, ca.SX(self.v.numel(), 1)
         speeds: list[Pair] = []
         accelerations: list[Pair] = []
@@ -159,7 +159,7 @@ class Recursion:
         return result
 
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
-        """Return rotation (3, 3) and position (3,) in the world of a point of a link."""
+        """Return the rotation (3, 3) and position (3,) in the world of a point of a link."""
         body, rotation, position = self.tree.frames[link]
         rotation, offset = sparse(rotation), sparse(position) + sparse(rotation) @ ca.SX(point)
         if body < 0:
@@ -169,17 +169,17 @@ class Recursion:
 
 
 def _cross_columns(a: ca.SX, columns: ca.SX) -> ca.SX:
-    """Return a x every column."""
+    """Return the cross product of a with every column."""
     return ca.sparsify(ca.skew(a)) @ columns
 
 
 def _velocity_in_child(joint: JointTransform, angular: Any, linear: Any) -> Pair:
-    """Return a velocity of the parent, at the origin of the body and in its frame."""
+    """Return a velocity of the parent in the frame of the body, at its origin."""
     return joint.rotation.T @ angular, joint.rotation.T @ (linear + ca.cross(angular, joint.position))
 
 
 def _force_in_parent(joint: JointTransform, torque: Any, force: Any) -> Pair:
-    """Return forces on the body (columns), about the origin of the parent and in its frame."""
+    """Return forces on the body (columns) in the frame of the parent, about its origin."""
     pushed = joint.rotation @ force
     return joint.rotation @ torque + _cross_columns(joint.position, pushed), pushed
 

@@ -163,7 +163,7 @@ class Robot:
 
     @named_arguments
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
-        """Return rotation (3, 3) of a link and position (3,) of a point of it, in the world.
+        """Return the rotation (3, 3) of a link and position (3,) of a point of it, in the world.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Robot:
 
     @named_arguments
     def position(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> ca.SX:
-        """Return position (3,) in the world of a point of a link."""
+        """Return the position (3,) in the world of a point of a link."""
         return self.pose(link, point)[1]
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
@@ -215,7 +215,7 @@ class Robot:
 
     @named_arguments
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
-        """Return bounds by name for an `ns.OCP`: of drives by their efforts, and of the rates of joints.
+        """Return bounds by name for an `ns.OCP`: efforts of drives and rates of joints, from the file.
 
         Ends of joints are not among them: `system` makes contacts of these, with impacts.
         """
@@ -300,7 +300,7 @@ class Robot:
 
     @named_arguments
     def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
-        """Return shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
+        """Return the shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
 
         Bodies as the file shows them; without that, and for meshes, lines between joints. With the ground z = 0 where
         the view has z upwards.
@@ -411,7 +411,7 @@ class Robot:
         return Contact(f"{body.joint} (friction)", gap=clamp, tangent=direction, friction=1.0)
 
     def _with_clamps(self, contact: Contact, count: int) -> Contact:
-        """Return a contact written in the velocities of the robot for some velocities more."""
+        """Return a contact with directions extended by zeros for `count` further velocities."""
         longer = {
             name: ca.vertcat(given, ca.SX(count, given.shape[1]))
             for name in ("normal", "tangent")
@@ -452,7 +452,7 @@ class Robot:
         return told + (f"\n  besides  {others}: moves nothing" if others else "")
 
     def _single(self) -> list[tuple[JointedBody, ca.SX]]:
-        """Return bodies on joints with one coordinate, and these."""
+        """Return the bodies on joints with one coordinate, with that coordinate."""
         at, result = 0, []
         for body in self.tree.bodies:
             if body.n_q == 1:

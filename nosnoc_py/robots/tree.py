@@ -15,14 +15,14 @@ ZERO = 1e-14
 
 
 def cleaned(matrix: Array) -> Array:
-    """Return the matrix with zeros where there is nothing but rounding."""
+    """Return the matrix with entries of rounding size set to zero."""
     result = np.array(matrix, dtype=float)
     result[np.abs(result) <= ZERO * np.abs(result).max(initial=0.0)] = 0.0
     return result
 
 
 def skew(a: Array) -> Array:
-    """Return the matrix of a x (3, 3)."""
+    """Return the cross-product matrix (3, 3) of a."""
     return np.array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
 
 
@@ -140,6 +140,6 @@ class Tree:
     left_out: tuple[str, ...] = ()
 
     def with_armature(self, armature: Mapping[str, float]) -> Tree:
-        """Return the same with inertias of drives by the names of joints."""
+        """Return the tree with armature inertias, given by the names of joints."""
         bodies = tuple(replace(b, armature=armature.get(b.joint, b.armature)) for b in self.bodies)
         return replace(self, bodies=bodies)

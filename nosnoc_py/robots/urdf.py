@@ -118,7 +118,7 @@ class _File:
     def _root_link(
         self, links: dict[str, ET.Element], joints: dict[str, ET.Element]
     ) -> tuple[str, dict[str, list[ET.Element]]]:
-        """Return the link that hangs on none, and the joints that hang on each."""
+        """Return the root link, and the child joints of every link."""
         parents: dict[str, str] = {}
         hanging: dict[str, list[ET.Element]] = {}
         for name, joint in joints.items():
@@ -223,7 +223,7 @@ def _inertia(link: ET.Element, name: str) -> BodyInertia | None:
 
 
 def _pose(origin: ET.Element | None, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return rotation by roll, pitch and yaw about fixed axes, and position."""
+    """Return the rotation by roll, pitch and yaw about fixed axes, and position."""
     (r, p, y), position = (_numbers(origin, key, what, (0.0, 0.0, 0.0)) for key in ("rpy", "xyz"))
     (cr, cp, cy), (sr, sp, sy) = np.cos([r, p, y]), np.sin([r, p, y])
     roll = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])

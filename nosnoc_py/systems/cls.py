@@ -151,8 +151,8 @@ class Contact:
             raise ModelError(f"{what}: friction has to be nonnegative, given {_friction_text(friction)}{given}.")
         if any(friction) != all(friction):
             raise ModelError(
-                f"{what}: anisotropic friction needs positive coefficients, given {_friction_text(friction)}{given}; leave out "
-                "the tangent column that has none."
+                f"{what}: anisotropic friction needs positive coefficients, given {_friction_text(friction)}{given}; "
+                "leave out the tangent column that has none."
             )
 
     def check_compliance(self, stiffness: float, damping: float) -> None:
@@ -199,7 +199,7 @@ class Contact:
 
 
 def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
-    """Return coefficients of a contact, each a float or an expression; one number holds for all of them."""
+    """Return the coefficients of a contact, each a float or an expression; one number holds for all of them."""
     listed = value if isinstance(value, list | tuple) else [value]
     if not any(isinstance(one, ca.SX) for one in listed):
         return tuple(float(number) for number in finite(value, what, size))
@@ -211,7 +211,7 @@ def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
 
 
 def _surface_velocity(value: Any, what: str, size: int) -> ca.SX:
-    """Return components along the tangents; one that is zero holds for all of them."""
+    """Return the components along the tangents; one that is zero holds for all of them."""
     result = column(value, what)
     return column(ca.SX.zeros(size) if result.numel() == 1 and result.is_zero() else result, what, size)
 
@@ -433,7 +433,7 @@ class CLS(Described):
         return result
 
     def _symbols(self, *groups: str) -> dict[str, ca.SX]:
-        """Return symbols by group; messages do not name first-order states to who has none."""
+        """Return symbols by group, without y if the system has none (messages list the groups)."""
         return {name: getattr(self, name) for name in groups if name != "y" or self.y.numel()}
 
     def _rates_of_y(self, joined: bool) -> ca.SX:
@@ -532,7 +532,7 @@ class CLS(Described):
         return slice(self.n_q + self.n_v, self.x.numel())
 
     def state_rate(self, acceleration: Any, drift: Any = None) -> ca.SX:
-        """Return x' (n_x,) with an acceleration (n_v,), and with positions that are moved by a velocity (n_v,) more."""
+        """Return x' (n_x,) for an acceleration (n_v,), with an additional velocity `drift` (n_v,) of the positions."""
         rate = self.position_rate if drift is None else self.position_rate + self.moved(drift)
         return ca.vertcat(rate, acceleration, self.y_rate)
 
@@ -561,7 +561,7 @@ class CLS(Described):
         return ContactMechanics(self)
 
     def kinematics(self, x: Any, u: Any = 0.0, p: Any = None) -> Kinematics:
-        """Return gaps, directions of contact forces, mass matrix, forces and Delassus matrix at a state.
+        """Return the gaps, directions of contact forces, mass matrix, forces and Delassus matrix at a state.
 
         Parameters
         ----------
@@ -587,7 +587,7 @@ class CLS(Described):
         return self.mechanics.at(x, u, self.parameters() if p is None else p)
 
     def normal(self, contact: Contact) -> ca.SX:
-        """Return normal direction of a contact, by default the gradient of its gap (n_q,)."""
+        """Return the normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
             return column(contact.normal, "normal", self.n_v)
         return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
@@ -597,11 +597,11 @@ class CLS(Described):
         return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
 
     def slip(self, contact: Contact) -> ca.SX:
-        """Return slip velocity of a contact with friction (n_t,) in the user's directions: relative to its surface."""
+        """Return the slip velocity (n_t,) along the user's tangents, relative to the surface."""
         return contact.tangent.T @ self.v - contact.surface_velocity
 
     def contact_force(self, name: str) -> ca.SX:
-        """Return normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
+        """Return the normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
         for contact in self.compliant:
             if contact.name == name:
                 more = [friction_force(self, contact)] if contact.frictional else []
@@ -610,12 +610,12 @@ class CLS(Described):
         raise ModelError(unknown_name(name, names, "compliant contact"))
 
     def moves(self, contact: Contact) -> bool:
-        """Return Return True if the gap or the surface velocity depends on time or on states of y."""
+        """Return True if the gap or the surface velocity depends on time or on states of y."""
         surface = contact.surface_velocity
         return bool(ca.depends_on(contact.gap, self.y) or not surface.is_zero())
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Return values of the parameters (n_p,); `ModelError` also where a contact gets coefficients that none has."""
+        """Return the parameters (n_p,); raise `ModelError` if a contact gets inadmissible coefficients."""
         values = super().parameters(p, what)
         self.mechanics.frames_at(values)
         for contact in self.compliant:
@@ -650,7 +650,7 @@ class CLS(Described):
         return self._tree(*contacts, size=counted(self.n_q, "coordinate"))
 
     def _of(self, contact: Contact) -> str:
-        """Return a contact in words."""
+        """Return a contact as text for the repr."""
         friction = f", friction {', '.join(map(self._coefficient, contact.friction))}" if contact.frictional else ""
         if contact.stiffness is None:
             law = f"restitution {self._coefficient(contact.restitution)}"

@@ -383,7 +383,7 @@ def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
 
 
 def _positional(function: Callable[..., Any]) -> int:
-    """Return number of positional arguments without default."""
+    """Return the number of positional arguments without default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some compiled functions do not say

@@ -130,7 +130,7 @@ class Data:
         return result
 
     def _pieces(self, rows: ca.SX) -> list[list[ca.SX]]:
-        """Return coefficients (m,) of the first, second and third power of the time into every piece."""
+        """Return the coefficients (m,) of the first, second and third power of the time into every piece."""
         h = np.diff(self.times)
         slopes = [(rows[k + 1, :] - rows[k, :]).T / h[k] for k in range(h.size)]
         if self.interpolation == "linear" or h.size == 1:

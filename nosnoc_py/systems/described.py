@@ -190,7 +190,7 @@ class Described:
         assign(self, names=names, p=ca.vertcat(own, *[table.p for table in named]))
 
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
-        """Return symbols of all groups and of some fields more, by name; none of them is there twice."""
+        """Return the symbols of all groups and of further fields by name, after a check that they are distinct."""
         self._join_data()
         for name in (*self.groups, *more):
             self._set(name, symbols(getattr(self, name), f"{self._kind}: {name}"))
@@ -251,7 +251,7 @@ class Described:
         return finite(x, what, size, spread=size == 1)
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
-        """Return the system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
+        """Return the repr as a tree of sizes, names and `branches`, pairs (title, text)."""
         sizes = [size or counted(len(self.state_names), "state")]
         sizes += [counted(self.n_u, "control")] if self.controlled else []
         sizes += [counted(self.n_p, "parameter")]
@@ -286,7 +286,7 @@ class Described:
         }
 
     def unused(self, name: str) -> str:
-        """Return the name, with a mark where the system has a state, a control or a parameter of this name."""
+        """Return the name, with primes appended until no state, control or parameter has it."""
         while name in (*self.state_names, *self.control_names, *self.parameter_names):
             name += "'"
         return name
@@ -326,7 +326,7 @@ class Described:
         return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Return values of the parameters (n_p,): those that are given, by name or all of them, else the defaults.
+        """Return the parameters (n_p,): the given ones, all or by name, else the defaults.
 
         Raises
         ------

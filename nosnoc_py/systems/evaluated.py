@@ -23,7 +23,7 @@ Array = np.ndarray
 def evaluated(
     system: Described, motion: Trajectory, expression: Any, t: Any, side: Any = "+", free_time: ca.SX | None = None
 ) -> Array:
-    """Return values of an expression at times, (times, rows...), or one value of an expression of parameters alone.
+    """Return the values of an expression at times, (times, rows...), or one value of an expression of parameters alone.
 
     Parameters
     ----------

@@ -372,7 +372,7 @@ def check_kinds(given: Any, what: str) -> tuple[str, str]:
 
 
 def arity(function: Callable[..., Any]) -> int:
-    """Return number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
+    """Return the number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
     result = inspect.signature(getattr(function, "py_func", function)).parameters.values()
     if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in result):
         return 0

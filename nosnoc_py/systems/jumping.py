@@ -52,7 +52,7 @@ def warn_of_jumps(
 
 
 def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray]) -> list[int]:
-    """Return rows of an expression that jump somewhere in the states, as far as samples tell."""
+    """Return the rows of an expression that are discontinuous in the states at sampled points."""
     if not _may_jump(ca.Function("f", [x, *others], [expression])):
         return []
     switches = [e for e in _switches(expression) if ca.depends_on(e, x)][:MOST]

@@ -92,7 +92,7 @@ class ContactFrames:
         return np.concatenate([np.asarray(contacts, dtype=int), *[self.count + part for part in parts]])
 
     def width(self, contact: int) -> int:
-        """Return number of tangents of a contact: 0, 1 or 2."""
+        """Return the number of tangents of a contact: 0, 1 or 2."""
         return self.tangents[contact].stop - self.tangents[contact].start
 
 
@@ -215,11 +215,11 @@ class Kinematics:
         return np.sqrt(np.einsum("...ij,...ij->...i", normals, normals))
 
     def short(self, share: Any) -> Any:
-        """Return the gaps (n_c,) that belong to a share of the length at work."""
+        """Return gap tolerances (n_c,): a fraction of the length scale, in units of the gaps."""
         return share * self.scales.length / self.scales.steepness * self.steepness
 
     def slow(self, share: Any) -> Any:
-        """Return the gap rates (n_c,) that belong to a share of the speed at work."""
+        """Return gap-rate tolerances (n_c,): a fraction of the speed scale, in units of the gap rates."""
         return share * self.scales.velocity * self.steepness
 
     def slowest(self, speed: float) -> Any:

@@ -68,7 +68,7 @@ class Lagrangian:
         return self.kinetic + self.potential
 
     def jacobian(self, point: Expression) -> ca.SX:
-        """Return derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
+        """Return the derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
 
         Raises
         ------
@@ -263,14 +263,14 @@ def _damping(damping: Any, n_q: int) -> ca.SX:
 
 
 def _values_at(at: Mapping[str, Any] | None, given: dict[str, ca.SX]) -> dict[str, np.ndarray]:
-    """Return values of q and p where the user says which."""
+    """Return the values of q and p given by the user."""
     result = mapping({} if at is None else at, "lagrangian: at")
     check_keys(result, ("q", "p"), "group in lagrangian: at")
     return {name: finite(value, f"lagrangian: at: {name}", given[name].numel()) for name, value in result.items()}
 
 
 def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]) -> ca.SX:
-    """Return second derivative of the kinetic energy by v, once it is known that there is nothing else in it."""
+    """Return the second derivative of the kinetic energy by v, after a check that it is quadratic and positive."""
     q, v, p = given["q"], given["v"], given["p"]
     M = ca.densify(ca.hessian(T, v)[0])
     if ca.depends_on(M, v):  # also v^4 / v^2 is quadratic, but not as a graph
@@ -322,6 +322,6 @@ def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, n
         return
     name = q[int(np.argmax(np.abs(vectors[:, 0])))].name()
     raise ModelError(
-        f"lagrangian: the mass matrix is not positive definite: {name} has no inertia of its own{_tested_ranges(fixed)}; give "
-        "it a mass or a moment of inertia, or leave the coordinate out."
+        f"lagrangian: the mass matrix is not positive definite: {name} has no inertia"
+        f" of its own{_tested_ranges(fixed)}; give it a mass or a moment of inertia, or leave the coordinate out."
     )

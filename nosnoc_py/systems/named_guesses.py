@@ -25,7 +25,7 @@ RATE_STEP = 1e-6  # of the duration, for differences
 
 
 def guess_by_name(ocp: OCP, guess: Any) -> Any:
-    """Return a guess whose parts have names, as one with "x" and "u"; every other one as it is.
+    """Return a guess by names as one with "x" and "u"; every other guess unchanged.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class _Line:
 
 
 def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, Course]:
-    """Return velocities of coordinates that have keyframes."""
+    """Return the velocities of coordinates that have keyframes."""
     if not hasattr(system, "v"):
         return {}
     if system.moves_by_v:

@@ -59,7 +59,7 @@ def _most(system: Any) -> int:
 
 
 def _functions(system: Any) -> Iterator[tuple[str, ca.SX]]:
-    """Return functions of a system by what they are called."""
+    """Return the functions of a system by their titles in messages."""
     for contact in getattr(system, "contacts", ()):
         yield f"the gap of {contact.name}", contact.gap
     if hasattr(system, "mass_matrix"):

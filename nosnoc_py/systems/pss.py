@@ -135,7 +135,7 @@ class Modes:
 
 
 def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
-    """Return names of switching functions: the user's, or the name of what they belong to."""
+    """Return the names of switching functions: the user's, or the name of what they belong to."""
     if given is None:
         return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
     return _different_names(given, "functions", count)
@@ -173,7 +173,7 @@ def _corners(functions: int) -> np.ndarray:
 
 
 def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
-    """Return the only region where the functions have the signs of a corner."""
+    """Return the index of the region with the signs of a corner; raise `ModelError` if there is not exactly one."""
     inside = [i for i, row in enumerate(signs) if ((row == 0) | (row == corner)).all()]
     if len(inside) != 1:
         where = ", ".join("+" if sign > 0 else "-" for sign in corner)
@@ -189,7 +189,7 @@ class WithAlgebraic(Described):
     algebraic: Algebraic | None = None
 
     def _flow(self, value: Any, what: str, rate_of_time: float) -> ca.SX:
-        """Return a flow (n_x,); that of a system with time may be given without it."""
+        """Return a flow (n_x,), completed by the rate of time if the system depends on time."""
         flow, n_x = column(value, what), self.x.numel()
         if not self.autonomous and flow.numel() == n_x - 1:
             flow = ca.vertcat(flow, rate_of_time)
@@ -199,7 +199,7 @@ class WithAlgebraic(Described):
         return flow
 
     def _function_of_state(self, expression: ca.SX) -> ca.SX:
-        """Return a switching function without z, where the algebraic equations are affine in z and know no control."""
+        """Return a switching function without z, which needs equations that are affine in z and free of controls."""
         own = self.algebraic
         if own is None or not ca.depends_on(expression, own.z):
             return expression
@@ -307,7 +307,7 @@ class PSS(WithAlgebraic):
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Values of the parameters (n_p,); `ModelError` also where thresholds of a hysteresis are not in order."""
+        """Return the parameters (n_p,); raise `ModelError` if thresholds of a hysteresis are not in order."""
         values = super().parameters(p, what)
         for m in self.modes:
             if isinstance(m, Hysteresis):
@@ -321,7 +321,7 @@ class PSS(WithAlgebraic):
         return any(isinstance(modes, Hysteresis) for modes in self.modes)
 
     def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
-        """Return a partition whose functions are those of the state, where the user has written them in z."""
+        """Return a partition whose functions are written in the state instead of z."""
         result = copy(modes)
         for name in ("functions", "indicators", "variable"):
             if getattr(modes, name, None) is not None:
@@ -329,7 +329,7 @@ class PSS(WithAlgebraic):
         return result
 
     def _of(self, modes: Modes | Hysteresis) -> str:
-        """Return a partition in words."""
+        """Return a partition as text for the repr."""
         if isinstance(modes, Hysteresis):
             low, high = self._shown(modes.lower), self._shown(modes.upper)
             return f"{modes.name}: hysteresis of {self._shown(modes.variable)} between {low} and {high}"

@@ -67,7 +67,7 @@ def with_unit(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> ca.SX:
 
 
 def scaled_alike(rate: ca.SX, q: ca.SX, part: slice) -> ca.SX:
-    """Return the rate of a quaternion for one of any length: as many times the rate of that of length one."""
+    """Return the rate of a quaternion of any length: its length times the rate of the unit quaternion."""
     if ca.is_linear(rate, q[part]):
         return rate
     return ca.norm_2(q[part]) * with_unit(rate, q, [part])
@@ -105,7 +105,7 @@ def check_unit(x: Array, system: CLS, what: str) -> Array:
 
 
 def with_attitude(x: Array, units: Sequence[slice]) -> Array:
-    """Return a state that somebody filled with zeros, with the quaternion of no rotation in the place of none."""
+    """Return a state in which zero quaternions are replaced by the identity rotation."""
     x = np.array(x, dtype=float)
     for part in units:
         x[part] = x[part] if x[part].any() else (1.0, 0.0, 0.0, 0.0)
@@ -113,7 +113,7 @@ def with_attitude(x: Array, units: Sequence[slice]) -> Array:
 
 
 def lengths_left_open(rows: ca.SX, q: ca.SX, units: Sequence[slice]) -> list[slice]:
-    """Return the quaternions whose length makes no difference to expressions: a condition on it has to be added."""
+    """Return the quaternions on whose length expressions do not depend, so that a condition on it must be added."""
     return [part for part in units if not ca.depends_on(rows, q[part]) or _is_alike(rows, q, [part])]
 
 
@@ -126,7 +126,7 @@ def tangent_directions(x: Array, units: Sequence[slice]) -> Array:
 
 
 def unit_states(x: Array, units: Sequence[slice]) -> Array:
-    """Return states (..., n_x) with quaternions of length one."""
+    """Return the states (..., n_x) with quaternions of length one."""
     if not units:
         return x
     x = np.array(x, dtype=float)

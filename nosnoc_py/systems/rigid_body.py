@@ -202,7 +202,7 @@ class RigidBody(Described):
         return np.concatenate([x, turn.ravel(), gamma, pi])
 
     def energies(self, x: Any) -> np.ndarray:
-        """Return translational, potential and rotational energy [J] of states (..., 18): (..., 3)."""
+        """Return the translational, potential and rotational energy [J] of states (..., 18): (..., 3)."""
         states = np.asarray(x, dtype=float)
         position, gamma, pi = states[..., :3], states[..., 12:15], states[..., 15:]
         translational = (gamma**2).sum(axis=-1) / (2 * self.mass)
@@ -210,7 +210,7 @@ class RigidBody(Described):
         return np.stack([translational, -self.mass * (position @ self.gravity), rotational], axis=-1)
 
     def gaps(self, x: Any) -> np.ndarray:
-        """Return distance from every plane [m] of states (..., 18): n.x - offset + min over the body of n.R rho."""
+        """Return the distance from every plane [m] of states (..., 18): n.x - offset + min over the body of n.R rho."""
         states = np.asarray(x, dtype=float)
         position, turn = states[..., :3].reshape(-1, 3), states[..., 3:12].reshape(-1, 3, 3)
         gaps = np.empty((len(position), len(self.planes)))

@@ -56,7 +56,7 @@ class PlanarShape:
         assign(self, numbers=ca.SX(self._numbers()))
 
     def _numbers(self) -> ca.SX:
-        """Return the numbers from the fields, which are checked."""
+        """Return the numbers of the shape from its fields, after checks."""
         raise NotImplementedError
 
     def _point(self, name: str) -> ca.SX:
@@ -66,7 +66,7 @@ class PlanarShape:
         return column(getattr(self, name), f"{type(self).__name__}: {name}", 1)
 
     def _check_length(self, name: str) -> None:
-        """Return a field is None or a positive number."""
+        """Raise `ModelError` unless a field is None or a positive number."""
         if getattr(self, name) is not None:
             what = f"{type(self).__name__}: {name}"
             assign(self, **{name: scalar(getattr(self, name), what)})
@@ -78,7 +78,7 @@ class PlanarShape:
         return f"{type(self).__name__} {self.label!r}" if self.label else type(self).__name__
 
     def outline(self, values: Array) -> Array:
-        """Return points (frames, n, 2) [m] of numbers (frames, k)."""
+        """Return the points (frames, n, 2) [m] of numbers (frames, k)."""
         return values.reshape(len(values), -1, 2)
 
 
@@ -250,7 +250,7 @@ class Spring(PlanarShape):
         return ca.vertcat(self._point("start"), self._point("end"))
 
     def outline(self, values: Array) -> Array:
-        """Return the zigzag (frames, n, 2): as wide in all of them."""
+        """Return the zigzag (frames, n, 2), with the same width in all frames."""
         span = values[:, 2:] - values[:, :2]
         lengths = np.linalg.norm(span, axis=1, keepdims=True)
         across = np.stack([-span[:, 1], span[:, 0]], axis=1) / np.where(lengths > 0.0, lengths, 1.0)
@@ -380,7 +380,7 @@ def _positive(expression: ca.SX, what: str) -> ca.SX:
 
 
 def _points(value: Any, what: str, least: int) -> ca.SX:
-    """Return places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
+    """Return the places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
     rows = ca.vertsplit(value) if isinstance(value, ca.SX | ca.DM) else value
     try:
         places = [column(row.T if getattr(row, "shape", ()) == (1, 2) else row, what, 2) for row in rows]
@@ -396,6 +396,6 @@ def _direction(angle: Array) -> Array:
 
 
 def _turned(points: Array, angle: Array) -> Array:
-    """Return points (frames, n, 2) turned by angles (frames,)."""
+    """Return the points (frames, n, 2) turned by angles (frames,)."""
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
     return np.stack([c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], axis=-1)

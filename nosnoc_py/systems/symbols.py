@@ -132,7 +132,7 @@ def check_distinct(groups: Mapping[str, ca.SX]) -> None:
 
 
 def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
-    """Return names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
+    """Return the names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
     if given is None:
         return tuple(f"{prefix}_{i}" for i in range(count))
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or len(given) != count:

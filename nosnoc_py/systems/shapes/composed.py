@@ -228,7 +228,7 @@ def _checked(shapes: Any, what: str) -> tuple[Shape, ...]:
 
 
 def _directions(count: int) -> np.ndarray:
-    """Return directions (count, 3) all over the sphere, on a spiral with the golden angle."""
+    """Return the directions (count, 3) all over the sphere, on a spiral with the golden angle."""
     height = 1 - (2 * np.arange(count) + 1) / count
     angle = np.pi * (1 + np.sqrt(5)) * np.arange(count)
     radius = np.sqrt(1 - height**2)

@@ -39,7 +39,7 @@ class Constraints:
         return np.array([1 / np.linalg.norm(form, 2) for form in self.forms])
 
     def values(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return functions that are negative inside, roughly distances from the surfaces [m], and their gradients."""
+        """Return functions that are negative inside (roughly distances [m]), and their gradients."""
         z = np.einsum("eij,ej->ei", self.forms, y - self.centers)
         scale = self.radii / 2
         curved = scale * ((z**2).sum(axis=1) - 1)

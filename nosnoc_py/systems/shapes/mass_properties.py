@@ -34,7 +34,7 @@ class Moments(NamedTuple):
     second: np.ndarray
 
     def plus(self, other: Moments, factor: float = 1.0) -> Moments:
-        """Return moments of both, the other one's times a factor."""
+        """Return the moments of both, the other one's times a factor."""
         return Moments(
             self.volume + factor * other.volume, self.first + factor * other.first, self.second + factor * other.second
         )
@@ -45,7 +45,7 @@ class Moments(NamedTuple):
         return self.second - np.outer(self.first, self.first) / self.volume
 
     def properties(self, density: float) -> MassProperties:
-        """Return mass properties of a body of this density [kg/m^3]."""
+        """Return the mass properties of a body of this density [kg/m^3]."""
         spread = self.covariance
         inertia = density * (np.trace(spread) * np.eye(3) - spread)
         return MassProperties(density * self.volume, self.first / self.volume, (inertia + inertia.T) / 2)
@@ -55,13 +55,13 @@ NOTHING = Moments(0.0, np.zeros(3), np.zeros((3, 3)))
 
 
 def ellipsoid_moments(center: np.ndarray, matrix: np.ndarray) -> Moments:
-    """Return moments of {center + matrix y : |y| <= 1}."""
+    """Return the moments of {center + matrix y : |y| <= 1}."""
     volume = 4 / 3 * np.pi * abs(float(np.linalg.det(matrix)))
     return Moments(volume, volume * center, volume * (matrix @ matrix.T / 5 + np.outer(center, center)))
 
 
 def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
-    """Return moments of the tetrahedra between a point inside and the triangles (n, 3, 3) of a convex surface."""
+    """Return the moments of the tetrahedra between a point inside and the triangles (n, 3, 3) of a convex surface."""
     edges = triangles - apex
     volumes = np.abs(np.linalg.det(edges)) / 6
     corners = np.concatenate([np.broadcast_to(apex, (len(triangles), 1, 3)), triangles], axis=1)
@@ -71,7 +71,7 @@ def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
 
 
 def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Sequence[Boxes]) -> Moments:
-    """Return moments of a union of convex parts: the sum, minus what is counted twice where they overlap.
+    """Return the moments of a union of convex parts: the sum, minus what is counted twice where they overlap.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Seq
 
 
 def convex_moments(chords: Chords, box: Boxes) -> Moments:
-    """Return moments of one convex body that is known by its chords."""
+    """Return the moments of a convex body given by its chords."""
     return _by_lines([chords], [box], lambda boxes: boxes[0], lambda intervals: intervals)
 
 
@@ -99,7 +99,7 @@ def _by_lines(
     region: Callable[[Sequence[np.ndarray]], np.ndarray | None],
     pieces: _Select,
 ) -> Moments:
-    """Return moments by two passes: a coarse one finds principal axes, in which the fine one integrates."""
+    """Return the moments by two passes: a coarse one finds principal axes, in which the fine one integrates."""
     stretch, result = np.eye(3), NOTHING
     for count in (LINES // 5, LINES):
         box = region([each(TILT @ np.linalg.inv(stretch)) for each in boxes])
@@ -129,7 +129,7 @@ def _one_pass(chords: Sequence[Chords], stretch: np.ndarray, box: np.ndarray, pi
 
 
 def _line_moments(points: np.ndarray, direction: np.ndarray, intervals: np.ndarray) -> Moments:
-    """Return sum over lines of the integrals over intervals (lines, n, 2), the second end not before the first one."""
+    """Return the sum over lines of the integrals over their intervals (lines, n, 2)."""
     start, end = intervals[..., 0], np.maximum(intervals[..., 0], intervals[..., 1])
     zeroth = (end - start).sum(axis=1)
     first = ((end**2 - start**2) / 2).sum(axis=1)
@@ -149,14 +149,14 @@ def _shifted(moments: Moments, shift: np.ndarray) -> Moments:
 
 
 def _mapped(moments: Moments, stretch: np.ndarray) -> Moments:
-    """Return moments of the body {L z} of those of z."""
+    """Return the moments of the body {L z} of those of z."""
     factor = abs(float(np.linalg.det(stretch)))
     second = stretch @ moments.second @ stretch.T
     return Moments(factor * moments.volume, factor * stretch @ moments.first, factor * second)
 
 
 def _counted_twice(intervals: np.ndarray) -> np.ndarray:
-    """Return the beginning of every interval that is covered by those that begin before it."""
+    """Return the end of the part of every interval that earlier intervals cover."""
     missed = intervals[..., 1] <= intervals[..., 0]
     start = np.where(missed, np.inf, intervals[..., 0])
     order = np.argsort(start, axis=1)

@@ -34,13 +34,13 @@ class Features(NamedTuple):
 
     @classmethod
     def of(cls, *, ellipsoids: Any = (), vertices: Any = (), lenses: Any = ()) -> Features:
-        """Return features of some rows of each kind."""
+        """Return the features of some rows of each kind."""
         rows = ((ellipsoids, 12), (vertices, 4), (lenses, 24))
         return cls(*(np.ascontiguousarray(np.reshape(np.asarray(r, dtype=float), (-1, n))) for r, n in rows))
 
     @classmethod
     def joined(cls, features: Sequence[Features]) -> Features:
-        """Return features of a union."""
+        """Return the features of a union."""
         return cls(*(np.ascontiguousarray(np.concatenate(rows)) for rows in zip(*features, strict=True)))
 
 
