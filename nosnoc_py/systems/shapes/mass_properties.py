@@ -156,7 +156,7 @@ def _mapped(moments: Moments, stretch: np.ndarray) -> Moments:
 
 
 def _counted_twice(intervals: np.ndarray) -> np.ndarray:
-    """Return the end of the part of every interval that earlier intervals cover."""
+    """Return the first part of every interval, as far as earlier intervals cover it."""
     missed = intervals[..., 1] <= intervals[..., 0]
     start = np.where(missed, np.inf, intervals[..., 0])
     order = np.argsort(start, axis=1)
