@@ -167,7 +167,7 @@ def solve(
             f"{', '.join(searched)}: options of the default search, which is used without method and solver; "
             "leave these out, or give the options to the method."
         )
-    # Sequences of modes know nothing of complementarities that the user has written.
+    # Programs over mode sequences cannot represent complementarities of the user.
     makers = SOLVING[1:] if solver is not None else (ElementSearch, *SOLVING) if ocp.complementarities else SOLVING
     chosen: FiniteElementMethod | CompleteMethod = fitting(
         ocp.system, method, makers, (FiniteElementMethod, CompleteMethod)

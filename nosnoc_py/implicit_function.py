@@ -4,7 +4,7 @@ With Jacobians rows_y and rows_w, rows_y y_w + rows_w = 0. A function phi(y, w) 
 
     phi_w - rows_w' lambda,    rows_y' lambda = phi_y,
 
-for one system of equations, however many w there are. Rows that say something twice do no harm in either.
+for one system of equations, however many w there are. Redundant rows are allowed in both.
 
 References
 ----------

@@ -133,7 +133,7 @@ class Constraint:
         if is_comparison(expression):
             if given:
                 raise ModelError(
-                    f"{what}: {expression} is a comparison already; leave out the limits, or compare nothing."
+                    f"{what}: {expression} is a comparison already; leave out the limits, or give an expression without comparison."
                 )
             expression, low, high = interval_of(expression, what)
             limits = low, high
@@ -142,9 +142,7 @@ class Constraint:
                 raise ModelError(f"{what}: equals= is both limits; leave out lower and upper.")
             limits = (self.equals, self.equals)
         elif not given:
-            raise ModelError(
-                f"{what}: without limits it constrains nothing; give lower, upper, or equals=, or compare: q[0] <= 1."
-            )
+            raise ModelError(f"{what}: has no limits; give lower, upper, or equals=, or compare: q[0] <= 1.")
         labels = [str(i) for i in range(expression.shape[0])]
         lower, upper = _interval(*limits, labels, what)
         if not isinstance(self.at, str) or self.at not in PLACES:

@@ -254,7 +254,7 @@ def check_rotation(value: Any, what: str) -> np.ndarray:
             "nosnoc_py.rotations.nearest_rotation(R) is the rotation next to it."
         )
     if np.linalg.det(matrix) < 0:
-        raise ModelError(f"{what}: the matrix is a reflection, det R = -1; turn the sign of one column round.")
+        raise ModelError(f"{what}: the matrix is a reflection, det R = -1; reverse the sign of one column.")
     return matrix
 
 

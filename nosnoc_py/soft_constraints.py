@@ -158,7 +158,7 @@ def without_slacks(system: Any) -> Any:
 
 
 def check_slacks(ocp: Any) -> None:
-    """Raise `ModelError` where what belongs to a slack has been replaced: it would then be free, or in nobody's way."""
+    """Raise `ModelError` if the cost, the constraint or the bound of a slack was removed by `replace`."""
     s = ocp.system
     names = [*s.control_names, *s.parameter_names]
     symbols = dict(zip(names, [*ca.vertsplit(s.u), *ca.vertsplit(s.p)], strict=True)) if names else {}

@@ -177,7 +177,7 @@ _REMEDIES = {
     ),
     Status.BADLY_SCALED: (
         "Residuals are small in absolute terms, but not relative to the motion (the message says which law is "
-        f"broken, and when): {UNITS}; nominal values do not mend this."
+        f"broken, and when): {UNITS}; nominal values do not help here."
     ),
 }
 

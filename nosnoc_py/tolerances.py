@@ -1,49 +1,49 @@
-"""The table of tolerances that several rooms share: one number for one question, with its unit and who asks it.
+"""Tolerances that several packages share, each with its unit and its use.
 
 A length or a speed of a contact is its gap or gap rate divided by the norm of the gap's gradient, so that the unit of
-the gap does not matter. Tolerances of one algorithm (of a line search, of a root finder) stay beside it.
+the gap does not matter. Tolerances of a single algorithm (line search, root finder) are defined beside it.
 
-Lengths and speeds are shares of those at work in the problem (`systems.scales`), which are fixed before the run; in
-programs, which have no initial state of their own, they are in the user's units.
+Lengths and speeds are relative to the scales of the problem (`systems.scales`), which are fixed before the run. In
+programs, which have no initial state, they are in the user's units.
 
 `TOUCHING` [length, or of a switching function], 1e-9
-    Is a contact closed, a switching function zero? Event-driven simulation, Newton's method on finite elements.
+    A contact is closed, a switching function zero, below this. Event-driven simulation, Newton's method on finite elements.
 `TOUCHING_SOLVED` [length], 1e-6
-    Was it closed in the solution of a program, which leaves residuals? Impacts of solutions.
+    The same in the solution of a program, which has residuals. Impacts of solutions.
 `RESTING` [speed], 1e-9
-    Is a rate zero? Event-driven simulation, Newton's method on finite elements.
+    A rate is zero below this. Event-driven simulation, Newton's method on finite elements.
 `RESTING_SOLVED` [speed, and length], 1e-8
-    Does a contact rest where a step begins that an MPCC solves?
+    A contact is at rest at the start of a step that is solved as an MPCC.
 `IMPACT` [speed], 1e-6
-    Is a jump of a velocity an impact? Events of all methods, the energy of impacts.
+    A velocity jump above this is an impact. Events of all methods, the energy of impacts.
 `REST_VELOCITY` [speed], 1e-3
-    Does an approach bounce in a simulation? The law of impacts; option `rest_velocity`.
+    Approaches slower than this are inelastic in simulations. Impact law; option `rest_velocity`.
 `STRIKE` [speed], 2e-2
-    Is a contact that closes an impact of its own to a time-stepping run, whose contacts never quite rest?
+    A closing contact counts as an impact of its own in time-stepping, whose contacts are never exactly at rest.
 `SWEPT` [speed], 1e-6
-    Do sweeps over many contacts end? Time-stepping; option `tolerance`.
+    Sweeps over many contacts have converged. Time-stepping; option `tolerance`.
 `CROSSED` [length, speed, or of a switching function], 1e-11
-    Has a guard changed its sign, or is that rounding? Event-driven simulation.
+    A sign change of a guard below this is rounding. Event-driven simulation.
 `PULL` [the largest force or multiplier], 1e-9
-    Does a contact pull, a multiplier leave its range? Event-driven simulation.
+    A contact force is negative, a multiplier out of its range, beyond this. Event-driven simulation.
 `STEP_COMPLEMENTARITY`, `STEP_INFEASIBILITY` [units of the user or of the motion], 1e-10 and 1e-9
-    Does a step of Newton's method solve the unrelaxed equations of finite elements?
-`ADMISSIBLE` [share of the rates at work], 1e-9
-    Does a solution of a contact problem hold? Contact problems.
-`ENERGY` [share of the energy exchanged], 1e-9
-    Does an impact raise the kinetic energy? The law of impacts in simulators.
-`ENERGY_SOLVED` [share of the energy exchanged], 1e-6
-    The same in the solution of a program, which leaves residuals.
-`BROKEN` [share of what is at work], 1e-5
-    Does a motion break a law of mechanics? Certificates, where residuals explain less.
-`BADLY_SCALED` [share of what is at work], 1e-3
-    The same for the status of a solution, and for what a simulator's steps miss between their stages.
-`SIMULATED` [share of the motion], 1e-3
-    Is a simulation by finite elements near the motion? Option `error_tolerance`.
+    A step of Newton's method solves the unrelaxed equations of finite elements.
+`ADMISSIBLE` [relative to the rates], 1e-9
+    Residual of a valid solution of a contact problem.
+`ENERGY` [relative to the energy exchanged], 1e-9
+    An impact increases the kinetic energy beyond this. Impact law in simulators.
+`ENERGY_SOLVED` [relative to the energy exchanged], 1e-6
+    The same in the solution of a program, which has residuals.
+`BROKEN` [relative to the scale of the term], 1e-5
+    A motion violates a law of mechanics beyond this. Certificates, unless residuals explain more.
+`BADLY_SCALED` [relative to the scale of the term], 1e-3
+    The same for the status of a solution, and for errors of simulation steps between their stages.
+`SIMULATED` [relative to the motion], 1e-3
+    Error of a simulation by finite elements. Option `error_tolerance`.
 `STATED` [relative, and absolute], 1e-6
-    Is what a solution lists (objective, bounds, states at nodes) what its own numbers give? Certificates.
+    Consistency of what a solution lists (objective, bounds, states at nodes) with its own numbers. Certificates.
 `GIVEN` [relative, and absolute], 1e-9
-    Is a solution one of this OCP (x0, parameters, horizon)? Certificates.
+    Agreement of a solution with the OCP (x0, parameters, horizon). Certificates.
 """
 
 from __future__ import annotations

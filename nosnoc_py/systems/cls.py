@@ -78,7 +78,7 @@ class Contact:
     ------
     ModelError
         If the name is empty, the gap is no scalar, the restitution lies outside [0, 1], the friction is negative, or
-        there is friction without a tangent. Of expressions the system says so, as soon as it has values of p.
+        there is friction without a tangent. Expressions are checked when p has values.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class Contact:
         if all(isinstance(mu, float) for mu in self.friction):
             mu = max(self.friction)
             return mu, ca.DM([value / mu if mu else 1.0 for value in self.friction])
-        # All the same, or nobody knows which is larger: the first will do, and the weights may then be above one.
+        # It is unknown which expression is larger: with the first one the other weights may exceed one.
         mu = self.friction[0]
         return mu, ca.vertcat(1, *(other if ca.is_equal(other, mu, 9) else other / mu for other in self.friction[1:]))
 
@@ -538,7 +538,7 @@ class CLS(Described):
 
     @cached_property
     def rate_matrix(self) -> ca.SX:
-        """N(q) (n_q, n_v) with q' = N(q) v, whoever has given it."""
+        """N(q) (n_q, n_v) with q' = N(q) v."""
         return ca.jacobian(self.position_rate, self.v)
 
     @cached_property

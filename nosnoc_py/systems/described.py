@@ -348,7 +348,7 @@ class Described:
             if missing:
                 raise ModelError(f"{what}: {', '.join(missing)} has no value, neither here nor in p_default.")
         if slacks and p is not None and np.size(p) == self.n_p - slacks:
-            p = np.append(np.reshape(p, -1), np.zeros(slacks))  # whoever gives values need not know of them
+            p = np.append(np.reshape(p, -1), np.zeros(slacks))  # users give values without the slacks
         tables = [table for table in self.data if table.name is not None]
         if p is not None and tables and np.size(p) == self.n_p - sum(table.values.size for table in tables):
             p = np.concatenate([np.reshape(p, -1), *[table.values.reshape(-1) for table in tables]])  # data as they are

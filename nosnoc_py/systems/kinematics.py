@@ -249,7 +249,7 @@ class ContactMechanics:
         if self.frames.constant:
             return self.frames
         key = np.asarray(p, dtype=float).tobytes()
-        if self._framed is None or self._framed[0] != key:  # whoever asks, asks again with the same p
+        if self._framed is None or self._framed[0] != key:  # p rarely changes between calls
             given, *values = (np.array(value)[:, 0] for value in self._coefficients(p))
             said, rest = f" at p = {np.asarray(p, dtype=float).tolist()}", given.tolist()
             for contact in self.system.contacts:

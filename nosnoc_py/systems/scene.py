@@ -1,7 +1,7 @@
 """Scenes: what a planar system looks like, as shapes whose places are expressions of the system's own symbols.
 
 A system takes them as `scene=[...]`; `ns.animate` and `ns.snapshots` draw them. They are compiled into one function of
-x, u and p (`drawing`); whoever draws sees numbers only.
+x, u and p (`drawing`); plotting sees numbers only.
 
     ns.CLS(q=q, v=v, ..., scene=[ns.scene.Disc(q, 0.1), ns.scene.Ground(), ns.scene.Trail(q)])
 
