@@ -133,7 +133,8 @@ class Constraint:
         if is_comparison(expression):
             if given:
                 raise ModelError(
-                    f"{what}: {expression} is a comparison already; leave out the limits, or give an expression without comparison."
+                    f"{what}: {expression} is a comparison already; leave out the limits, or give an "
+                    "expression without comparison."
                 )
             expression, low, high = interval_of(expression, what)
             limits = low, high

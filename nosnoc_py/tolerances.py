@@ -7,7 +7,7 @@ Lengths and speeds are relative to the scales of the problem (`systems.scales`),
 programs, which have no initial state, they are in the user's units.
 
 `TOUCHING` [length, or of a switching function], 1e-9
-    A contact is closed, a switching function zero, below this. Event-driven simulation, Newton's method on finite elements.
+    A contact is closed, a switching function zero, below this. Event-driven simulation, Newton's method on elements.
 `TOUCHING_SOLVED` [length], 1e-6
     The same in the solution of a program, which has residuals. Impacts of solutions.
 `RESTING` [speed], 1e-9

@@ -284,6 +284,6 @@ def test_a_symbol_that_was_made_again_is_told_from_the_first() -> None:
 
 
 def test_a_constraint_without_limits_is_refused() -> None:
-    refused("constraint 'up': without limits it constrains nothing", ns.Constraint, q[1], name="up")
+    refused("constraint 'up': has no limits", ns.Constraint, q[1], name="up")
     assert np.array_equal(ns.Constraint(q[1], 0).upper, [np.inf])
     assert np.array_equal(ns.Constraint(q[1], upper=0).lower, [-np.inf])

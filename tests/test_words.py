@@ -86,7 +86,7 @@ def test_least_squares():
         (lambda: problem(terminal_constraints=[ca.vertcat(X[0] == 1, X[1])]), "expected comparisons by"),
         (lambda: ns.Constraint(X[0] <= 1, lower=0), "is a comparison already"),
         (lambda: ns.Constraint(X[0], 1, equals=2), "equals= is both limits"),
-        (lambda: ns.Constraint(X[0]), "without limits it constrains nothing; give lower, upper, or equals="),
+        (lambda: ns.Constraint(X[0]), "has no limits; give lower, upper, or equals="),
         (lambda: problem(bounds={"knee": (0, 1)}), "unknown name in bounds 'knee'. Legal: position, speed, force"),
         (lambda: problem(bounds={"speed": (0, 1, 2)}), r"speed: expected a pair \(lower, upper\) or one number"),
         (lambda: problem(bounds={"speed": (2, 1)}), "lower bound 2 above upper bound 1 in component speed"),

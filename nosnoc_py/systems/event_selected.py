@@ -274,7 +274,8 @@ class EventSelectedSystem(Described):
                 i, j = np.argwhere(wrong)[0]
                 raise self._error(
                     f"{name}: entry ({i}, {j}) at {x} is {given[i, j]:.6g}, but differences of "
-                    f"{function.__name__} give {values[i, j]:.6g}; correct the derivative, or write the system in CasADi."
+                    f"{function.__name__} give {values[i, j]:.6g}; correct the derivative, or write the "
+                    "system in CasADi."
                 )
 
     def _check_symbolic(self) -> None:
