@@ -70,3 +70,18 @@ SHOWN = {
 @pytest.mark.parametrize("word", SHOWN)
 def test_words_have_an_example(word: str) -> None:
     assert ">>> " in (SHOWN[word].__doc__ or "")
+
+
+# Packages whose public classes and functions all have an example.
+COMPLETE = ("nosnoc_py.systems", "nosnoc_py.geometry", "nosnoc_py.robots", "nosnoc_py.ocp", "nosnoc_py.point_costs")
+
+
+def shown_by_example() -> list[str]:
+    names = [name for name in ns.__all__ if callable(getattr(ns, name))]
+    return [name for name in names if getattr(ns, name).__module__.startswith(COMPLETE)]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", shown_by_example())
+def test_systems_and_shapes_have_an_example(name: str) -> None:
+    assert ">>> " in (getattr(ns, name).__doc__ or "")

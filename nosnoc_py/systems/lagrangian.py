@@ -44,6 +44,14 @@ class Lagrangian:
         dV/dq; the forces of the potential are its negative.
     forces : SX (n_q,)
         Generalised forces of everything else, damping included.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> pendulum = ns.lagrangian(q=q, v=v, kinetic=0.5 * v**2, potential=-9.81 * ca.cos(q))
+    >>> float(ca.Function("gravity", [q], [pendulum.gravity])(0.0))
+    0.0
     """
 
     q: ca.SX
