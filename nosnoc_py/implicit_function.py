@@ -40,7 +40,7 @@ def derivative(by_y: Array, by_w: Array) -> Array:
         return np.full(by_w.shape, np.nan)
 
 
-class Determined:
+class RankRevealingSVD:
     """Solution of rows of any number and rank for y (n_y,), by a singular value decomposition.
 
     Parameters
@@ -75,10 +75,10 @@ class Determined:
         return np.asarray(self.basis.T @ self.along(by_w))
 
 
-class Independent:
+class RankRevealingQR:
     """Solution of many rows of any rank for y (n_y,), by a pivoted QR decomposition (Businger and Golub 1965).
 
-    As `Determined`, several times faster, and with the multipliers of the rows.
+    As `RankRevealingSVD`, several times faster, and with the multipliers of the rows.
 
     Parameters
     ----------

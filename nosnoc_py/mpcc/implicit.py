@@ -23,7 +23,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.implicit_function import Determined
+from nosnoc_py.implicit_function import RankRevealingSVD
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
@@ -201,7 +201,7 @@ class Implicit:
         # Parts of signed quantities are left out: one of the two may always leave zero.
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         others = np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]])
-        held = immovable_rows(others @ Determined(rows, RANK).loose)
+        held = immovable_rows(others @ RankRevealingSVD(rows, RANK).loose)
         count = int(new_G.sum())
         new_G[np.flatnonzero(new_G)] = held[:count]
         new_H[np.flatnonzero(new_H)] = held[count : count + int(new_H.sum())]
@@ -245,7 +245,7 @@ class Implicit:
 
     def _solve(self, rows: Array, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
         J, K = self._split(rows)
-        known, wanted = Determined(J, RANK), self._split(linear.wanted)[0]
+        known, wanted = RankRevealingSVD(J, RANK), self._split(linear.wanted)[0]
         # Left null vectors of J give conditions on the parameters alone: the start is corrected to satisfy them.
         directions, kept, lost = self._corrected(known.given.T @ K)
         moves = np.vstack([known.derivative(K @ directions), directions])
@@ -260,7 +260,7 @@ class Implicit:
     def _corrected(self, conditions: Array) -> tuple[Array, Array, bool]:
         """Return directions of the parameters with the start corrected so that conditions @ directions = 0."""
         size = max(1.0, float(np.abs(conditions).max(initial=0.0)))
-        known, directions = Determined(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
+        known, directions = RankRevealingSVD(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
         directions[: self.start] += known.derivative(conditions)
         lost = bool(np.abs(conditions @ directions).max(initial=0.0) > MOVES * size)
         return directions, known.basis / self.scale[: self.start], lost
@@ -300,7 +300,7 @@ class _Basis:
     """Orthonormal basis of rows with their right sides; tests whether further rows agree with it."""
 
     def __init__(self, J: Array, K: Array) -> None:
-        known = Determined(J, RANK)
+        known = RankRevealingSVD(J, RANK)
         self._Q, self._K = known.basis, -known.along(K)
 
     def add(self, J: Array, K: Array) -> bool:

@@ -29,7 +29,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.implicit_function import Independent
+from nosnoc_py.implicit_function import RankRevealingQR
 from nosnoc_py.mpcc.branch import Branch, BranchProgram, as_differences
 from nosnoc_py.mpcc.implicit import immovable_rows
 from nosnoc_py.solution.records import SolvedBranch
@@ -169,9 +169,9 @@ class _AffineSolution:
     loose: Array
     step: Array
 
-    def _known(self, rows: _Rows) -> tuple[Independent, Array, Array]:
+    def _known(self, rows: _Rows) -> tuple[RankRevealingQR, Array, Array]:
         by_y = rows.by_x @ self.loose
-        return Independent(by_y, DEPENDENT, np.ones(len(by_y))), by_y, rows.by_p + rows.by_x @ self.step
+        return RankRevealingQR(by_y, DEPENDENT, np.ones(len(by_y))), by_y, rows.by_p + rows.by_x @ self.step
 
     def within(self, rows: _Rows) -> _AffineSolution:
         """Return the solutions that satisfy further equations, too."""
@@ -209,7 +209,7 @@ class Parametric:
         at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
         # Equations alone, then inequalities that cannot leave zero, then those with positive multipliers.
         active = list(self._active(at, p, solved, zeros.both))
-        alone = Independent(at.by_x[at.equal], DEPENDENT)
+        alone = RankRevealingQR(at.by_x[at.equal], DEPENDENT)
         fixed, flags = self._fixed(at, alone, active, zeros.both, columns)
         held, weak = list[_Active](), list[_Active]()
         size = max(float(np.abs(at.slope).max(initial=0.0)), LEAST)
@@ -221,7 +221,7 @@ class Parametric:
         return self._result(at, self._moves(at, alone, held, columns), weak, flags, w, columns)
 
     def _fixed(
-        self, at: _Local, alone: Independent, active: list[_Active], both: Array, columns: Array
+        self, at: _Local, alone: RankRevealingQR, active: list[_Active], both: Array, columns: Array
     ) -> tuple[Array, list[str]]:
         """Return the mask of the inequalities that cannot leave zero, and flags.
 
@@ -348,10 +348,10 @@ class Parametric:
 
     # Derivatives -----------------------------------------------------------------------------------------------------
 
-    def _moves(self, at: _Local, equations: Independent, held: list[_Active], columns: Array) -> _Moves:
+    def _moves(self, at: _Local, equations: RankRevealingQR, held: list[_Active], columns: Array) -> _Moves:
         """Return the derivative of the free variables, with the inequalities in `held` as equations."""
         rows, by_p = _stacked(held, at)
-        stay = Independent(rows @ equations.loose, DEPENDENT, np.linalg.norm(rows, axis=1))
+        stay = RankRevealingQR(rows @ equations.loose, DEPENDENT, np.linalg.norm(rows, axis=1))
         step = equations.derivative(at.by_p[at.equal])
         step = step + equations.loose @ stay.derivative(by_p + rows @ step)
         Z = equations.loose @ stay.loose  # null space of equations and strongly active inequalities

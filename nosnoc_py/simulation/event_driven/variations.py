@@ -16,7 +16,7 @@ import numpy as np
 from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contact_problems.modes import masks_of
 from nosnoc_py.functions import buffered
-from nosnoc_py.implicit_function import Determined, derivative
+from nosnoc_py.implicit_function import RankRevealingSVD, derivative
 from nosnoc_py.simulation.event_driven.mechanics import Array
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import ContactFrames
@@ -116,7 +116,7 @@ def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array],
     columns[n_v:] = np.abs(matrix[:n_v, :n_v]).max()
     scaled = matrix * columns
     rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)[:, None]
-    known = Determined(scaled / rows, REDUNDANT)
+    known = RankRevealingSVD(scaled / rows, REDUNDANT)
     loose = np.abs(known.loose).max(axis=1, initial=0.0) > REDUNDANT
     return lambda by_w: columns[:, None] * known.derivative(by_w / rows), loose
 
