@@ -336,12 +336,12 @@ def test_conditions_of_products() -> None:
     part = ComponentGroup(members=tuple(range(8)), free=False, signs=signs)
     alpha = np.array([0.2, 0.5, 0.9])
     weights = np.prod(np.where(signs > 0, alpha, 1 - alpha), axis=1)
-    found = part.closures(range(8))
+    found = part.product_conditions(range(8))
     assert sorted(row for row, *_ in found) == [3, 5, 6, 7]
     for s, base, p, q in found:
         assert weights[s] * weights[base] == pytest.approx(weights[p] * weights[q], abs=1e-15)
-    assert part.closures([0, 1]) == []
-    assert len(part.closures([0, 1, 2, 3])) == 1
+    assert part.product_conditions([0, 1]) == []
+    assert len(part.product_conditions([0, 1, 2, 3])) == 1
     assert len(part.choices(np.ones(8, bool))) == 27
 
 
@@ -408,10 +408,10 @@ def test_continuous_multipliers_follow_from_the_state_and_the_mode() -> None:
     system = ns.PSS(x=x, modes=ns.Modes("m", flows=[1, -1], functions=x, signs=[[-1], [1]]))
     stewart = FilippovModes(stewart_dcs(system))
     at = np.array([0.3])
-    lambda_and_mu = stewart.edge((0, 1), at, np.zeros(0))  # g = (x, -x)
+    lambda_and_mu = stewart.boundary_values((0, 1), at, np.zeros(0))  # g = (x, -x)
     np.testing.assert_allclose(lambda_and_mu, [0.6, 0.0, -0.3], rtol=0, atol=1e-14)
     step = FilippovModes(step_dcs(system))
-    np.testing.assert_allclose(step.edge((1, 0), at, np.zeros(0)), [0.0, 0.3], rtol=0, atol=1e-14)
-    wrong = step.edge((0, 1), at, np.zeros(0))  # as if c were negative: lambda_n = -c
+    np.testing.assert_allclose(step.boundary_values((1, 0), at, np.zeros(0)), [0.0, 0.3], rtol=0, atol=1e-14)
+    wrong = step.boundary_values((0, 1), at, np.zeros(0))  # as if c were negative: lambda_n = -c
     np.testing.assert_allclose(wrong, [-0.3, 0.0], rtol=0, atol=1e-14)
     assert BoundaryMultipliers(projected_dcs(ns.PDS(x=x, flow=x, constraints=x)), x).known.numel() == 0
