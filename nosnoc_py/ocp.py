@@ -151,6 +151,11 @@ class Constraint:
         weight = checked_weight(self.soft, self.weight, lower.size, what)
         assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
+    def rows_of(self, rows: Any) -> Constraint:
+        """The same with some of its rows only."""
+        kept = [int(row) for row in rows]
+        return replace(self, expression=self.expression[kept], lower=self.lower[kept], upper=self.upper[kept])
+
     def without_roots(self, u: ca.SX) -> Constraint:
         """Return the constraint with bounds |u| <= r on roots of the control replaced by bounds on squares.
 

@@ -388,7 +388,7 @@ class Search(CompleteMethod):
         ocp, sequence = state.task.ocp, attempt.point.sequence
         work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
-        found = self._solved(work, laws, sequence, start, np.inf)
+        found = self._solved(work, laws, sequence, replace(start, near=True), np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
         return found
 

@@ -162,6 +162,7 @@ class ContactLaws:
             *((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.frames.names) if c not in closed)
         )
         inequalities += self._sides(mode)
+        held = [*closed, *(row for c, word in closed.items() if word == STICK for row in self._rows(c))]
         flow = s.state_rate(at.force + at.jacobian.T @ forces.total, drift)
         inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass, ca.SX.eye(s.y.numel()))
         return ModeEquations(
@@ -171,6 +172,7 @@ class ContactLaws:
             equations=equations,
             inequalities=inequalities,
             shown=forces.total * self.weights,
+            held=at.jacobian[held, :] if held else None,
         )
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:

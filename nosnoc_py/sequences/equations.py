@@ -94,6 +94,8 @@ class ModeEquations:
         0 = equations, 0 <= inequalities, at all times.
     shown : SX (n_s,)
         Forces or multipliers by the names of `Laws.shown`, zero where they do not act.
+    held : SX (n_h, n_v), optional
+        The velocities of the mode satisfy held v = 0; None where the mode restricts none.
     """
 
     z: Unknowns
@@ -102,6 +104,7 @@ class ModeEquations:
     inequalities: Rows
     shown: ca.SX
     inertia: ca.SX | None = None
+    held: ca.SX | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

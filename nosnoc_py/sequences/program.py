@@ -10,14 +10,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.constraints import excess
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows
+from nosnoc_py.sequences.held_rows import held_rows, positions_only
 from nosnoc_py.sequences.plan import Plan
 from nosnoc_py.sequences.point_blocks import point_block
 from nosnoc_py.solution.interpolant import Side
@@ -28,6 +31,8 @@ Array = np.ndarray
 FADES = 10.0
 # An initial state that breaks the mode of the first phase by more than this is not in it.
 ELSEWHERE = 1e-5
+# States of the start at which path constraints are tested for being constant in a mode.
+HELD_AT = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,6 +51,8 @@ class PhaseStart:
         Times [s] at which inequalities were broken between the nodes.
     kept : mapping label -> float
         By how much inequalities are kept beyond their limits, so that they hold between the nodes, too.
+    near : bool
+        The motion is a solution of the same sequence on another mesh: IPOPT starts close to it.
     """
 
     edges: Array
@@ -54,6 +61,7 @@ class PhaseStart:
     p: Array
     peaks: Array = field(default_factory=lambda: np.zeros(0))
     kept: Mapping[str, float] = field(default_factory=dict)
+    near: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,6 +123,24 @@ class ControlPiece:
     share: float
 
 
+class PathRows(NamedTuple):
+    """Rows of a path constraint in a mode: as a function of (x, z, u, p), and the stages at which they are imposed.
+
+    Attributes
+    ----------
+    number : int
+        Of the constraint in the OCP.
+    rows : (n,) int
+        Which of its rows these are.
+    """
+
+    constraint: Constraint
+    function: ca.Function
+    stages: tuple[int, ...]
+    number: int
+    rows: Array
+
+
 class _Store:
     """Unknowns as they are declared."""
 
@@ -159,6 +185,8 @@ class PhaseNLP:
             for k in range(len(plan))
         ]
         self._store, self._blocks = _Store(), list[NLPBlock]()
+        self.path_constraints = [c.without_roots(ocp.system.u) for c in ocp.path_constraints]
+        self._held_rows: dict[int, list[Array]] = {}
         self._declare()
         self._write()
         lower, upper, w, scale = self._store.numbers()
@@ -426,7 +454,7 @@ class PhaseNLP:
         h, S = length * share, (X - ca.repmat(left, 1, s)) @ np.linalg.inv(scheme.a).T
         rows, labels, low, high, spent = [], list[str](), list[float](), list[float](), ca.SX(0)
         of_place: list[int] = []  # of every row: the stage, or the further point behind the stages
-        on_path: list[tuple[int, Constraint, ca.SX]] = []
+        on_path: list[tuple[int, PathRows, ca.SX]] = []
         names = [f"{name}'" for name in system.state_names]
         paths = self._paths(mode)
         for j in range(s):
@@ -438,7 +466,7 @@ class PhaseNLP:
             high += [0.0] * (n_x + mode.equations.size) + [np.inf] * mode.inequalities.size
             of_place += [j] * (len(labels) - len(of_place))
             spent += float(scheme.b[j]) * running
-            on_path += [(j, c, function(X[:, j], Z[:, j], u, p)) for c, function, stages in paths if j in stages]
+            on_path += [(j, path, path.function(X[:, j], Z[:, j], u, p)) for path in paths if j in path.stages]
         inner = self.inner_rows(mode)
         sizes = (s + 1, s, nodes.size)
         weights = [[ca.SX.sym("weight", size) for size in sizes] for _ in range(self.mesh.points)]
@@ -449,8 +477,12 @@ class PhaseNLP:
             labels += named
             low += lower
             high += upper
-        for j, c, row in on_path:
+        last_rows: list[tuple[int, int, int]] = []  # constraint and row of it at the last stage, and the row here
+        for j, path, row in on_path:
+            c = path.constraint
             rows.append(row)
+            if j == s - 1:
+                last_rows += [(path.number, int(i), len(labels) + n) for n, i in enumerate(path.rows)]
             of_place += [j] * c.lower.size
             labels += [str(c.name)] * c.lower.size
             low += list(c.lower)
@@ -464,14 +496,19 @@ class PhaseNLP:
             of_u = self.control_basis(nodes, place + width * places)
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
         kept = self._kept(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
+        lower, upper = low + kept, high - kept
+        for k, last in zip(phases, np.cumsum([len(self.at_x[k]) for k in phases]) - 1, strict=True):
+            fixed = self._fixed_at_end(k) if last_rows else []
+            free = [here for number, i, here in last_rows if fixed[number][i]]
+            lower[last, free], upper[last, free] = -np.inf, np.inf
         return NLPBlock(
             name="phase",
             y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
             c=ca.vertcat(share, ca.vec(basis), *[part for point in weights for part in point]),
             rows=ca.vertcat(ca.SX(0, 1), *rows),
             cost=h * spent,
-            lower=low + kept,
-            upper=high - kept,
+            lower=lower,
+            upper=upper,
             index=np.array([element[0] for element in elements]),
             constants=np.array(constants),
             labels=tuple(labels),
@@ -480,7 +517,8 @@ class PhaseNLP:
     def _kept(self, phases: list[int], inside: list[Array], labels: list[str], of_place: list[int]) -> Array:
         """By how much rows of elements are kept beyond their limits (elements, rows).
 
-        Gaps fade out to the ends of a phase, where they may vanish, everything else to the ends of the horizon.
+        Gaps fade out to the ends of a phase, where they may vanish, and so does what another phase keeps constant, as
+        that may be active there; everything else fades out to the ends of the horizon.
         """
         amounts = np.array([self.start.kept.get(label, 0.0) for label in labels])
         if not amounts.any():
@@ -492,7 +530,13 @@ class PhaseNLP:
                 inner = inside[len(places)]
                 places.append((e + np.append(self.tableau.c, inner)) / len(self.at_x[k]))
                 times.append((begins[k] + places[-1] * (begins[k + 1] - begins[k])) / horizon)
-        is_gap = np.array([label.startswith("gap[") for label in labels])
+        still = {
+            str(c.name)
+            for mode in self.modes
+            for c, held in zip(self.path_constraints, self._held(mode), strict=True)
+            if held.any()
+        }
+        is_gap = np.array([label.startswith("gap[") or label in still for label in labels])
         along = [
             4.0 * np.clip(share, 0.0, 1.0) * np.clip(1.0 - share, 0.0, 1.0) for share in map(np.array, (places, times))
         ]
@@ -506,7 +550,7 @@ class PhaseNLP:
         made = Rows.of(*((name, system.x[i]) for name, i in zip(names, bounded, strict=True))) + mode.inequalities
         count = mode.inequalities.size
         lower, upper = [*low[bounded], *[0.0] * count], [*high[bounded], *[np.inf] * count]
-        for c, _, _ in self._paths(mode):
+        for c, *_ in self._paths(mode):
             if (c.lower < c.upper).all():
                 made += Rows.of((str(c.name), c.expression))
                 lower += [*c.lower]
@@ -535,17 +579,60 @@ class PhaseNLP:
         """When the rows of a block that has one place hold [s]."""
         return float(edges[-1] if block.edge is None else edges[block.edge])
 
-    def _paths(self, mode: ModeEquations) -> list[tuple[Constraint, ca.Function, tuple[int, ...]]]:
-        """Path constraints with the stages at which they hold: inequalities at all, equations where the user says."""
+    def _paths(self, mode: ModeEquations) -> list[PathRows]:
+        """Path constraints with the stages at which they hold: inequalities at all, equations where the user says.
+
+        Inequalities that the mode keeps constant are left out: see `held_rows`.
+        """
         system, s = self.ocp.system, self.tableau.stages
         found = []
-        for constraint in self.ocp.path_constraints:
-            c = constraint.without_roots(system.u)
+        for k, (c, held) in enumerate(zip(self.path_constraints, self._held(mode), strict=True)):
+            rows = np.flatnonzero(~held)
+            if not rows.size:
+                continue
+            some = c.rows_of(rows) if held.any() else c
             stages = tuple(range(s)) if (c.lower < c.upper).all() or c.at == "rk_stages" else (s - 1,)
-            found.append(
-                (c, ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [c.expression]), stages)
-            )
+            function = ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [some.expression])
+            found.append(PathRows(some, function, stages, k, rows))
         return found
+
+    def _held(self, mode: ModeEquations) -> list[Array]:
+        """Of every path constraint which rows are inequalities that a mode keeps constant."""
+        if id(mode) not in self._held_rows:
+            self._held_rows[id(mode)] = self._constant_rows(mode.held)
+        return self._held_rows[id(mode)]
+
+    def _constant_rows(self, held: ca.SX | None) -> list[Array]:
+        """Of every path constraint which rows are inequalities that held v = 0 keeps constant."""
+        states = np.array([self.start.state(t, "+") for t in np.linspace(0.0, self.start.edges[-1], HELD_AT)])
+        numbers = states, self.sizes, self.start.p
+        return [
+            held_rows(self.ocp.system, held, c.expression, *numbers) & (c.lower < c.upper)
+            for c in self.path_constraints
+        ]
+
+    @cached_property
+    def _ended(self) -> list[Array]:
+        """Of every path constraint which rows terminal equations fix at the end of the horizon."""
+        # With a penalty terminal constraints may be missed, and without `held` there are no contacts.
+        if self.mesh.penalty is not None or all(mode.held is None for mode in self.modes):
+            return [np.zeros(c.lower.size, bool) for c in self.path_constraints]
+        system = self.ocp.system
+        fixed = [c.rows_of(np.flatnonzero(c.lower == c.upper)).expression for c in self.ocp.terminal_constraints]
+        rows = ca.vertcat(ca.SX(0, 1), *fixed)
+        rows = rows[np.flatnonzero(positions_only(system, rows)).tolist()]
+        return self._constant_rows(system.along_v(rows))
+
+    def _fixed_at_end(self, k: int) -> list[Array]:
+        """Of every path constraint which rows have a value at the end of phase k that terminal equations fix.
+
+        All later phases keep it. As an inequality it would have no interior; as it is satisfied or not whatever the
+        program does, it is left out.
+        """
+        fixed = [] if k == len(self.modes) - 1 else self._ended
+        for mode in self.modes[k + 1 :]:
+            fixed = [rows & held for rows, held in zip(fixed, self._held(mode), strict=True)]
+        return fixed or [np.zeros(c.lower.size, bool) for c in self.path_constraints]
 
     def _add_boundary(self, k: int, boundary: Boundary) -> None:
         s = self.ocp.system
@@ -601,6 +688,14 @@ class PhaseNLP:
                 np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
             )
             self._add("beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
+        # Later phases begin where the phase before ended, which has these rows at its last stage.
+        parts = zip(self.path_constraints, self._held(self.modes[0]), strict=True)
+        kept = [c.rows_of(np.flatnonzero(held)) for c, held in parts if held.any()]
+        if kept:
+            rows = Rows.of(*((str(c.name), c.expression) for c in kept))
+            lower, upper = (np.concatenate([getattr(c, side) for c in kept]) for side in ("lower", "upper"))
+            if ocp.x0 is None or ocp.free_parameters or self._leaves(rows, lower, upper):
+                self._add("path at the beginning", ca.vertcat(s.x, s.p), rows, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
         if self.boundaries[0] is None:
             began = self.laws.start(self.plan.modes[0])
@@ -614,6 +709,12 @@ class PhaseNLP:
         rows = ca.Function("rows", [s.x, s.p], [equations.expression, inequalities.expression])
         held, away = (np.array(part) for part in rows(self.ocp.x0, self.start.p))
         return bool(max(np.abs(held).max(initial=0.0), (-away).max(initial=0.0)) > ELSEWHERE)
+
+    def _leaves(self, rows: Rows, lower: Array, upper: Array) -> bool:
+        """Whether the fixed initial state breaks the limits of these rows."""
+        s = self.ocp.system
+        values = np.array(ca.Function("rows", [s.x, s.p], [rows.expression])(self.ocp.x0, self.start.p)).ravel()
+        return bool(excess(values, lower, upper).max(initial=0.0) > ELSEWHERE)
 
     def _add(
         self,

@@ -65,6 +65,13 @@ UNSTABLE = 30.0
 NEARLY = 1e-2
 # Iterations for a program whose phases may vanish.
 FEW = 100
+# IPOPT's options from the solution on another mesh. Its usual start pushes unknowns off their bounds by a hundredth,
+# and the barrier of the adaptive strategy leads to other optima.
+NEAR_START = {
+    "mu_strategy": "monotone",
+    "mu_init": 1e-3,
+    **{f"{of}bound_{what}": 1e-5 for of in ("", "slack_") for what in ("push", "frac")},
+}
 # Length of a phase that is added, as a share of the horizon.
 ADDED = 0.1
 # An event so close to a node of equal intervals (in intervals) is held there; it is moved so far beyond.
@@ -247,7 +254,7 @@ class Refinement:
                 level += found.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES
             peaks = np.unique(np.concatenate([start.peaks, broken]))
             start = start_of_motion(self.ocp, found.point.sequence, found.solution)
-            start = replace(start, peaks=peaks, kept=kept)
+            start = replace(start, peaks=peaks, kept=kept, near=True)
 
     def priced(self, found: PhaseAttempt) -> PhaseAttempt:
         """With the objective by a finer quadrature, where nothing but that keeps the motion from being confirmed.
@@ -326,6 +333,10 @@ class Refinement:
     def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start)
+        if start.near:
+            point = self.run(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
+            if self.good(point):
+                return point
         point = self.run(program, program.w0, "phases", least=KEPT)
         if not self.good(point) and point.violation <= NEARLY:
             # It ran out of iterations, or stalled, beside a motion.
@@ -375,14 +386,22 @@ class Refinement:
         """Whether it is feasible and IPOPT is content."""
         return status_of(point, self.method.tolerance)[0].success
 
-    def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0, most: int | None = None) -> PhasePoint:
+    def run(
+        self,
+        program: PhaseNLP,
+        w: Array,
+        label: str,
+        least: float = 0.0,
+        most: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> PhasePoint:
         """IPOPT on one program, for so many iterations; phases keep this share of the lengths they start with."""
         most = self.method.max_iterations if most is None else min(most, self.method.max_iterations)
         lower, at = program.nlp.lbw.copy(), program.at_lengths
         # A piece of a phase that has several, by nodes of equal intervals, may vanish: its event is then at the node.
         kept = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
         lower[at] = np.maximum(lower[at], kept * program.w0[at])
-        point = optimise(program, w, {"max_iter": most, **self.method.ipopt}, self.deadline, lower)
+        point = optimise(program, w, {"max_iter": most, **(options or {}), **self.method.ipopt}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
             if self.best is None:
