@@ -52,7 +52,7 @@ class PhaseStart:
     kept : mapping label -> float
         By how much inequalities are kept beyond their limits, so that they hold between the nodes, too.
     near : bool
-        The motion is a solution of the same sequence on another mesh: IPOPT starts close to it.
+        The motion is a solution of the same sequence on another mesh: where IPOPT fails it starts close to it.
     """
 
     edges: Array

@@ -65,8 +65,8 @@ UNSTABLE = 30.0
 NEARLY = 1e-2
 # Iterations for a program whose phases may vanish.
 FEW = 100
-# IPOPT's options from the solution on another mesh. Its usual start pushes unknowns off their bounds by a hundredth,
-# and the barrier of the adaptive strategy leads to other optima.
+# IPOPT's options from the solution on another mesh, where its usual start has failed: that one pushes unknowns off
+# their bounds by a hundredth, and may leave the solution far behind.
 NEAR_START = {
     "mu_strategy": "monotone",
     "mu_init": 1e-3,
@@ -333,14 +333,13 @@ class Refinement:
     def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start)
-        if start.near:
-            point = self.run(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
-            if self.good(point):
-                return point
         point = self.run(program, program.w0, "phases", least=KEPT)
         if not self.good(point) and point.violation <= NEARLY:
             # It ran out of iterations, or stalled, beside a motion.
             point = min(point, self.run(program, point.w, "phases", least=KEPT), key=self.unsolved)
+        if not self.good(point) and start.near:
+            again = self.run(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
+            point = min(point, again, key=self.unsolved)
         if not self.good(point) and self.ocp.terminal_constraints and self.method.penalised:
             size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
             soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
