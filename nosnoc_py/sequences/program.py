@@ -496,19 +496,19 @@ class PhaseNLP:
             of_u = self.control_basis(nodes, place + width * places)
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
         kept = self._kept(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
-        lower, upper = low + kept, high - kept
+        least, most = low + kept, high - kept
         for k, last in zip(phases, np.cumsum([len(self.at_x[k]) for k in phases]) - 1, strict=True):
             fixed = self._fixed_at_end(k) if last_rows else []
             free = [here for number, i, here in last_rows if fixed[number][i]]
-            lower[last, free], upper[last, free] = -np.inf, np.inf
+            least[last, free], most[last, free] = -np.inf, np.inf
         return NLPBlock(
             name="phase",
             y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
             c=ca.vertcat(share, ca.vec(basis), *[part for point in weights for part in point]),
             rows=ca.vertcat(ca.SX(0, 1), *rows),
             cost=h * spent,
-            lower=lower,
-            upper=upper,
+            lower=least,
+            upper=most,
             index=np.array([element[0] for element in elements]),
             constants=np.array(constants),
             labels=tuple(labels),
@@ -692,10 +692,10 @@ class PhaseNLP:
         parts = zip(self.path_constraints, self._held(self.modes[0]), strict=True)
         kept = [c.rows_of(np.flatnonzero(held)) for c, held in parts if held.any()]
         if kept:
-            rows = Rows.of(*((str(c.name), c.expression) for c in kept))
+            made = Rows.of(*((str(c.name), c.expression) for c in kept))
             lower, upper = (np.concatenate([getattr(c, side) for c in kept]) for side in ("lower", "upper"))
-            if ocp.x0 is None or ocp.free_parameters or self._leaves(rows, lower, upper):
-                self._add("path at the beginning", ca.vertcat(s.x, s.p), rows, lower, upper, at_start, edge=0)
+            if ocp.x0 is None or ocp.free_parameters or self._leaves(made, lower, upper):
+                self._add("path at the beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
         if self.boundaries[0] is None:
             began = self.laws.start(self.plan.modes[0])
