@@ -112,7 +112,7 @@ def film(path: str | Path) -> Path:
     """Write a film of the plan under feedback, from a start at which every coordinate is 5 cm off."""
     ocp = build()
     plan = ns.solve(ocp, METHOD, certify=False)
-    start = np.array(START) + [0.05, -0.05, 0.05, 0.05, 0, 0, 0, 0]
+    start = np.array(START) + np.array([0.05, -0.05, 0.05, 0.05, 0, 0, 0, 0])
     motion = ns.simulate(ocp.system, x0=start, duration=plan.duration, u=ns.track(plan))
     return Path(ns.animate(ocp.system, motion, path, frames_per_second=12, dots_per_inch=70))
 

@@ -1,8 +1,8 @@
 """Films of the problems, small enough for a page: `python -m problems.gallery`.
 
-Every problem of `FILMS` has a function `film(path)`, which solves it and writes a film. The films are reduced to one size
-and written to a folder, `docs/images/gallery` by default, each with a still from its middle. `docs/gallery.md` shows
-them.
+Every problem of `FILMS` has a function `film(path)`, which solves it and writes a film. The films are reduced to one
+size and written to a folder, `docs/images/gallery` by default, each with a still from its middle. `docs/gallery.md`
+shows them.
 """
 
 from __future__ import annotations

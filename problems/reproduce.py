@@ -127,7 +127,7 @@ def _reproduce(planned: Sequence[Run], arguments: argparse.Namespace, executor: 
         print(f"interrupted; {arguments.output / 'report.md'} has what was run", file=sys.stderr)
         return INTERRUPTED
     if arguments.publish:
-        write(shown, arguments.publish, arguments.publish.stem, html=False, small=True)
+        write(shown, arguments.publish, arguments.publish.stem, html=False, small=True, merge=True)
     _say(shown, arguments)
     return 0 if complete(shown.rows) else 1
 
@@ -197,7 +197,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="run everything again")
     parser.add_argument("--retry", action="store_true", help="run again what failed, died or was too long")
     parser.add_argument(
-        "--publish", type=Path, metavar="FILE", help="also write the report there, with small figures in a folder"
+        "--publish",
+        type=Path,
+        metavar="FILE",
+        help="also write the report there, with small figures; papers that are not run keep their sections",
     )
     return parser
 

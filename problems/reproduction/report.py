@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import platform
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,9 +16,10 @@ import nosnoc_py as ns
 from nosnoc_py.files import write_atomically
 from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import FAILED
+from problems.reproduction.papers import PAPERS
 from problems.reproduction.plan import Run
 from problems.reproduction.records import Paper
-from problems.reproduction.rows import Kept, Row, counts, ending
+from problems.reproduction.rows import Kept, Row, ending
 from problems.reproduction.verdicts import Verdict
 
 PACKAGES = ("casadi", "numpy", "scipy", "numba", "mujoco")
@@ -64,7 +67,9 @@ class Shown:
     quick: bool = False
 
 
-def write(shown: Shown, path: Path, figures: str = "figures", *, html: bool = True, small: bool = False) -> list[Path]:
+def write(
+    shown: Shown, path: Path, figures: str = "figures", *, html: bool = True, small: bool = False, merge: bool = False
+) -> list[Path]:
     """Write the report to a Markdown file, its figures to a folder beside it, and the same as HTML.
 
     Parameters
@@ -75,6 +80,8 @@ def write(shown: Shown, path: Path, figures: str = "figures", *, html: bool = Tr
         Name of the folder.
     small : bool
         Whether figures are scaled down and have few colours.
+    merge : bool
+        Whether papers that were not run keep their sections in a file that exists.
 
     Returns
     -------
@@ -90,7 +97,8 @@ def write(shown: Shown, path: Path, figures: str = "figures", *, html: bool = Tr
             if not file.exists() or file.read_bytes() != data:
                 write_atomically(file, data)
             names.setdefault(run.key, []).append(f"{figures}/{file.name}")
-    text = markdown(shown, names)
+    previous = path.read_text(encoding="utf-8") if merge and path.exists() else ""
+    text = markdown(shown, names, previous)
     written = [path]
     write_atomically(path, text.encode())
     if html:
@@ -127,13 +135,31 @@ def smaller(content: bytes) -> bytes:
     return made.getvalue()
 
 
-def markdown(shown: Shown, figures: Mapping[str, Sequence[str]]) -> str:
-    """The whole report."""
-    papers = list({run.paper.name: run.paper for run in shown.planned}.values())
-    parts = [_head(shown, papers)]
-    for paper in papers:
-        parts += [_paper(paper, shown), _experiments(paper, shown), _figures(paper, shown, figures)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def markdown(shown: Shown, figures: Mapping[str, Sequence[str]], previous: str = "") -> str:
+    """Return the whole report; papers that were not run keep their sections of a previous one."""
+    own = {run.paper.name: run.paper for run in shown.planned}
+    sections = {
+        name: "\n\n".join(
+            part for part in (_paper(paper, shown), _experiments(paper, shown), _figures(paper, shown, figures)) if part
+        )
+        for name, paper in own.items()
+    }
+    every = {**sections_of(previous), **sections}
+    ordered = {name: every[name] for name in dict.fromkeys((*PAPERS, *every)) if name in every}
+    return "\n\n".join((_head(shown, ordered), *ordered.values())) + "\n"
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Return the sections of a report by the names of their papers."""
+    parts = re.split(rf"^(?=## (?:{'|'.join(PAPERS)}): )", text, flags=re.MULTILINE)[1:]
+    return {part[3:].partition(":")[0]: part.strip() for part in parts}
+
+
+def verdicts_of(section: str) -> Counter[str]:
+    """Count the verdicts in the table of a section."""
+    place = COLUMNS.index("verdict") + 1  # a row begins with a bar
+    rows = [re.split(r"(?<!\\)\|", line) for line in section.splitlines() if line.startswith("|")]
+    return Counter(row[place].strip(" *") for row in rows if len(row) == len(COLUMNS) + 2)
 
 
 def page(text: str) -> str:
@@ -156,24 +182,25 @@ def versions() -> dict[str, str]:
     return made
 
 
-def _head(shown: Shown, papers: Sequence[Paper]) -> str:
-    told = ", ".join(f"{name} {version}" for name, version in versions().items())
-    number = {1: "one paper", 5: "the five papers"}.get(len(papers), f"{len(papers)} papers")
-    command = " ".join(("python -m problems.reproduce", *(p.name for p in papers if len(papers) < 5)))
+def _head(shown: Shown, sections: Mapping[str, str]) -> str:
+    libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
+    number = {1: "one paper", 5: "the five papers"}.get(len(sections), f"{len(sections)} papers")
+    command = " ".join(("python -m problems.reproduce", *(name for name in sections if len(sections) < 5)))
     kind = "the smaller version, `--quick`" if shown.quick else "the full version"
-    columns = ("verdict", "rows", *(paper.name for paper in papers), "meaning")
-    totals = counts(shown.rows)
-    lines = []
-    for verdict, total in totals.items():
-        each = [sum(r.verdict is verdict for r in shown.rows if r.paper == paper.name) for paper in papers]
-        lines.append((verdict.value, str(total), *map(str, each), MEANINGS[verdict]))
+    columns = ("verdict", "rows", *sections, "meaning")
+    each = [verdicts_of(section) for section in sections.values()]
+    lines = [
+        (verdict.value, str(total), *(str(count[verdict.value]) for count in each), meaning)
+        for verdict, meaning in MEANINGS.items()
+        if (total := sum(count[verdict.value] for count in each))
+    ]
     return "\n\n".join(
         (
             f"# The experiments of {number}, run again",
             f"Written by `{command}{' --quick' if shown.quick else ''}`: {kind}. Every figure, table and stated number "
-            "has a row: the paper's number, ours, the difference, and a verdict by the criterion of the row. Errata of "
-            "the papers are told in the remarks.",
-            f"{told}. Seconds are those of the clock, on one core that may have had other work as well.",
+            "has a row: the paper's number, ours, the difference, and a verdict by the criterion of the row. The "
+            "remarks tell the errata of the papers.",
+            f"{libraries}. Seconds are those of the clock, on one core that may have had other work as well.",
             _table(columns, lines),
         )
     )

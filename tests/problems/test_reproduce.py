@@ -19,7 +19,7 @@ from problems.reproduction import work
 from problems.reproduction.papers import PAPERS, chosen
 from problems.reproduction.plan import changes_of, key_of, runs, tasks
 from problems.reproduction.records import Entry, Experiment, Paper, value_of
-from problems.reproduction.report import Shown, markdown, page, smaller
+from problems.reproduction.report import Shown, markdown, page, sections_of, smaller, verdicts_of
 from problems.reproduction.rows import Row, complete, ending, rows_of
 from problems.reproduction.verdicts import Agreement, AtLeast, AtMost, Holds, Verdict, Within, judge
 
@@ -396,6 +396,19 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(told["rows"]) == len(PAPERS["lie_group"].entries)
     assert {row["verdict"] for row in told["rows"]} == {"failed", "out of scope", "full run only"}
     assert published.read_text() == (tmp_path / "report.md").read_text()
+
+
+def test_papers_that_are_not_run_keep_their_sections(tmp_path: Path) -> None:
+    published = tmp_path / "results.md"
+    common = ["--quick", "--output", str(tmp_path), "--publish", str(published)]
+    for paper in ("lie_group", "fesdj"):
+        reproduce.main([paper, *common], Fake(done))
+    text, last = published.read_text(), (tmp_path / "report.md").read_text()
+    assert list(sections_of(text)) == ["fesdj", "lie_group"]
+    assert sections_of(text)["fesdj"] == sections_of(last)["fesdj"]
+    assert list(sections_of(last)) == ["fesdj"]
+    out_of_scope = [verdicts_of(section)["out of scope"] for section in sections_of(text).values()]
+    assert f"| out of scope | {sum(out_of_scope)} | {out_of_scope[0]} | {out_of_scope[1]} |" in text
 
 
 def test_interrupted_from_the_keyboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
