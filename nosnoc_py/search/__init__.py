@@ -1,10 +1,12 @@
-"""Finding good motions without a guess.
+"""Global search for good motions, without an initial guess by the user.
 
-`Search` is what `solve` does without a method: starts of different kinds, whose exact motions have sequences of modes,
-each a smooth program. `MultiStart` shoots over exact simulations and ends on finite elements: the objective of a
-simulation with located events is continuous and smooth in pieces as a function of the control, whatever the sequence,
-where relaxed complementarities keep the one that they happen to find. `ElementSearch` is what `solve` does where an OCP
-has complementarities of its own: finite elements from many starts.
+`Search` is the default of `solve`: it simulates many controls, reads the mode sequence of every motion, and solves the
+smooth multi-phase program of that sequence. `ElementSearch` is the default for an OCP with complementarities of its
+own: finite elements from many random controls. `MultiStart` descends over exact simulations and ends on finite
+elements.
+
+All three exist because a relaxed MPCC keeps the mode sequence that its start leads to. The objective of a simulation
+with located events is instead a continuous and piecewise smooth function of the control, across changes of sequence.
 """
 
 from nosnoc_py.search.elements import ElementSearch

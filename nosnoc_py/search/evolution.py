@@ -1,7 +1,9 @@
-"""Starts from a search without derivatives: a few control parameters, judged on exact simulations.
+"""Starts by a derivative-free search (CMA-ES) over a few control parameters, evaluated on exact simulations.
 
-CMA-ES (Hansen and Ostermeier 2001), by the package cma: an objective that jumps with the sequence of events does not
-mislead it, and it needs no motion that touches to find one that does.
+CMA-ES (Hansen and Ostermeier 2001, package cma) samples a normal distribution and adapts its covariance to the ranks of
+the samples. It tolerates objectives that jump where the sequence of events changes, and it finds contacts that the
+present motion does not touch, of which a gradient knows nothing. The parameters are knots of a piecewise linear control
+and the free numbers of the problem, all scaled to [0, 1]. Restarts use different numbers of knots.
 """
 
 from __future__ import annotations
@@ -13,25 +15,27 @@ import numpy as np
 from nosnoc_py.search.merit import Merit
 from nosnoc_py.search.starts import Start, StartTask
 
-# Knots of the control, one search after the other.
+# Numbers of knots of the control in successive runs: few, as CMA-ES needs generations in proportion to the dimension.
 KNOTS = (3, 5, 2)
-# The first steps, as a share of the way from bound to bound; generations of one search; what counts as better.
+# First standard deviation as a fraction of the distance between bounds; generations of one run; relative improvement of
+# the merit for which a new start is worth the solution of a multi-phase program.
 SPREAD, GENERATIONS, BETTER = 0.3, 30, 0.01
-# Simulations one after the other, before other kinds of start have their turn.
-TOGETHER = 4
+# Simulations in one turn, so that other kinds of start are not kept waiting for a whole generation.
+SIMULATIONS_PER_TURN = 4
 
 
 def evolution(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """The best control of every generation that found a better one."""
+    """Yield the best control of every generation that improves on the ones before."""
     if min(KNOTS) * task.rest.size + task.freedom < 2:  # cma fails with one number where its steps reach the bounds
         return
     merit = Merit(task)
     while True:
         for knots in KNOTS:
-            yield from _search(task, merit, rng, knots)
+            yield from _run_cma(task, merit, rng, knots)
 
 
-def _search(task: StartTask, merit: Merit, rng: np.random.Generator, knots: int) -> Iterator[Start | None]:
+def _run_cma(task: StartTask, merit: Merit, rng: np.random.Generator, knots: int) -> Iterator[Start | None]:
+    """Yield improvements of one run of CMA-ES, with None after every few simulations."""
     from cma import CMAEvolutionStrategy
 
     way, size = task.upper - task.lower, knots * task.rest.size
@@ -49,16 +53,17 @@ def _search(task: StartTask, merit: Merit, rng: np.random.Generator, knots: int)
     strategy = CMAEvolutionStrategy(np.append(middle, np.full(task.freedom, 0.5)), SPREAD, options)
     best = (np.inf, np.inf)
     for _ in range(GENERATIONS):
-        found, measured = strategy.ask(), []
-        for k, y in enumerate(found):
-            measured.append(merit.measured(start(y)))
-            if k % TOGETHER == TOGETHER - 1:
+        samples, costs = strategy.ask(), []
+        for k, y in enumerate(samples):
+            costs.append(merit.evaluate(start(y)))
+            if k % SIMULATIONS_PER_TURN == SIMULATIONS_PER_TURN - 1:
                 yield None
-        values, bar = [merit(*each) for each in measured], merit(*best)
-        strategy.tell(found, values)
+        # The weight of violations grows with the objectives seen: the old best is weighted anew before it is compared.
+        values, threshold = [merit(*each) for each in costs], merit(*best)
+        strategy.tell(samples, values)
         least = int(np.argmin(values))
-        if values[least] < (bar if np.isinf(bar) else bar - BETTER * abs(bar)):
-            best = measured[least]
-            yield start(found[least])
+        if values[least] < (threshold if np.isinf(threshold) else threshold - BETTER * abs(threshold)):
+            best = costs[least]
+            yield start(samples[least])
         if strategy.stop():
             return

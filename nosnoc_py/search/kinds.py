@@ -1,4 +1,4 @@
-"""The kinds of start of a search."""
+"""Table of the kinds of start of `Search`; a new kind is one function and one line here."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nosnoc_py.search.smoothed import smoothed
 from nosnoc_py.search.stances import Proposal, stances
 from nosnoc_py.search.starts import Start, StartTask, constant, line, random
 
-# By name, in the order in which they are tried first; each is a stream of starts, with None after a piece of work that
-# has not led to one yet.
+# Generators by name, in the order in which they are tried first. Each yields starts, and None after a piece of work
+# that has not led to a start yet, so that the search can give the next turn to another kind.
 STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Start | Proposal | None]]] = {
     "constant": constant,
     "line": line,

@@ -1,4 +1,9 @@
-"""What an exact motion costs and violates, and what both together are worth."""
+"""Merit of a start: objective of its exact simulation plus weighted constraint violations.
+
+Used by the derivative-free kinds of start (`evolution`, `simplex`). The penalty weight follows the largest objective
+seen so far, as nothing is known of the scale of the problem before the first simulation. Values of different times are
+therefore not comparable: keep the pair (objective, violation) of `evaluate`, and weight it when it is compared.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,27 @@ from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator
 from nosnoc_py.systems.controls import control_of
 
-# Weight of violations, in units of the largest objective so far, at least of this.
+# Penalty weight as a multiple of the largest objective so far; that objective counts as LEAST at least, so that
+# violations are not free in problems whose first motions cost nothing.
 WEIGHT, LEAST = 10.0, 1e-3
-# A motion whose simulation takes longer is worth nothing.
+# Time limit of one simulation [s]; one that takes longer counts as failed.
 SECONDS = 2.0
 
 
 class Merit:
-    """The merit of starts of one problem: the smaller the better, infinite where the simulation fails."""
+    """Merit function of the starts of one problem: smaller is better, infinite where the simulation fails.
+
+    Parameters
+    ----------
+    task : StartTask
+        Problem with bounds, free numbers and initial state.
+    """
 
     def __init__(self, task: StartTask) -> None:
         self.task, self.weight = task, 0.0
 
-    def measured(self, start: Start) -> tuple[float, float]:
-        """The objective of a start, and its violations of bounds and constraints, in the user's units."""
+    def evaluate(self, start: Start) -> tuple[float, float]:
+        """Return the objective of a start and the sum of its violations of bounds and constraints (user's units)."""
         ocp = self.task.ocp.settled(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
         simulator = event_driven_simulator(ocp.system, SMOOTH, start.x0, control, start.p)
@@ -32,13 +44,13 @@ class Merit:
         if not history.status.success:
             return np.inf, np.inf
         cost = objective(ocp, [history], history.x)
-        broken = sum(abs(violation.amount) for violation in violations(ocp, [history]))
-        if not np.isfinite(cost + broken):
+        violation = sum(abs(each.amount) for each in violations(ocp, [history]))
+        if not np.isfinite(cost + violation):
             return np.inf, np.inf
-        # It rises with the costs that are seen: a first motion that does nothing costs next to nothing.
+        # The weight rises with the objectives seen: the first motion often does nothing and costs almost nothing.
         self.weight = max(self.weight, WEIGHT * max(abs(cost), LEAST))
-        return cost, broken
+        return cost, violation
 
-    def __call__(self, cost: float, broken: float) -> float:
-        """The merit with the weight as it is now: compare what is weighted alike only."""
-        return cost + self.weight * broken if np.isfinite(cost) else np.inf
+    def __call__(self, cost: float, violation: float) -> float:
+        """Return the merit with the present weight; only values of the same weight are comparable."""
+        return cost + self.weight * violation if np.isfinite(cost) else np.inf

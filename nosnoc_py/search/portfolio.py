@@ -1,4 +1,14 @@
-"""What `solve` does without a method: starts of different kinds, simulated, polished, certified and ranked."""
+"""Default search of `solve`: generate starts, simulate them, optimise their mode sequences, certify and rank results.
+
+Loop: (1) choose a kind of start by its gains per second (`SearchState.priority`); (2) take one start and simulate it
+exactly; (3) read the mode sequence of the motion; (4) solve the smooth multi-phase program of that sequence on a coarse
+grid; (5) simulate the solution with the event-driven referee, and if it shows another sequence, repeat from (3).
+Neighbours of the best sequences ("moves") skip the simulation and start from the motion that they were derived from.
+
+Invariants: a sequence is tried by few kinds of start only, so that time goes to new ones; what is returned as SOLVED is
+confirmed by a simulation; part of the time is reserved for the final grid. No global optimum is proven: agreement of
+independent kinds of start is the only evidence, and the message says if it is missing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,7 @@ from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.search.state import GUESS, MOVES, SearchState, worth
+from nosnoc_py.search.state import GUESS, MOVES, SearchState, rank_of
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.plan import Plan, written
 from nosnoc_py.sequences.reading import read
@@ -36,39 +46,51 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 REFINE = "refine"
-# Without controls nothing is as fast as a simplex; other problems have no starts of this kind.
+# The simplex comes first: it only has starts for problems without controls, where it is the fastest kind.
 KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
-# Intervals of the control in programs that only compare sequences, iterations of IPOPT on each, and refinements.
+# Programs that only compare sequences: control intervals, iterations of IPOPT, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
-# Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
+# Time of one turn: at least SECONDS [s], at most the fraction SHARE of what is left. LAST is the fraction of the whole
+# time that is reserved for the program on the final grid.
 SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
-# Seconds for one program where no start has led to any.
+# Time [s] for one program after the search if no turn has led to any program: there has to be something to return.
 NOTHING_YET = 10.0
-# The share of what is left for refining the best.
+# Fraction of the remaining time for one refinement of the best motion.
 REFINING = 0.35
-# The best motion is refined, if it has to be, where patience ends, or after this share of the time.
+# The best motion is refined when patience ends, or after this fraction of the search time: its verdict then matters
+# more than further starts.
 REFINED = 0.6
-# Where so many starts have led to nothing that is confirmed, the best is refined at once.
+# Number of starts without any confirmed motion after which the best one is refined at once.
 SEVERAL = 3
-# Motions that are followed one after the other, where the simulation of a solution shows another sequence.
+# Largest number of programs per start, where the simulation of a solution shows another sequence than its own.
 FOLLOWED = 3
-# Phases of a program at most, where a simulation has more.
+# Largest number of phases of a program; simulations that rattle have hundreds.
 PHASES = 16
-# Neighbours of a sequence are tried for so many seconds, one after the other.
+# Time [s] of one turn of neighbours.
 MOVING = 1.0
-# A start whose sequence is known counts as this share of a program when patience is counted.
+# Fraction of a program by which a start with a known sequence counts against patience: it costs a simulation only.
 KNOWN = 0.2
-# So many kinds of start try a sequence whose program has not been solved.
+# Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
-# Without agreement, and where nothing happens in the best motion, the search goes on so many times longer.
+# Factor of the patience without agreement, and for a best motion without events, which every kind finds.
 ALONE = 2
-# What a kind that has no more starts gives.
+# Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Seconds, programs without a gain after which the search ends, and kinds of start that have to agree."""
+    """Effort of a search.
+
+    Attributes
+    ----------
+    seconds : float
+        Limit of time [s] if the user gives none.
+    patience : int
+        Number of programs without a gain after which the search ends.
+    kinds : int
+        Number of independent kinds of start that have to agree on the best objective.
+    """
 
     seconds: float
     patience: int
@@ -83,26 +105,32 @@ EFFORTS = {
 
 
 class Search(CompleteMethod):
-    """Starts of different kinds, each simulated, its sequence of modes polished, certified, and ranked.
+    """Search over mode sequences from many starts; the default method of `solve`.
 
-    A start is a control. Its exact motion has a sequence of modes; the multi-phase program of that sequence is a smooth
-    optimal control problem, whose solution is simulated again. Kinds of start share the time by what they have brought;
-    one of them, "moves", changes the sequences of the best motions so far. The search ends when kinds of start that
-    know nothing of each other agree on an optimum and nothing better has been found for a while, or at the limit.
+    A start is a control. Its exact motion has a sequence of modes, and the multi-phase program of that sequence is a
+    smooth optimal control problem, whose solution is simulated again. Kinds of start share the time by their gains per
+    second; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds
+    of start agree on the best objective and nothing better has been found for a while, or at the limit of time.
 
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Seconds at most (10, 60, 600), and how long it goes on where nothing better is found.
+        Limit of time (10 s, 60 s, 600 s) and patience: programs without a gain before the search ends (8, 20, 120).
     seed : int
-        Of random starts: the same seed gives the same starts of every kind. Which kind has the next turn depends on the
-        seconds that they took.
+        Seed of the random starts. Every kind has its own random numbers, so that its starts are reproducible; the order
+        of the kinds depends on measured times.
     starts : tuple of str
-        Kinds of starts.
+        Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
+        "stances", "moves".
     program : MultiPhase
-        Of the solution; sequences are compared by coarser ones.
+        Program of the solution that is returned; sequences are compared on coarser meshes.
     time_limit : float, optional
-        Seconds, instead of those of the effort.
+        Limit of time [s]; replaces that of `effort`.
+
+    Raises
+    ------
+    OptionError
+        From `init` and `solve`: for an OCP with complementarities of its own, or a guess of another problem.
 
     Examples
     --------
@@ -140,24 +168,32 @@ class Search(CompleteMethod):
     def solved(
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Search until kinds of start agree and nothing better is found, or time is over."""
+        """Search until kinds of start agree and nothing better is found, or the time is over."""
         limit = min(deadline - started, EFFORTS[self.effort].seconds if np.isinf(deadline) else np.inf)
         state = self.init(ocp, guess, time_limit=limit)
 
-        def judged(state: SearchState) -> dict[str, Any] | None:
+        def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        state = iterated(state, self.step, judged, callback, np.inf)
+        state = iterated(state, self.step, ended, callback, np.inf)
         return self.solution(state, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
-        """Prepare the starts.
+        """Return the state before the first turn.
+
+        Parameters
+        ----------
+        ocp : OCP
+        guess : Solution, Trajectory, mapping or array, optional
+            Motion, or control, that is tried before all other starts.
+        time_limit : float
+            Limit of time for the whole search [s].
 
         Raises
         ------
         OptionError, ModelError
-            For a problem or a guess that it cannot take.
+            For an OCP with complementarities of its own, or a guess of another problem.
         """
         check_type(ocp, OCP, "ocp")
         if ocp.complementarities:
@@ -171,7 +207,7 @@ class Search(CompleteMethod):
             refinements=min(ROUNDS, self.program.refinements),
         )
         task = StartTask.of(ocp)
-        # Every kind has random numbers of its own: which kind is next depends on time, its starts do not.
+        # Every kind has its own random numbers: the order of kinds depends on measured times, their starts must not.
         streams: dict[str, Iterator[Any]] = {
             kind: make(task, np.random.default_rng((self.seed, number)))
             for number, (kind, make) in enumerate(STARTS.items())
@@ -190,44 +226,46 @@ class Search(CompleteMethod):
         )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
-        """One start of the kind that has brought most for its time, or some neighbours of the best sequences."""
-        kind, began = self._choice(state), time.monotonic()
+        """Take one turn: one start, some neighbours of a good sequence, or a refinement of the best motion."""
+        kind, began = self._next_kind(state), time.monotonic()
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
         state.work.deadline = began + max(SECONDS, (REFINING if kind == REFINE else SHARE) * left)
-        # Neighbours are many, and start near a motion: one that does not converge from there is passed over.
+        # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         if kind == REFINE:
-            return self._refined(state, began)
+            return self._refine(state, began)
         if kind == MOVES:
-            return self._moved(state, began)
+            return self._try_neighbours(state, began)
         start = next(state.streams[kind], EMPTY)
         if start is EMPTY:
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
-            return state.spent(kind, began)
+            return state.with_seconds(kind, began)
         if isinstance(start, Proposal):
-            return self._polished(state, kind, start.motion, began, sequence=start.sequence)
+            return self._try_motion(state, kind, start.motion, began, sequence=start.sequence)
         motion = state.task.motion(start, state.work.left()) if isinstance(start, Start) else start
-        return self._polished(state, kind, motion, began, getattr(start, "p", None))
+        return self._try_motion(state, kind, motion, began, getattr(start, "p", None))
 
     def terminate(self, state: SearchState) -> Status | None:
-        """Why the search ends; None while there is something left to do."""
+        """Return the status with which the search ends; None while it goes on."""
         if state.status is not None:
             return state.status
         effort = EFFORTS[self.effort]
-        # A motion without an event is found from everywhere: that says little of those with events.
+        # Every kind finds a motion without events: their agreement on it says little of motions with events.
         eventful = state.leader is not None and len(state.leader.sequence.items) > 1
         patience = effort.patience * (1 if len(state.agreement) >= effort.kinds and eventful else ALONE)
-        if state.confirmed and state.since >= patience and state.rough is None:
+        if state.confirmed and state.since >= patience and state.refinable is None:
             return Status.SOLVED
-        # Something is looked at, whatever the limit of time.
+        # At least one turn is taken, however short the limit of time.
         over = bool(state.candidates or state.seconds) and time.monotonic() >= self._search_until(state)
         return Status.TIME_LIMIT if over else None
 
     def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
-        """The best so far, on the grid that is asked for; its status says what the simulation makes of it.
+        """Return the best solution so far, solved on the grid of `program`.
+
+        Its status is SOLVED if a simulation confirms it, NOT_CONFIRMED or NOT_CERTIFIED if not.
 
         Raises
         ------
@@ -235,24 +273,25 @@ class Search(CompleteMethod):
             Before the first step.
         """
         if state.best is None and (state.seconds or state.status is not None):
-            # No start has led to a program: what does nothing stands for all of them.
+            # No turn has led to a program: the motion without control takes their place, so that there is a result.
             state.work.deadline = time.monotonic() + NOTHING_YET
             still = state.task.start(state.task.zero[None])
-            state = self._polished(state, next(iter(STARTS)), state.task.motion(still, SECONDS), time.monotonic())
+            state = self._try_motion(state, next(iter(STARTS)), state.task.motion(still, SECONDS), time.monotonic())
         best = state.best
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.solution.success and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            finer = self._on_own_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
-            asked = self.program.grid == "equal" and finer is not None and finer.solution.success
-            best = finer if finer is not None and (asked or finer.rank < best.rank) else best
-        status, message = self._verdict(state, best)
-        found = replace(best.solution, certificate=best.certificate)
+            finer = self._on_final_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
+            # The search uses moving grids: where equal intervals are required, only the finer solution has them.
+            required = self.program.grid == "equal" and finer is not None and finer.solution.success
+            best = finer if finer is not None and (required or finer.rank < best.rank) else best
+        status, message = self._status_of(state, best)
+        solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
-            found, status, message = self._with_guess(state, found, status, message)
+            solution, status, message = self._better_of_guess(state, solution, status, message)
         seconds = time.monotonic() - state.began if wall_seconds is None else wall_seconds
         return replace(
-            found,
+            solution,
             status=status,
             message=message,
             method=repr(self),
@@ -261,43 +300,45 @@ class Search(CompleteMethod):
             **{**state.work.effort(), "wall_seconds": seconds},
         )
 
-    def _with_guess(
-        self, state: SearchState, found: Solution, status: Status, message: str
+    def _better_of_guess(
+        self, state: SearchState, solution: Solution, status: Status, message: str
     ) -> tuple[Solution, Status, str]:
-        """The solution that was given, where it is confirmed on this problem and better on a grid of its own."""
+        """Return the guess instead of the solution if it is confirmed on this problem and better."""
         assert state.guess is not None
         try:
             certificate = certify(state.task.ocp, state.guess)
         except (ModelError, OptionError):  # of another problem
-            return found, status, message
-        better = status is not Status.SOLVED or certificate.true_objective < found.objective
+            return solution, status, message
+        better = status is not Status.SOLVED or certificate.true_objective < solution.objective
         if certificate.verdict not in CONFIRMED or not better or self.program.grid == "equal":
-            return found, status, message
+            return solution, status, message
         return replace(state.guess, certificate=certificate), Status.SOLVED, "nothing better than the guess was found"
 
     def _search_until(self, state: SearchState) -> float:
-        """When the search has to end so that time is left for the last program."""
+        """Return the time at which the search has to end, so that time is left for the final grid."""
         return state.began + (1.0 - LAST) * (state.deadline - state.began)
 
-    def _choice(self, state: SearchState) -> str | None:
-        """The kind whose gains are largest for the time that it took; the guess comes first."""
+    def _next_kind(self, state: SearchState) -> str | None:
+        """Return the kind with the highest priority; the guess comes first, a refinement when it is due."""
         if GUESS in state.streams:
             return GUESS
         kinds = [kind for kind in self.starts if kind in state.streams]
-        if MOVES in self.starts and state.movable is not None:
+        if MOVES in self.starts and state.expandable is not None:
             kinds.append(MOVES)
         late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
         nothing = len(state.candidates) >= SEVERAL and not any(node.attempt.confirmed for node in state.nodes)
-        if state.rough is not None and (late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience):
+        if state.refinable is not None and (
+            late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience
+        ):
             return REFINE
-        # Every other turn is of a kind that may still agree with the best: without that its value is unknown.
+        # Every other turn goes to a kind that may still agree with the best: without agreement its value is uncertain.
         alone = state.confirmed and len(state.agreement) < EFFORTS[self.effort].kinds
         others = [kind for kind in kinds if kind != MOVES and kind not in state.agreement]
         if alone and others and len(state.candidates) % 2:
             kinds = others
-        return max(kinds, key=state.merit, default=None)
+        return max(kinds, key=state.priority, default=None)
 
-    def _polished(
+    def _try_motion(
         self,
         state: SearchState,
         kind: str,
@@ -306,39 +347,40 @@ class Search(CompleteMethod):
         p: Any = None,
         sequence: Sequence | None = None,
     ) -> SearchState:
-        """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead.
+        """Solve the program of the sequence of a motion, and of the sequences that simulations of solutions show.
 
-        A motion that is drawn comes with its sequence.
+        A motion that obeys no law (a `Proposal`) comes with its sequence, as none can be read from it.
         """
         ocp, work, best = state.task.ocp, state.work, None
         for _ in range(FOLLOWED):
             laws = laws_of(ocp, motion)
             start = start_of_motion(ocp, Sequence([{}]), motion)
             start = start if p is None else replace(start, p=p)
-            moves = len(motion.t) > 1  # else its simulation has failed at once
+            moves = len(motion.t) > 1  # else its simulation failed at once
             if sequence is None:
-                sequence = read(laws, motion, start.p) if moves else at_rest(laws, motion.x[0], start.p)
-                sequence = of_long_phases(sequence, laws, float(ocp.horizon))
+                sequence = read(laws, motion, start.p) if moves else constant_mode(laws, motion.x[0], start.p)
+                sequence = with_longest_phases(sequence, laws, float(ocp.horizon))
             known = state.tried.get(sequence, frozenset())
+            # The best sequence may be solved by every kind: that is how kinds of start agree.
             again = state.leader is not None and sequence == state.leader.sequence
             if kind in known or (len(known) >= ATTEMPTS and not again):
                 state = replace(state, since=state.since + KNOWN)
                 break
             start = replace(start_of_motion(ocp, sequence, motion), p=start.p)
-            found = self._solved(work, laws, sequence, start, state.bar(kind))
-            state = state.trying(sequence, kind)
-            if found is None:
+            attempt = self._solve(work, laws, sequence, start, state.cutoff(kind))
+            state = state.with_tried(sequence, kind)
+            if attempt is None:
                 break
-            state = state.trying(found.point.sequence, kind).having(found, kind)
-            best = found if best is None or worth(found) < worth(best) else best
-            if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
+            state = state.with_tried(attempt.point.sequence, kind).with_attempt(attempt, kind)
+            best = attempt if best is None or rank_of(attempt) < rank_of(best) else best
+            if attempt.confirmed or attempt.certificate is None or not attempt.certificate.trajectory.success:
                 break
-            motion, p, sequence = found.certificate.trajectory, found.point.p, None
-        return state.told(kind, began, best)
+            motion, p, sequence = attempt.certificate.trajectory, attempt.point.p, None
+        return state.with_candidate(kind, began, best)
 
-    def _moved(self, state: SearchState, began: float) -> SearchState:
-        """Neighbours of one of the best sequences, until one of them is better."""
-        node = state.movable
+    def _try_neighbours(self, state: SearchState, began: float) -> SearchState:
+        """Solve neighbours of one of the best sequences until one is a gain or the turn is over."""
+        node = state.expandable
         assert node is not None
         best, ocp = None, state.task.ocp
         while time.monotonic() - began < MOVING:
@@ -349,56 +391,58 @@ class Search(CompleteMethod):
             if sequence in state.tried:
                 continue
             start = start_of_motion(ocp, sequence, node.attempt.solution)
-            found = self._solved(state.work, node.laws, sequence, start, state.bar(MOVES))
-            state = state.trying(sequence, MOVES)
-            if found is None:
+            attempt = self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))
+            state = state.with_tried(sequence, MOVES)
+            if attempt is None:
                 break
-            gained = state.gained(found)
-            state = state.trying(found.point.sequence, MOVES).having(found, MOVES)
-            best = found if best is None or worth(found) < worth(best) else best
+            gained = state.is_gain(attempt)  # before the attempt is part of the state
+            state = state.with_tried(attempt.point.sequence, MOVES).with_attempt(attempt, MOVES)
+            best = attempt if best is None or rank_of(attempt) < rank_of(best) else best
             if gained:
                 break
-        return state.told(MOVES, began, best)
+        return state.with_candidate(MOVES, began, best)
 
-    def _refined(self, state: SearchState, began: float) -> SearchState:
-        """The best motion on the grid that is asked for, until it is confirmed; else it is the best no more."""
-        node = state.rough
+    def _refine(self, state: SearchState, began: float) -> SearchState:
+        """Solve the best motion on the final grid; a motion that is not confirmed there loses its rank."""
+        node = state.refinable
         assert node is not None
-        found = self._on_own_grid(state, node.attempt, state.work.deadline)
+        attempt = self._on_final_grid(state, node.attempt, state.work.deadline)
         state = replace(state, refined=state.refined | {node.sequence})
-        if found is None:
+        if attempt is None:
             return state
-        return replace(state.having(found, node.kind), since=state.since).told(node.kind, began, found)
+        # A refinement is no new start: patience neither begins anew nor runs on.
+        refined = replace(state.with_attempt(attempt, node.kind), since=state.since)
+        return refined.with_candidate(node.kind, began, attempt)
 
     @staticmethod
-    def _solved(work: Refinement, laws: Any, sequence: Sequence, start: Any, bar: float) -> PhaseAttempt | None:
-        """What comes of a sequence; None where the time is over before anything has."""
+    def _solve(work: Refinement, laws: Any, sequence: Sequence, start: Any, cutoff: float) -> PhaseAttempt | None:
+        """Return the best attempt for a sequence; None if the time is over before there is one."""
         work.best = None
         try:
-            found = work.refined(laws, sequence, start, bar)
+            attempt = work.refined(laws, sequence, start, cutoff)
         except Ended as end:
             if end.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt from None
             return work.best
         # A finer mesh may fail where a coarse one has found a motion.
-        return work.best if work.best is not None and work.best.rank < found.rank else found
+        return work.best if work.best is not None and work.best.rank < attempt.rank else attempt
 
-    def _on_own_grid(self, state: SearchState, attempt: PhaseAttempt, deadline: float) -> PhaseAttempt | None:
-        """The sequence of an attempt on the grid that the program asks for, refined until it is confirmed."""
+    def _on_final_grid(self, state: SearchState, attempt: PhaseAttempt, deadline: float) -> PhaseAttempt | None:
+        """Solve the sequence of an attempt on the grid of `program`, refined until it is confirmed."""
         ocp, sequence = state.task.ocp, attempt.point.sequence
         work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
-        found = self._solved(work, laws, sequence, replace(start, near=True), np.inf)
+        finer = self._solve(work, laws, sequence, replace(start, near=True), np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
-        return found
+        return finer
 
-    def _verdict(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
-        """Status and message of what is returned."""
+    def _status_of(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
+        """Return status and message of the solution that is returned."""
         solution = best.solution
         if state.status in (Status.INTERRUPTED, Status.STOPPED):
             return state.status, f"the best so far is {best.verdict or solution.status}"
         if best.confirmed:
-            return Status.SOLVED, "; ".join(part for part in (solution.message, self._alone(state)) if part)
+            return Status.SOLVED, "; ".join(part for part in (solution.message, self._agreement_note(state)) if part)
         if best.certificate is not None:
             undecided = best.verdict is Verdict.UNDECIDED
             return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, solution.message
@@ -409,17 +453,17 @@ class Search(CompleteMethod):
         message = f"none of {count} starts led to a feasible motion; {nearest}"
         return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
 
-    def _alone(self, state: SearchState) -> str:
-        """A note where kinds of start do not agree, which is all that speaks for a better optimum not being there."""
+    def _agreement_note(self, state: SearchState) -> str:
+        """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""
         if len(state.agreement) >= EFFORTS[self.effort].kinds:
             return ""
-        found = f"only by {', '.join(state.agreement)}" if state.agreement else "from no start alone"
+        finders = f"only by {', '.join(state.agreement)}" if state.agreement else "from no start alone"
         over = "the time limit came first" if state.status is Status.TIME_LIMIT else "nothing better was found"
-        return f"different kinds of start do not agree ({over}): this optimum was found {found}"
+        return f"different kinds of start do not agree ({over}): this optimum was found {finders}"
 
 
-def of_long_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:
-    """The sequence with its `PHASES` longest phases: a motion that rattles has hundreds that no program can hold."""
+def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:
+    """Return the sequence with its `PHASES` longest phases only: a motion that rattles has too many for a program."""
     if len(sequence.phases) <= PHASES or sequence.times is None:
         return sequence
     edges = np.concatenate([[0.0], sequence.times, [max(horizon, float(sequence.times[-1]))]])
@@ -429,6 +473,6 @@ def of_long_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:
     return written(plan.modes, plan.impacts, laws, edges[1:-1])
 
 
-def at_rest(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:
-    """The sequence of a motion that stays in the mode of a state (n_x,)."""
+def constant_mode(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:
+    """Return the sequence of a motion that stays in the mode of a state (n_x,)."""
     return written([laws.mode_at(x, p)], [{}], laws)

@@ -1,4 +1,10 @@
-"""Starts from finite elements whose complementarities are relaxed: only their control counts."""
+"""Starts from the relaxed MPCC on coarse finite elements, of which only the control is used.
+
+A homotopy (Scholtes relaxation, direct steering) on coarse elements gives controls that know where contacts are, long
+before its complementarities hold. Every iterate with a small relaxation parameter becomes a start: the exact simulation
+of its control decides which mode sequence it stands for. The first homotopy begins at the initial state at rest, the
+next ones at random controls.
+"""
 
 from __future__ import annotations
 
@@ -17,43 +23,43 @@ from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
-# Coarse elements, and what is left of the relaxation when a start is made of the control.
+# Coarse discretisation: a start has to be cheap, and its control is simulated exactly afterwards.
 ELEMENTS = {"control_stages": 16, "finite_elements": 2, "rk_stages": 2}
 HOMOTOPY = Homotopy(steering="direct", sigma_min=1e-4, finish="none", max_iterations=300)
+# Relaxation parameter sigma from which on the control becomes a start; above it, contacts act at a distance.
 SHARP = 0.1
 
 
 def relaxed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """From the initial state at rest, then from random controls."""
+    """Yield controls of relaxed problems: from the initial state at rest, then from random controls."""
     ocp = task.ocp
-    if (
-        not task.rest.size or ocp.system.remembers or ocp.point_terms
-    ):  # finite elements forget, and have times of their own
+    # Finite elements have no state of hysteresis, and no nodes at times that the user chooses.
+    if not task.rest.size or ocp.system.remembers or ocp.point_terms:
         return
     method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod).replace(**ELEMENTS)
     problem = transcribe(ocp, method)
     yield None
     guess: Array = problem.guess
     while True:
-        yield from _route(task, problem, guess)
+        yield from _homotopy_starts(task, problem, guess)
         guess = problem.initial_guess(rng.uniform(task.lower, task.upper, (3, task.rest.size)))
 
 
-def _route(task: StartTask, problem: Transcription, guess: Array) -> Iterator[Start | None]:
-    """One homotopy; its controls from where they say something of contacts."""
+def _homotopy_starts(task: StartTask, problem: Transcription, guess: Array) -> Iterator[Start | None]:
+    """Yield the controls of one homotopy once sigma is small; None for the steps before."""
     state = HOMOTOPY.init(problem.mpcc, guess, solvers=problem.solvers)
     while HOMOTOPY.terminate(state) is None:
         sigma = state.sigma
         state = HOMOTOPY.step(state, deadline=time.monotonic() + SECONDS)
-        made = problem.controls(state.w)
-        if sigma > SHARP or not np.isfinite(made).all():
+        controls = problem.controls(state.w)
+        if sigma > SHARP or not np.isfinite(controls).all():
             yield None
             continue
-        yield _start(task, problem, state.w, np.clip(made, task.lower, task.upper))
+        yield _start(task, problem, state.w, np.clip(controls, task.lower, task.upper))
 
 
 def _start(task: StartTask, problem: Transcription, w: Array, controls: Array) -> Start:
-    """The start that an iterate stands for."""
+    """Return the start for the control, initial state, parameters and horizon of an iterate w."""
     ocp, p0 = task.ocp, problem.mpcc.p0
     first = next(problem.mpcc.variables.blocks(role=Role.STATE)).rows
     horizon = problem.horizon(w, p0)

@@ -1,7 +1,8 @@
-"""Starts of problems without controls: the few numbers that are free, by simplices over exact simulations.
+"""Starts of problems without controls: Nelder-Mead over the few free numbers, with exact simulations.
 
-Nelder and Mead 1965, by SciPy: no derivative, so that a change of the sequence of events on the way does no harm. The
-program of one sequence gets no further than to where an event would have to leave its place in the order.
+The free numbers are initial states, parameters and the horizon. The simplex method (Nelder and Mead 1965, by SciPy)
+uses no derivatives, so that it passes through changes of the event sequence; the multi-phase program of one sequence
+can only reach the boundary where two events coincide. Restarts begin at the best of some random points.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import numpy as np
 from nosnoc_py.search.merit import Merit
 from nosnoc_py.search.starts import Start, StartTask
 
-# Simulations of one simplex, for each free number; more numbers than this are left to other kinds of start.
+# Simulations of one run per free number, and the largest number of them: the simplex method is slow in more dimensions.
 EACH, MOST = 40, 6
-# So many random numbers, of which the best is where the next simplex starts.
+# Number of random points of which the best is the start of the next run.
 SCREENED = 16
-# The simplex has closed in, as a share of the way between the bounds.
+# A run ends at this size of the simplex, as a fraction of the distance between the bounds; a start need not be exact.
 CLOSE = 1e-3
 
 
 def simplex(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """From where the problem says that solvers start, then from the best of some random numbers."""
+    """Yield local minima: first from the initial values of the problem, then from the best of some random points."""
     if task.rest.size or not 0 < task.freedom <= MOST:
         return
     from scipy.optimize import minimize  # not paid for by an import of the library
@@ -34,10 +35,10 @@ def simplex(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]
         return task.start(task.zero[None], y)
 
     def cost(y: np.ndarray) -> float:
-        return merit(*merit.measured(start(y)))
+        return merit(*merit.evaluate(start(y)))
 
     while True:
         bounds = [(0.0, 1.0)] * task.freedom
         yield start(minimize(cost, first, method="Nelder-Mead", bounds=bounds, options=options).x)
-        tried = rng.random((SCREENED, task.freedom))
-        first = tried[int(np.argmin([cost(y) for y in tried]))]
+        samples = rng.random((SCREENED, task.freedom))
+        first = samples[int(np.argmin([cost(y) for y in samples]))]

@@ -1,9 +1,14 @@
 """Starts from smoothed systems: contacts as stiff springs, switches as steep steps, on a fixed grid.
 
-One smooth program for every width sigma of the smoothing, from wide to narrow, each from the solution of the last:
-wide springs push before they touch, so that the program feels contacts that its motion does not reach. On the way from
-a straight line to the goal every coordinate has a force of its own, which costs more and more until it is taken out
-(an idea of contact-invariant optimisation, Mordatch, Todorov and Popovic 2012): kinematics first, then forces.
+A continuation solves one smooth NLP for every width sigma of the smoothing, from wide to narrow, each from the solution
+before. Wide springs act at a distance, so that the gradient knows contacts that the motion does not touch.
+
+The first continuation begins at a smooth trajectory to the goal. Every coordinate then has an assisting force of its
+own, whose cost rises until the force is removed: first the kinematics, then the forces. The idea is that of
+contact-invariant optimisation (Mordatch, Todorov and Popovic 2012). Later ones begin at constant controls.
+
+The NLP is Radau IIA with two stages on equal steps (Hairer and Wanner 1996), written as blocks (`BlockNLP`). Its
+accuracy is low on purpose: only its control is used, and the exact simulation of that decides the sequence.
 """
 
 from __future__ import annotations
@@ -28,47 +33,50 @@ from nosnoc_py.systems.pss import PDS
 from nosnoc_py.tableaus import tableau
 
 Array = np.ndarray
-# Steps of Radau IIA with two stages, and how many of them share one control.
+# Number of steps, of consecutive steps with the same control, and of stages of Radau IIA (order 3).
 STEPS, SHARED, STAGES = 48, 3, 2
-# Widths of the smoothing, one after the other; starts are given from this width on.
+# Widths sigma of the smoothing in the order of the continuation; controls become starts from width SHARP on, where
+# contacts no longer act far beyond their surface.
 SIGMAS, SHARP = (1.0, 0.1, 0.01, 0.001), 0.1
-# Costs of the forces on the coordinates, as multiples of what everything else costs at first; None takes them out.
+# Cost of the assisting forces at every width, as a multiple of the objective at the start; None removes the forces.
 ASSISTED: tuple[float | None, ...] = (1.0, 10.0, 100.0, None)
-# IPOPT on each of them: a start need not be exact.
+# Loose tolerances of IPOPT and few iterations: a start need not be exact.
 IPOPT = {"tol": 1e-4, "constr_viol_tol": 1e-4, "dual_inf_tol": 1.0, "acceptable_tol": 1e-2, "mu_strategy": "adaptive"}
 ITERATIONS = 80
 
 
 def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """From nothing, from a straight line to the goal, then from random controls; again and again."""
+    """Yield controls of smoothed problems: from a trajectory to the goal, from rest, then from random controls."""
     if isinstance(task.ocp.system, PDS) or task.ocp.system.remembers or not task.rest.size:
         return
     program = SmoothedProgram.of(task)
-    line = _line(task)
+    line = _line_guess(task)
     if line is not None:
-        yield from program.route(line, tuple(zip(SIGMAS, ASSISTED, strict=True)))
+        yield from program.continuation(line, tuple(zip(SIGMAS, ASSISTED, strict=True)))
     plain = tuple((sigma, None) for sigma in SIGMAS)
-    yield from program.route(_still(task, task.zero), plain)
+    yield from program.continuation(_constant_guess(task, task.zero), plain)
     while True:
         half = 0.5 * (task.upper - task.lower)
-        yield from program.route(_still(task, task.lower + half * (1.0 + rng.uniform(-1.0, 1.0, half.size))), plain)
+        yield from program.continuation(
+            _constant_guess(task, task.lower + half * (1.0 + rng.uniform(-1.0, 1.0, half.size))), plain
+        )
 
 
-def _still(task: StartTask, u: Array) -> tuple[Array, Array]:
-    """The initial state at all times, a constant control."""
+def _constant_guess(task: StartTask, u: Array) -> tuple[Array, Array]:
+    """Return states (steps + 1, n_x) that stay at the initial state, and a constant control."""
     return np.tile(task.x0, (STEPS + 1, 1)), np.tile(u, (STEPS // SHARED, 1))
 
 
-def _line(task: StartTask) -> tuple[Array, Array] | None:
-    """A smooth way to the goal, what holds the system still; None where no goal is known."""
+def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
+    """Return states on a smooth trajectory to the goal, and the control at rest; None without a goal."""
     end = task.goal
     if end is None:
         return None
     s, T = task.ocp.system, float(task.ocp.horizon)
     shares = np.linspace(0.0, 1.0, STEPS + 1)
     if isinstance(s, CLS):
-        ways = [waypoint(s, task.x0, end, share * T, T) for share in shares]
-        states = np.array([np.concatenate([q, v, y]) for q, v, _, y in ways])
+        points = [waypoint(s, task.x0, end, share * T, T) for share in shares]
+        states = np.array([np.concatenate([q, v, y]) for q, v, _, y in points])
     else:
         states = task.x0 + shares[:, None] * (end - task.x0)
     return states, np.tile(task.rest, (STEPS // SHARED, 1))
@@ -76,16 +84,17 @@ def _line(task: StartTask) -> tuple[Array, Array] | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothedProgram:
-    """The program of a smoothed system, for any width of the smoothing and any cost of the forces that assist.
+    """NLP of a smoothed system, for any width of the smoothing and any cost of the assisting forces.
 
     Attributes
     ----------
     task : StartTask
     smoothed : Smoothed
+        The system with sigma as an additional parameter.
     sizes : (n_x,)
-        Of states.
-    push : (n_v,)
-        Sizes of the forces that assist, as rates of states.
+        Typical values of the states.
+    push : (n_v,) or (n_x,)
+        Typical values of the assisting forces, which are added to the rates of velocities (of states without contacts).
     """
 
     task: StartTask
@@ -95,13 +104,14 @@ class SmoothedProgram:
 
     @classmethod
     def of(cls, task: StartTask) -> SmoothedProgram:
-        """Smooth the system; see what states and rates there are."""
+        """Smooth the system, and scale its unknowns by initial state, goal and horizon."""
         ocp = task.ocp
         s, T = ocp.system, float(ocp.horizon)
         end = task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, np.asarray(s.x_nominal, float))
-        if isinstance(s, CLS):  # accelerations: of a way within the horizon, or from speeds where q' is not v
+        # Accelerations: of a cubic over the horizon (6 d / T^2), or from the speeds where q' is not v.
+        if isinstance(s, CLS):
             rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T
         else:
             rates = sizes / T
@@ -109,7 +119,7 @@ class SmoothedProgram:
 
     @cached_property
     def at(self) -> dict[str, Array]:
-        """Positions of the unknowns: states, inner stages, algebraic ones, controls, assisting forces, p, T."""
+        """Positions in w of states, inner stages, algebraic states, controls, assisting forces, p and T, by name."""
         n_x, n_z = self.sizes.size, int(self.smoothed.system.z.numel())
         shapes = {
             "x": (STEPS + 1, n_x),
@@ -120,16 +130,16 @@ class SmoothedProgram:
             "p": (1, self.task.ocp.system.n_p),
             "T": (1, 1),
         }
-        found, first = {}, 0
+        positions, first = {}, 0
         for name, shape in shapes.items():
             count = int(np.prod(shape))
-            found[name] = np.arange(first, first + count).reshape(shape)
+            positions[name] = np.arange(first, first + count).reshape(shape)
             first += count
-        return found
+        return positions
 
     @cached_property
     def bounds(self) -> tuple[Array, Array, Array]:
-        """Lower and upper bounds, and sizes, of all unknowns."""
+        """Lower bounds, upper bounds and typical values of all unknowns, (n_w,) each."""
         ocp, at = self.task.ocp, self.at
         size = int(at["T"][0, 0]) + 1
         low, high, scale = np.full(size, -np.inf), np.full(size, np.inf), np.ones(size)
@@ -154,10 +164,13 @@ class SmoothedProgram:
         scale[at["T"]] = T
         return low, high, scale
 
-    def route(
+    def continuation(
         self, start: tuple[Array, Array], levels: tuple[tuple[float, float | None], ...]
     ) -> Iterator[Start | None]:
-        """Solve one program after the other, from states (steps + 1, n_x) and controls; give the controls."""
+        """Yield the controls of a continuation from states (steps + 1, n_x) and controls (steps / shared, n_u).
+
+        `levels` has pairs of the width sigma and the cost of the assisting forces, None without these.
+        """
         at, (low, high, scale) = self.at, self.bounds
         w = np.zeros(scale.size)
         w[at["x"]], w[at["u"]], w[at["p"]] = *start, self.task.ocp.p
@@ -175,18 +188,19 @@ class SmoothedProgram:
             blocks = self.blocks(sigma)
             nlp = BlockNLP(blocks, lower, upper, scale, w)
             if assist is not None:
+                # The cost of assistance is relative to the objective at the first start, whatever the user's units.
                 unit = unit or max(abs(nlp.evaluate(w)[0]), 1e-3)
                 nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
             solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})
-            found = solver.solve(w / scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * scale
-            if not np.isfinite(found).all():
+            solution = solver.solve(w / scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * scale
+            if not np.isfinite(solution).all():
                 yield None
                 return
-            w = found
+            w = solution
             yield self._start(w) if sigma <= SHARP else None
 
     def _start(self, w: Array) -> Start:
-        """The control of an iterate, with what the problem leaves free."""
+        """Return the start with the control of an iterate, and with initial state, parameters and horizon."""
         at, task = self.at, self.task
         horizon = float(w[at["T"]][0, 0])
         control = np.clip(w[at["u"]], task.lower, task.upper)
@@ -195,7 +209,7 @@ class SmoothedProgram:
         return Start(control=PiecewiseConstant(grid, control), x0=x0, p=w[at["p"][0]], horizon=horizon)
 
     def blocks(self, sigma: float) -> list[NLPBlock]:
-        """Steps, path constraints, both ends."""
+        """Return the blocks of the steps, the path constraints and both ends for a width sigma."""
         ocp, at = self.task.ocp, self.at
         s, T = self.smoothed.system, ca.SX.sym("T")
         n_x = self.sizes.size
@@ -212,6 +226,7 @@ class SmoothedProgram:
         values = [rates(x, part, u, smooth_p) for x, part in zip(stages, z, strict=True)]
         flows = [flow + assisted for flow, _, _ in values]
         rows = [
+            # Radau IIA: X_i = x_left + h sum_j a_ij f(X_j)
             x - before - h * sum((float(a) * flow for a, flow in zip(weights, flows, strict=True)), ca.SX.zeros(n_x))
             for x, weights in zip(stages, radau.a, strict=True)
         ]
@@ -221,7 +236,7 @@ class SmoothedProgram:
         columns = [at["x"][:-1], at["inner"], at["x"][1:], at["z"], at["u"][every // SHARED], at["push"]]
         constant = [np.repeat(at[name], STEPS, axis=0) for name in ("p", "T")]
         count = 2 * n_x + 2 * int(s.z.numel())
-        found = [
+        blocks = [
             NLPBlock(
                 name="steps",
                 y=ca.vertcat(before, inner, after, *z, u, push, p, T),
@@ -232,10 +247,11 @@ class SmoothedProgram:
                 index=np.hstack([*columns, *constant]),
             )
         ]
+        # Constraints on algebraic states are left out: the smoothed system has other ones.
         path = ocp.path_constraints
         if path and not ca.depends_on(ca.vertcat(*[c.expression for c in path]), s.z):
             on_way = ca.Function("path", [s.x, s.u, ocp.system.p], [ca.vertcat(*[c.expression for c in path])])
-            found.append(
+            blocks.append(
                 NLPBlock(
                     name="path",
                     y=ca.vertcat(after, u, p),
@@ -245,11 +261,11 @@ class SmoothedProgram:
                     index=np.hstack([at["x"][1:], at["u"][every // SHARED], constant[0]]),
                 )
             )
-        return [*found, *self._ends()]
+        return [*blocks, *self._ends()]
 
     def _ends(self) -> list[NLPBlock]:
-        """Initial and terminal constraints, the terminal cost."""
-        ocp, at, found = self.task.ocp, self.at, []
+        """Return the blocks of initial constraints, terminal constraints and terminal cost."""
+        ocp, at, blocks = self.task.ocp, self.at, []
         s = ocp.system
         T = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
         for name, constraints, cost, y, index in (
@@ -263,7 +279,7 @@ class SmoothedProgram:
             ),
         ):
             limits = [[np.zeros(0), *[getattr(c, side) for c in constraints]] for side in ("lower", "upper")]
-            found.append(
+            blocks.append(
                 NLPBlock(
                     name=name,
                     y=ca.vertcat(*y),
@@ -274,10 +290,10 @@ class SmoothedProgram:
                     index=np.hstack(index),
                 )
             )
-        return found
+        return blocks
 
     def _assistance(self, weight: float) -> NLPBlock:
-        """What the forces that assist cost."""
+        """Return the block with the cost of the assisting forces, relative to their typical values."""
         push = ca.SX.sym("push", self.push.size)
         cost = weight / STEPS * ca.sumsqr(push / ca.DM(self.push))
         nothing = np.zeros(0)

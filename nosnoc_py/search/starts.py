@@ -1,4 +1,12 @@
-"""Starts of different kinds: each is a control, from which a motion follows by simulation."""
+"""Starts of the search: a control with everything that the OCP leaves free, for an exact simulation.
+
+`StartTask` derives from the OCP what generators of starts need: finite bounds of the controls, the control that
+balances the forces at the initial state, and a goal. Three simple generators are here: `constant`, `random` and `line`
+(computed torque along a smooth trajectory to the goal).
+
+Free numbers of the problem (parameters, horizon, initial state) are fractions in [0, 1] between their bounds, so that
+all generators treat them alike.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +31,25 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
 
 Array = np.ndarray
-# Knots of random controls, and their size as shares of the bounds (of the forces at work, where there are none).
+# Numbers of knots of random controls, and their amplitudes as fractions of the bounds of `StartTask`.
 KNOTS, SIZES = (1, 2, 3, 5), (0.1, 0.3, 1.0)
-# Intervals of the controls that starts are made of.
+# Number of equal control intervals of a start.
 PIECES = 16
-# A control without bounds may be so many times what changes the motion as much as all other forces do.
+# Assumed bound of a control without bounds, as a multiple of the one that balances all other forces.
 REACH = 3.0
-# The weight of staying near, beside what the terminal cost wants.
+# Weight of the distance from x0 beside the terminal cost: small, it only makes the goal unique.
 NEAR = 1e-3
-# How far ways to the goal swing to the side, as shares of their length.
+# Sideways deviations of trajectories to the goal, as fractions of their length: around obstacles on either side.
 SWINGS = (0.0, 0.5, -0.5)
-# Seconds for one program that only gives a start.
+# Time limit [s] for one program that only gives a start.
 SECONDS = 4.0
+# Simulator of starts: a contact that only grazes must not end the simulation.
 SMOOTH = EventDriven(grazing="continue")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Start:
-    """A control, with the initial state, the parameters and the horizon, which the problem may leave free.
+    """Start of a search: a control with initial state, parameters and horizon, which the problem may leave free.
 
     Attributes
     ----------
@@ -48,7 +57,7 @@ class Start:
     x0 : (n_x,)
     p : (n_p,)
     horizon : float
-        [s].
+        Duration of the motion [s].
     """
 
     control: PiecewiseConstant
@@ -59,17 +68,28 @@ class Start:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StartTask:
-    """A problem with what its starts are made of.
+    """OCP with the data that generators of starts use.
 
     Attributes
     ----------
     ocp : OCP
     x0 : (n_x,)
-        Where motions begin, also where x(0) is free.
+        Initial state of the motions, also if the OCP leaves it free.
     lower, upper : (n_u,)
-        Finite: where the OCP has no bounds, a multiple of what holds the system still.
+        Finite bounds of the controls: those of the OCP, else a multiple of the control that balances the forces.
     rest : (n_u,)
-        A control that leaves as little force as possible at x0.
+        Control with the smallest resulting force at x0.
+
+    Examples
+    --------
+    Gravity has to be balanced, and bounds are assumed where the OCP has none:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ns.Contact("ground", gap=q)])
+    >>> task = StartTask.of(ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2))
+    >>> print(task.rest.round(2), (task.upper - task.rest).round(2))
+    [9.81] [29.43]
     """
 
     ocp: OCP
@@ -80,7 +100,7 @@ class StartTask:
 
     @classmethod
     def of(cls, ocp: OCP) -> StartTask:
-        """Look at the forces where the motion begins."""
+        """Derive the data from an OCP, by its forces at the initial state."""
         x0 = free_start(ocp) if ocp.x0 is None else np.array(ocp.x0)
         low, high = (np.array(bound, float) for bound in ocp.u_bounds)
         rest, size = _balance(ocp, x0)
@@ -92,39 +112,43 @@ class StartTask:
 
     @property
     def zero(self) -> Array:
-        """The control nearest to nothing (n_u,)."""
+        """Control within the bounds that is nearest to zero (n_u,)."""
         return np.clip(np.zeros(self.rest.size), self.lower, self.upper)
 
     @property
     def freedom(self) -> int:
-        """How many numbers the problem leaves free beside the control."""
+        """Number of values that the problem leaves free beside the control: parameters, horizon, initial state."""
         ocp = self.ocp
         states = self.x0.size - (not ocp.system.autonomous) if ocp.x0 is None else 0  # the time is not free
         return len(ocp.free_parameters) + (ocp.free_time is not None) + states
 
     @property
     def shares(self) -> Array:
-        """Where the problem says that solvers start (n,): free parameters as shares of the way between their bounds."""
-        found = np.full(self.freedom, 0.5)
+        """Initial values of the free numbers (n,), as fractions of the distance between their bounds."""
+        fractions = np.full(self.freedom, 0.5)
         for k, (name, (low, high)) in enumerate(self.ocp.free_parameters.items()):
             if np.isfinite(high - low) and high > low:
-                found[k] = (self.ocp.p[self.ocp.system.parameter_names.index(name)] - low) / (high - low)
-        return found
+                fractions[k] = (self.ocp.p[self.ocp.system.parameter_names.index(name)] - low) / (high - low)
+        return fractions
 
     @cached_property
     def goal(self) -> Array | None:
-        """The state nearest to x0 that the terminal constraints allow and the terminal cost likes, if there is one."""
+        """State near x0 that satisfies the terminal constraints and has a low terminal cost; None without either."""
         return goal(self.ocp, self.x0)
 
     def start(self, rows: Array, free: Array | None = None) -> Start:
-        """Rows (m, n_u) at equally spaced times joined by straight lines, cut at the bounds.
+        """Return the start with a piecewise linear control through equally spaced knots, clipped to the bounds.
 
-        `free` (n,) are the numbers that the problem leaves free, as shares of the way between their bounds; by default
-        they are where the problem says that solvers start.
+        Parameters
+        ----------
+        rows : (m, n_u)
+            Values at the knots; one row is a constant control.
+        free : (n,), optional
+            Free numbers as fractions of the distance between their bounds; default: the initial values of the OCP.
         """
         x0, p, horizon = self.x0, np.array(self.ocp.p), float(self.ocp.horizon)
         if free is not None and free.size:
-            x0, p, horizon = self._placed(np.clip(free, 0.0, 1.0), x0, p, horizon)
+            x0, p, horizon = self._free_values(np.clip(free, 0.0, 1.0), x0, p, horizon)
         pieces = PIECES if self.rest.size else 1
         t = (np.arange(pieces) + 0.5) / pieces
         knots = np.linspace(0.0, 1.0, len(rows)) if len(rows) > 1 else np.zeros(1)
@@ -133,42 +157,46 @@ class StartTask:
         control = PiecewiseConstant(np.linspace(0.0, horizon, pieces + 1), controls)
         return Start(control=control, x0=x0, p=p, horizon=horizon)
 
-    def _placed(self, shares: Array, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
-        """What the problem leaves free: parameters, the horizon, the initial state nearest to one in a box."""
+    def _free_values(self, shares: Array, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
+        """Return initial state, parameters and horizon for free numbers in [0, 1].
+
+        The initial state is the admissible one nearest to a point of the box of its bounds.
+        """
         ocp, left = self.ocp, list(shares)
         for name, (low, high) in ocp.free_parameters.items():
             row = ocp.system.parameter_names.index(name)
-            p[row] = _between(left.pop(0), low, high, p[row], 1.0)
+            p[row] = _interpolated(left.pop(0), low, high, p[row], 1.0)
         if ocp.free_time is not None:
             low, high = ocp.free_time.lower, ocp.free_time.upper
-            horizon = float(low * (high / low) ** left.pop(0))
+            horizon = float(low * (high / low) ** left.pop(0))  # geometric: its bounds may lie decades apart
         if ocp.x0 is None:
             left += [] if ocp.system.autonomous else [0.5]
             bounds = zip(left, *ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
-            x0 = free_start(replace(ocp, p=p), np.array([_between(*each) for each in bounds]))
+            x0 = free_start(replace(ocp, p=p), np.array([_interpolated(*each) for each in bounds]))
         return x0, p, horizon
 
     def motion(self, start: Start, time_limit: float | None = None) -> Trajectory:
-        """The exact motion of a start, up to where the simulation got."""
-        asked = SimulationTask(x0=start.x0, duration=start.horizon, u=start.control, p=start.p, time_limit=time_limit)
-        return SMOOTH.simulate(self.ocp.system, asked)
+        """Return the exact motion of a start; it ends early if the simulation fails."""
+        task = SimulationTask(x0=start.x0, duration=start.horizon, u=start.control, p=start.p, time_limit=time_limit)
+        return SMOOTH.simulate(self.ocp.system, task)
 
 
-def _between(share: float, low: float, high: float, middle: float, size: float) -> float:
-    """A number between bounds; where one of them is infinite, within a size of a number."""
+def _interpolated(share: float, low: float, high: float, middle: float, size: float) -> float:
+    """Return the value at a fraction between bounds; an infinite bound is replaced by `middle` -+ `size`."""
     low = low if np.isfinite(low) else min(middle, high) - max(size, abs(middle))
     high = high if np.isfinite(high) else max(middle, low) + max(size, abs(middle))
     return float(low + share * (high - low))
 
 
 def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
-    """The control that leaves the least force (flow) at x0, and its size that changes the motion as the rest does."""
+    """Return the control with the least force (flow) at x0, and the control as strong as the largest other force."""
     s = ocp.system
     force = s.force if isinstance(s, CLS) else s.flow
     at = ca.Function("force", [s.x, s.u, s.p], [force, ca.jacobian(force, s.u)])
     value, slope = (np.array(part) for part in at(x0, np.zeros(s.n_u), ocp.p))
     if not (np.isfinite(value).all() and np.isfinite(slope).all()):
         return np.zeros(s.n_u), np.zeros(s.n_u)
+    # Minimum-norm least squares: an underactuated system cannot balance every force, a redundant one has many ways.
     rest = -np.linalg.lstsq(slope, value[:, 0], rcond=1e-10)[0] if slope.size else np.zeros(s.n_u)
     strongest = np.abs(value).max(initial=0.0)
     gains = np.abs(slope).max(axis=0, initial=0.0)
@@ -176,13 +204,13 @@ def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
 
 
 def constant(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Nothing, and what holds the system still."""
+    """Yield the control nearest to zero, and the one that balances the forces at the initial state."""
     yield task.start(task.zero[None])
     yield task.start(task.rest[None])
 
 
 def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Random knots joined by straight lines, around zero or around what holds the system still."""
+    """Yield random piecewise linear controls around zero, or around the control that balances the forces."""
     half = 0.5 * (task.upper - task.lower)
     while True:
         knots, size = int(rng.choice(KNOTS)), float(rng.choice(SIZES))
@@ -192,9 +220,9 @@ def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
 
 
 def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Computed torque: the forces of a smooth way to the goal in configuration space, as far as the controls have them.
+    """Yield computed torques: controls that follow a smooth trajectory to the goal in the least-squares sense.
 
-    The goal is what the terminal constraints and costs ask of the positions: the nearest state that satisfies them.
+    Contact forces are not part of it, so that an underactuated system follows only in part.
     """
     ocp, s = task.ocp, task.ocp.system
     if not isinstance(s, CLS) or not s.n_u:
@@ -218,7 +246,7 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
 
 
 def _bump(t: float, T: float) -> tuple[float, float, float]:
-    """16 r^2 (1 - r)^2 with its derivatives."""
+    """Return 16 r^2 (1 - r)^2 with r = t / T, and its first two derivatives: zero with its slope at both ends."""
     r = t / T
     return (
         16.0 * r**2 * (1.0 - r) ** 2,
@@ -228,7 +256,14 @@ def _bump(t: float, T: float) -> tuple[float, float, float]:
 
 
 def goal(ocp: OCP, x0: Array) -> Array | None:
-    """The state nearest to x0 that the terminal constraints allow and the terminal cost likes; None without either."""
+    """Return a state near x0 that satisfies the terminal constraints and has a low terminal cost; None without either.
+
+    Parameters
+    ----------
+    ocp : OCP
+    x0 : (n_x,)
+        Initial state; the distance from it is added to the terminal cost with a small weight.
+    """
     s = ocp.system
     if not ocp.terminal_constraints and ocp.terminal_cost.is_constant():
         return None
@@ -237,18 +272,18 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in ends])
     low, high = (np.concatenate([*limits, *[getattr(c, side) for c in ends]]) for side in ("lower", "upper"))
     at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, settled.terminal_cost])
-    made = at(s.x, x0, ocp.p)
+    end_values = at(s.x, x0, ocp.p)
     sizes = np.maximum(np.abs(x0), np.asarray(s.x_nominal, float))
-    cost = made[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
+    cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
     index = np.arange(x0.size)[None]
     numbers: dict[str, Any] = {"lower": low, "upper": high}
-    block = NLPBlock(name="goal", y=s.x, rows=made[0], cost=cost, index=index, **numbers)
+    block = NLPBlock(name="goal", y=s.x, rows=end_values[0], cost=cost, index=index, **numbers)
     low, high = ocp.x_bounds
     nlp = BlockNLP([block], low, high, sizes, x0)
-    found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * nlp.scale
-    if not np.isfinite(found).all():
+    solution = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * nlp.scale
+    if not np.isfinite(solution).all():
         return None
-    end = np.clip(found, low, high)
+    end = np.clip(solution, low, high)
     if not s.autonomous:
-        end[-1] = x0[-1] + float(ocp.horizon)
+        end[-1] = x0[-1] + float(ocp.horizon)  # the last state is the time itself
     return end

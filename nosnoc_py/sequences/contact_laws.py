@@ -1,9 +1,18 @@
-"""Contacts in their modes: index-reduced equations of motion, and the equations of impacts (FESD-J, Eqs. 1 and 3).
+"""Mode equations of rigid-body systems with contacts: forces in every mode, and impacts between modes.
 
-Compliant contacts have two modes, apart and pressed, which differ in nothing but the side of their gap: their force is
-one expression, with a kink between. A closed contact keeps its gap rate at zero (index 2); where its normal turns along
-the motion, q' = v + g tau with the gradient g of the gap and gap = 0 keeps the positions on the surface (Gear, Gupta
-and Leimkuhler 1985).
+Modes of a rigid contact are "open", "closed" (frictionless), "stick", and "slip+" or "slip-" (one tangent) or "slip"
+(two tangents). Equations of motion and impact law are Eqs. (1) and (3) of FESD-J (Nurkanovic, Frey, Pozharskiy, Diehl).
+
+- A closed contact keeps its gap rate at zero with its normal force as the multiplier (index 2). Where the normal turns
+  along the motion, this alone would let the gap drift: q' = v + g tau with the gradient g of the gap, and gap = 0, keep
+  the positions on the surface (Gear, Gupta and Leimkuhler 1985).
+- A sticking contact has zero slip and a tangential force inside the friction cone; a slipping one has the force on the
+  cone, opposite to the slip (Coulomb).
+- An impact balances momentum, with Newton's restitution of the normal velocity and Coulomb's law for the impulses.
+- A compliant contact has the modes "apart" and "pressed". Its force is one expression with a kink, so that the modes
+  only say on which side of zero the gap is.
+
+Redundant contacts (four corners of a box) leave their forces undetermined; a tiny compliance makes them unique.
 """
 
 from __future__ import annotations
@@ -29,28 +38,30 @@ from nosnoc_py.tolerances import IMPACT
 
 APART, PRESSED = "apart", "pressed"
 OPEN, CLOSED, STICK, FORWARDS, BACKWARDS, SLIP = "open", "closed", "stick", "slip+", "slip-", "slip"
-# Without friction, with one tangent, with two.
+# Modes of a rigid contact by the number of its tangents: none (no friction), one, two.
 WORDS = ((OPEN, CLOSED), (OPEN, STICK, FORWARDS, BACKWARDS), (OPEN, STICK, SLIP))
 SIGNS = {FORWARDS: 1.0, BACKWARDS: -1.0}
 SLIPPING = (*SIGNS, SLIP)
-# Contacts that hold each other: forces share a load by this much softness, as a share of a contact's own response.
+# Compliance of closed contacts in units of speed / force: large enough to make redundant forces unique, so small that
+# the gap rates it leaves are far below every tolerance.
 SOFTNESS = 1e-12
-# A motion is in a mode where gaps and rates are below these shares of the length and the speed at work.
+# A contact counts as closed, or as sticking, where gaps and rates are below these fractions of the typical length and
+# speed: above the errors of numerical solutions, far below the motion itself.
 CLOSE, SLOW = 1e-5, 1e-5
-# Compliant contacts are looked at so often between two nodes of a motion.
+# Samples between two nodes of a motion in the search for sign changes of compliant gaps.
 PLACES = 9
 
 
 class ContactLaws:
-    """A `CLS` in its modes.
+    """Mode equations of a `CLS` (see `ModeLaws`).
 
     Parameters
     ----------
     system : CLS
     rest_velocity : float
-        A contact with restitution that stays closed has approached at most so fast [m/s].
-    force, speed : float
-        Typical sizes of forces [N] and velocities [m/s].
+        Largest approach velocity [m/s] at which a contact with restitution may stay closed.
+    force, speed, length : float
+        Typical values of forces [N], velocities [m/s] and gaps [m].
     """
 
     def __init__(
@@ -63,7 +74,7 @@ class ContactLaws:
         self.names = (*self.frames.names, *self.soft)
         self.soft_gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.compliant])
         self.at = system.kinematics(system.x, system.u, system.p)
-        # Of the gaps along the velocities, which a user's normal need not be.
+        # Gradients of the gaps along the velocities; a user's normal may have another length.
         self.gradients = system.along_v(self.at.gaps)
         self.curved = [
             ca.depends_on(ca.horzcat(self.at.jacobian[c, :], self.gradients[c, :]), ca.vertcat(system.q, system.y))
@@ -77,21 +88,21 @@ class ContactLaws:
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The modes of a contact."""
+        """Return the modes that a contact can have."""
         if name in self.soft:
             return (APART, PRESSED)
         return WORDS[self.frames.width(self.names.index(name))]
 
     def default(self, name: str) -> str:
-        """A contact that is not mentioned is open."""
+        """Return the mode of a contact that is not mentioned: open or apart."""
         return APART if name in self.soft else OPEN
 
     def _hard(self, mode: Mode) -> Mode:
-        """The modes of rigid contacts."""
+        """Return the modes of the rigid contacts, which come first in `names`."""
         return mode[: self.frames.count]
 
     def _sides(self, mode: Mode) -> Rows:
-        """Compliant contacts are on their side."""
+        """Return the sign conditions of compliant gaps: >= 0 apart, <= 0 pressed."""
         words = mode[self.frames.count :]
         sides = (1.0 if word == APART else -1.0 for word in words)
         return Rows.of(
@@ -102,13 +113,13 @@ class ContactLaws:
         )
 
     def _kinks(self, before: Mode, after: Mode) -> Rows:
-        """Compliant contacts that begin or end to press have a gap of zero there."""
+        """Return the conditions gap = 0 of compliant contacts whose mode changes."""
         count = self.frames.count
         changed = [k for k, (a, b) in enumerate(zip(before[count:], after[count:], strict=True)) if a != b]
         return Rows.of(*((f"kink[{self.soft[k]}]", self.soft_gaps[k]) for k in changed))
 
     def kinks(self, motion: Trajectory, p: np.ndarray) -> list[Event]:
-        """Where compliant contacts begin and end to press along a motion: its own events do not tell."""
+        """Return the times at which compliant contacts begin and end to press, which are no events of a motion."""
         if not self.soft:
             return []
         from scipy.optimize import brentq  # not paid for by an import of the library
@@ -116,29 +127,29 @@ class ContactLaws:
         gaps = function_of([self.system.x, self.system.p], self.soft_gaps)
         times = np.unique(np.concatenate([np.linspace(a, b, PLACES) for a, b in pairwise(motion.t)]))
         values = np.array([np.asarray(gaps(x, p)).reshape(-1) for x in motion(times)])
-        found = []
+        events = []
         for k, name in enumerate(self.soft):
             for i in np.flatnonzero(values[:-1, k] * values[1:, k] < 0):
                 time = brentq(
                     lambda t, k=k: float(np.asarray(gaps(motion(t), p)).reshape(-1)[k]), times[i], times[i + 1]
                 )
-                found.append(Event(float(time), name, "contact" if values[i, k] > 0 else "release"))
-        return found
+                events.append(Event(float(time), name, "contact" if values[i, k] > 0 else "release"))
+        return events
 
     def _soft_modes(self, states: np.ndarray, p: np.ndarray) -> list[str]:
-        """Which compliant contacts press at states (m, n_x), by that in the middle."""
+        """Return the modes of compliant contacts at states (m, n_x), decided by the middle one."""
         if not self.soft:
             return []
         gaps = np.asarray(function_of([self.system.x, self.system.p], self.soft_gaps)(states[len(states) // 2], p))
         return [APART if gap >= 0 else PRESSED for gap in gaps.reshape(-1)]
 
     def _rows(self, c: int) -> list[int]:
-        """The tangents of a contact among the directions."""
+        """Return the indices of a contact's tangents among all directions (normals first, then tangents)."""
         part = self.frames.tangents[c]
         return [self.frames.count + k for k in range(part.start, part.stop)]
 
     def _forces(self, kinds: Mapping[int, str], what: str, scale: float) -> _Forces:
-        """Forces or impulses of contacts in their modes."""
+        """Return forces or impulses of contacts in their modes."""
         return _Forces(self, kinds, what, scale)
 
     def _equations(self, mode: Mode) -> ModeEquations:
@@ -148,10 +159,11 @@ class ContactLaws:
         rates = at.rates
         z, drift = forces.unknowns, None
         equations, inequalities = forces.rows(rates, self.speed)
-        # Redundant contacts (four corners of a box) leave their forces open: a little softness settles them.
+        # The compliance makes the forces of redundant contacts (four corners of a box) unique.
         equations += Rows.of(
             *((f"gap rate[{self.names[c]}]", rates[c] + self.softness(c) * forces.normal[c]) for c in closed)
         )
+        # Only a normal that turns lets the gap drift; a flat one keeps it constant by its rate.
         turning = [c for c in closed if self.curved[c]]
         if turning:
             tau = Unknowns.made("tau", [f"drift[{self.names[c]}]" for c in turning], scale=self.speed)
@@ -176,59 +188,62 @@ class ContactLaws:
         )
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
-        """The mode in which a motion may rest at a state (n_x,): what is closed there, and what slips."""
+        """Return the mode of a state (n_x,): contacts that are closed there, and those of them that slip."""
         at = self.system.kinematics(x[None], 0.0, p)
         hard = (self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
         return (*hard, *self._soft_modes(x[None], p))
 
     def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
-        """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
-        looks = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]
+        """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
+        samples = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]
         columns: list[list[str]] = []
         for c, name in enumerate(self.frames.names):
             closed = toggled(stretches, name, ("contact",), ("release",))
-            closed = [self._is_closed(c, at) if told is None else told for told, at in zip(closed, looks, strict=True)]
+            closed = [
+                self._is_closed(c, at) if known is None else known for known, at in zip(closed, samples, strict=True)
+            ]
             slips = self._slips(stretches, c, closed)
             words = []
-            for k, at in enumerate(looks):
+            for k, at in enumerate(samples):
                 rates = at.rates[len(at.rates) // 2]
-                words.append(OPEN if not closed[k] else self._slip(c, rates, told=slips[k]))
+                words.append(OPEN if not closed[k] else self._slip(c, rates, slips=slips[k]))
             columns.append(words)
         hard = list(zip(*columns, strict=True)) if columns else [()] * len(stretches)
         return [(*mode, *self._soft_modes(stretch.states, p)) for mode, stretch in zip(hard, stretches, strict=True)]
 
     def _slips(self, stretches: list[Stretch], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
-        """Whether a contact slips, by its events; every time it closes the question is a new one."""
-        found: list[bool | None] = []
+        """Return for every segment if a contact slips, by the events since it closed; None if these are silent."""
+        slips: list[bool | None] = []
         for is_closed, group in groupby(zip(closed, stretches, strict=True), key=lambda pair: bool(pair[0])):
             inside = [stretch for _, stretch in group]
-            # What begins this stretch belongs to the mode before it, but for the slip of what has just closed.
-            told = toggled(inside, self.names[c], ("slip",), ("stick",)) if is_closed else [None] * len(inside)
+            # Events before the contact closed say nothing of its present slip: every closure starts anew.
+            known = toggled(inside, self.names[c], ("slip",), ("stick",)) if is_closed else [None] * len(inside)
+            # A reversal is an event between two phases of slip.
             turned = any(event.kind == "reversal" and event.name == self.names[c] for s in inside for event in s.events)
-            found += [True if turned and part is None else part for part in told]
-        return found
+            slips += [True if turned and part is None else part for part in known]
+        return slips
 
     def _is_closed(self, c: int, at: Kinematics) -> bool:
-        """Whether a contact is closed at all of some states."""
+        """True if a contact is closed at all of the states."""
         gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c])
         return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
 
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
-        """What contacts with an impact do in it, by the state after it (n_x,)."""
+        """Return the modes of contacts in an impact, by the state after it (n_x,)."""
         rates = self.system.kinematics(after, 0.0, p).rates
         return {name: self._slip(self.names.index(name), rates) for name in dict.fromkeys(names)}
 
-    def _slip(self, c: int, rates: np.ndarray, told: bool | None = None) -> str:
-        """The word of a closed contact by its rates, where it is not told whether it slips."""
+    def _slip(self, c: int, rates: np.ndarray, slips: bool | None = None) -> str:
+        """Return the mode of a closed contact by its rates; `slips` is known from events, or None."""
         slip = rates[self._rows(c)]
         if not slip.size:
             return CLOSED
-        if not (np.linalg.norm(slip) > SLOW * self.speed if told is None else told):
+        if not (np.linalg.norm(slip) > SLOW * self.speed if slips is None else slips):
             return STICK
         return SLIP if slip.size == 2 else FORWARDS if slip[0] > 0.0 else BACKWARDS
 
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
-        """Closed contacts touch and rest, those that stick do not slip, open ones do not overlap."""
+        """Return the conditions of an initial state: closed contacts touch, and do not slip where they stick."""
         at, rates = self.at, self.at.rates
         closed = [c for c, word in enumerate(self._hard(mode)) if word != OPEN]
         held = [(f"gap[{self.names[c]}]", at.gaps[c]) for c in closed]
@@ -238,19 +253,19 @@ class ContactLaws:
         return Rows.of(*held), Rows.of(*apart) + self._sides(mode)
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
-        """Contacts that close, open, begin or end to slip, or turn."""
-        found = []
+        """Return the contacts that close, open, begin or end to slip, or reverse their slip."""
+        events = []
         for name, was, is_ in zip(self.frames.names, self._hard(before), self._hard(after), strict=True):
             closed, slips = ((was != OPEN, is_ != OPEN), [word in SLIPPING for word in (was, is_)])
-            found.append((name, of_modes(closed, slips, was != is_)))
-        return found
+            events.append((name, of_modes(closed, slips, was != is_)))
+        return events
 
     def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
-        """Impacts between two states: name, kind, normal impulse, gap rate before and after, energy gained."""
+        """Return the impacts between two states; see `ImpactData` for their entries."""
         at = self.system.kinematics(before, 0.0, p)
         v, later = before[self.system.at_v], after[self.system.at_v]
         rates, gain = (at.rates, at.rates_of(later)), float(energy_gain(at.mass @ (later - v), v, later))
-        # What another impact stops has no impulse of its own.
+        # A contact that only opens or closes by the impact of another one has no impulse of its own: it has no impact.
         least = IMPACT * max(float(impulses[: self.frames.count].max(initial=0.0)), IMPACT)
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
@@ -261,31 +276,33 @@ class ContactLaws:
         ]
 
     def softness(self, c: int) -> float:
-        """Gap rate that a force of a closed contact leaves [m/s/N]."""
+        """Return the compliance of a closed contact: gap rate per force [m/s/N]."""
         return SOFTNESS * self.speed / self.force
 
     def struck(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> dict[int, str]:
-        """Contacts with an impulse between two phases, and how they slip after it.
+        """Return the contacts with an impulse between two phases, with their modes in it.
 
-        Those that are named, those that close, and where there is an impact at all those that stay closed.
+        These are the contacts that are named, those that close, and, if there are any, those that stay closed: an
+        impact elsewhere may load them at the same instant.
         """
-        found = {self.names.index(name): word for name, word in impacts.items() if name not in self.soft}
+        contacts = {self.names.index(name): word for name, word in impacts.items() if name not in self.soft}
         before, after = self._hard(before), self._hard(after)
         for c, (was, is_) in enumerate(zip(before, after, strict=True)):
             if was == OPEN and is_ != OPEN:
-                found.setdefault(c, is_)
+                contacts.setdefault(c, is_)
         for c, (was, is_) in enumerate(zip(before, after, strict=True)):
-            if found and was != OPEN and is_ != OPEN:
-                found.setdefault(c, is_)
-        return dict(sorted(found.items()))
+            if contacts and was != OPEN and is_ != OPEN:
+                contacts.setdefault(c, is_)
+        return dict(sorted(contacts.items()))
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
-        """Guards of closing contacts and of the ends of slip, and the impact where there is one."""
+        """Return the guards of closing contacts and of the ends of slip, and the impact if there is one."""
         struck, kinks = self.struck(before, impacts, after), self._kinks(before, after)
         before, after = self._hard(before), self._hard(after)
         s, at = self.system, self.at
         opening = [c for c, (was, is_) in enumerate(zip(before, after, strict=True)) if was != OPEN and is_ == OPEN]
         rates = at.rates
+        # At the boundary the rate of an opening gap is zero; its sign shows first at the first stage after it.
         beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in struck))
         if not struck:
             ended = [
@@ -294,6 +311,7 @@ class ContactLaws:
                 if was in SLIPPING and is_ not in (was, OPEN)
             ]
             stops = [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in ended]
+            # Without an impact no component of the state jumps.
             here = tuple((False, i) for i in range(s.x.numel()))
             nothing = Rows()
             return Boundary(
@@ -304,12 +322,13 @@ class ContactLaws:
                 beginning=beginning,
                 shown=ca.SX.zeros(len(self.impulses)),
             )
-        found = self._impact(before, struck, after, opening, beginning)
-        return replace(found, equations=found.equations + kinks)
+        impact = self._impact(before, struck, after, opening, beginning)
+        return replace(impact, equations=impact.equations + kinks)
 
     def _impact(
         self, before: Mode, struck: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
     ) -> Boundary:
+        """Return the boundary with an impact: M (v+ - v-) = J' Lambda, restitution, and Coulomb's law."""
         s, at = self.system, self.at
         velocity = Unknowns.made("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
         impulses = self._forces(struck, "impulse", self.force)
@@ -322,6 +341,7 @@ class ContactLaws:
             if before[c] != OPEN:
                 equations += Rows.of((f"gap rate after[{name}]", leaving[c] + soft))
                 continue
+            # A contact that stays closed comes to rest, whatever its restitution; this is allowed for slow approaches.
             stays = after[c] != OPEN
             rebound = 0.0 if stays else e
             equations += Rows.of(
@@ -348,7 +368,17 @@ class ContactLaws:
 
 
 class _Forces:
-    """Forces, or impulses, of contacts in their modes: unknowns, what they add up to, Coulomb's law."""
+    """Forces or impulses of contacts in their modes.
+
+    Attributes
+    ----------
+    unknowns : Unknowns
+        Normal forces, tangential ones of sticking contacts, direction and speed of slip with two tangents.
+    normal : dict int -> SX
+        Normal force by contact.
+    total : SX (directions,)
+        Forces of all contacts along all directions.
+    """
 
     def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
         frames, names = laws.frames, laws.names
@@ -364,24 +394,26 @@ class _Forces:
         for c, word in kinds.items():
             self.total[c] = self.normal[c]
             rows, bound = laws._rows(c), frames.friction[c] * self.normal[c]
+            # Stick: the tangential force is free. Slip: Coulomb's law gives it, with the direction of slip as an
+            # unknown for two tangents, as v / |v| has no derivative where slip begins or ends.
             if word == STICK:
-                self.total[rows] = self._more(f"tangential {what}", c, len(rows), scale=scale)
+                self.total[rows] = self._add_unknowns(f"tangential {what}", c, len(rows), scale=scale)
             elif word in SIGNS:
                 self.total[rows] = -SIGNS[word] * bound
             elif word == SLIP:
-                self.direction[c] = self._more("direction of slip", c, 2, initial=np.sqrt(0.5))
-                self.slip_speed[c] = self._more("speed of slip", c, 1, lower=0.0, scale=laws.speed)
+                self.direction[c] = self._add_unknowns("direction of slip", c, 2, initial=np.sqrt(0.5))
+                self.slip_speed[c] = self._add_unknowns("speed of slip", c, 1, lower=0.0, scale=laws.speed)
                 self.total[rows] = -bound * self.direction[c]
 
-    def _more(self, what: str, c: int, size: int, **numbers: float) -> ca.SX:
+    def _add_unknowns(self, what: str, c: int, size: int, **numbers: float) -> ca.SX:
         name = self.laws.names[c]
         labels = [f"{what}[{name}]" if size == 1 else f"{what}[{name}][{k}]" for k in range(size)]
-        made = Unknowns.made(what, labels, **numbers)
-        self.unknowns += made
-        return made.symbol
+        unknowns = Unknowns.made(what, labels, **numbers)
+        self.unknowns += unknowns
+        return unknowns.symbol
 
     def rows(self, rates: ca.SX, speed: float) -> tuple[Rows, Rows]:
-        """Equations and inequalities of Coulomb's law at slip velocities among the rates of all directions."""
+        """Return equations and inequalities of Coulomb's law, with slip velocities from the rates of all directions."""
         laws = self.laws
         equations, inequalities = Rows(), Rows()
         for c, word in self.kinds.items():
@@ -389,6 +421,7 @@ class _Forces:
             force, bound = self.total[rows], laws.frames.friction[c] * self.normal[c]
             if word == STICK:
                 equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c) * force))
+                # Two linear rows for one tangent; the quadratic cone for two (smooth where the force is zero).
                 room = ca.vertcat(bound - force, bound + force) if len(rows) == 1 else bound**2 - ca.sumsqr(force)
                 inequalities += Rows.of((f"friction cone[{name}]", room))
             elif word in SIGNS:

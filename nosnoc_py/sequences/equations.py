@@ -1,4 +1,9 @@
-"""What holds in one mode of a system, and where one mode ends and the next begins: data for the multi-phase program."""
+"""Equations of a system in one mode and at the boundary of two modes, as data for the multi-phase program.
+
+A kind of system takes part in multi-phase programs by one class with the methods of `ModeLaws`. It returns symbolic
+rows with labels; the program knows neither contacts nor surfaces. Labels are also the keys of multipliers and margins,
+so that the same condition has the same label in every mode: `gap[ground]`, `slip[ground]`, `side[plane]`.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,23 @@ import numpy as np
 
 from nosnoc_py.motion.kinds import Kind
 
-# One word for every contact, switching function, partition or constraint, in the order of the system.
+# Mode of a system: one word for every contact, switching function, partition or constraint, in the order of `names`.
 Mode = tuple[str, ...]
-# Of an impact: name, kind, normal impulse, gap rate before and after, energy gained.
+# Data of an impact: name, kind, normal impulse [N s], gap rate before and after [m/s], energy gained [J].
 Impacted = tuple[str, str, float, float, float, float]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unknowns:
-    """Symbols with a label, bounds, a start value and a size each."""
+    """Unknowns of the program with bounds, initial values and typical values.
+
+    Attributes
+    ----------
+    symbol : SX (n,)
+    labels : tuple of str
+    lower, upper, initial, scale : (n,)
+        In the user's units.
+    """
 
     symbol: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     labels: tuple[str, ...] = ()
@@ -39,7 +52,7 @@ class Unknowns:
         initial: float = 0.0,
         scale: Any = 1.0,
     ) -> Unknowns:
-        """With symbols of their own."""
+        """Return unknowns with new symbols, one per label; numbers are broadcast to all of them."""
         size = len(labels)
         numbers = {"lower": lower, "upper": upper, "initial": initial, "scale": scale}
         filled = {key: np.broadcast_to(np.asarray(value, float), (size,)) for key, value in numbers.items()}
@@ -53,20 +66,27 @@ class Unknowns:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of unknowns."""
         return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """Expressions with a label each: equations, or what is not negative."""
+    """Labelled expressions: equations (= 0) or inequalities (>= 0).
+
+    Attributes
+    ----------
+    expression : SX (m,)
+    labels : tuple of str
+        One per row; rows of the same condition share a label.
+    """
 
     expression: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, *parts: tuple[str, ca.SX]) -> Rows:
-        """Rows from labels and expressions; one label may stand for several rows."""
+        """Return rows from pairs of a label and an expression; one label may stand for several rows."""
         expression = ca.vertcat(ca.SX(0, 1), *[part for _, part in parts])
         return cls(expression=expression, labels=tuple(label for label, part in parts for _ in range(part.numel())))
 
@@ -76,24 +96,25 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModeEquations:
-    """inertia x' = flow with multipliers z that equations determine, where the inequalities hold.
+    """DAE of one mode: inertia x' = flow, with multipliers z determined by equations, subject to inequalities.
 
     Attributes
     ----------
     z : Unknowns
+        Contact forces, or multipliers of Filippov's convex combination.
     inertia : SX (n_x, n_x) or None
         None for the unit matrix.
     flow : SX (n_x,)
     equations, inequalities : Rows
-        0 = equations, 0 <= inequalities, at all times.
+        0 = equations and 0 <= inequalities at all times; the differential index is at most two.
     shown : SX (n_s,)
-        Forces or multipliers by the names of `Laws.shown`, zero where they do not act.
+        Forces or multipliers that solutions report, by the names of `ModeLaws.shown`; zero where they do not act.
     held : SX (n_h, n_v), optional
         The velocities of the mode satisfy held v = 0; None where the mode restricts none.
     """
@@ -109,20 +130,21 @@ class ModeEquations:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Boundary:
-    """What holds between two phases.
+    """Conditions between two phases: guards, jumps and impulses.
 
     Attributes
     ----------
     y : Unknowns
-        Beside the state before: the state after where it jumps, impulses.
+        Components of the state after that jump, followed by impulses.
     equations, inequalities : Rows
         In the state before (x), in y and in p.
     after : tuple of (bool, int)
-        Every component of the state after: whether it is one of y, and which.
+        Source of every component of the state after: (True, i) is y[i], (False, i) is x[i], which does not jump.
     beginning : Rows
-        0 <= beginning at the first stage of the phase after: rates of what was zero until there.
+        0 <= beginning at the first stage of the phase after: the rate of a gap that opens, which is zero at the
+        boundary itself.
     shown : SX (n_i,)
-        Impulses by the names of `Laws.impulses`.
+        Impulses that solutions report, by the names of `ModeLaws.impulses`.
     """
 
     y: Unknowns
@@ -134,16 +156,16 @@ class Boundary:
 
 
 class ModeLaws(Protocol):
-    """A system as it is in its modes.
+    """Interface of a system to multi-phase programs: its modes, their equations, and their boundaries.
 
     Attributes
     ----------
     names : tuple of str
-        Contacts, switching functions, partitions, constraints.
+        Contacts, switching functions, partitions, or constraints, each of which has a mode.
     shown, impulses : tuple of (str, Role, str)
-        Label, role and unit of what solutions show of phases and of boundaries.
+        Label, role and unit of the quantities that solutions report in phases and at boundaries.
     length : float
-        Typical size of gaps [m]; where there are none, any number.
+        Typical value of gaps [m]; 1 for systems without gaps.
     """
 
     length: float
@@ -152,41 +174,41 @@ class ModeLaws(Protocol):
     impulses: tuple[Any, ...]
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The modes of a thing."""
+        """Return the modes that a contact, switching function, partition or constraint can have."""
         ...
 
     def default(self, name: str) -> str | None:
-        """The mode of a thing that is not mentioned; None where it has to be."""
+        """Return the mode that applies if a phase does not mention a name; None if it must be mentioned."""
         ...
 
     def equations(self, mode: Mode) -> ModeEquations:
-        """What holds in a mode."""
+        """Return the DAE of a mode."""
         ...
 
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
-        """Equations and inequalities of a state in which a motion may begin in a mode."""
+        """Return equations and inequalities of a state in which a motion may begin in a mode."""
         ...
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
-        """What holds between two modes, with impacts of some contacts."""
+        """Return the conditions between two modes, with impacts of some contacts."""
         ...
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
-        """Names and kinds of the events between two modes, but impacts."""
+        """Return names and kinds of the events between two modes, without impacts."""
         ...
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
-        """The mode that a state (n_x,) itself belongs to."""
+        """Return the mode of a state (n_x,)."""
         ...
 
     def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
-        """Events where a mode changes, and of which a motion does not tell itself."""
+        """Return changes of mode that are no events of a motion: those of compliant contacts."""
         ...
 
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
-        """What contacts with an impact do in it, by the state after it (n_x,)."""
+        """Return the modes of contacts in an impact, by the state after it (n_x,)."""
         ...
 
     def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
-        """Impacts between two states, with their impulses (n_i,)."""
+        """Return the impacts between two states (n_x,), with impulses (n_i,)."""
         ...

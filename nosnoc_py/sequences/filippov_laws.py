@@ -1,4 +1,14 @@
-"""Filippov systems in their modes: on one side of a surface, sliding along it, held by a constraint."""
+"""Mode equations of Filippov systems (Filippov 1988), projected dynamical systems, and switches with hysteresis.
+
+On one side of a surface the vector field is that of the region. Sliding along it, the field is a convex combination of
+the neighbouring ones, whose weights (alpha per switching function, theta per region) are multipliers of the condition
+that the switching function stays zero (index 2). A constraint of a projected dynamical system is free, or active with
+its force as the multiplier. A switch with hysteresis has the modes "low" and "high"; each holds until its own
+threshold.
+
+All these systems are one `inclusion_of` groups of multipliers; a mode replaces the symbols of every group by constants,
+or by unknowns where it slides.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +29,25 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 ABOVE, BELOW, ON = "+", "-", "0"
 FREE, ACTIVE = "free", "active"
-# Between the regions that share a motion, where regions have no signs: "0|2".
+# Separator of the regions of a sliding mode, for partitions without signs: "0|2".
 TOGETHER = "|"
+# Events that begin and end sliding.
 SLIDING = (("enter_sliding",), ("leave_sliding",))
-# A motion is on a surface where its function is below this share of the largest value at work.
+# A state is on a surface where its function is below this fraction of its largest value in the segment.
 CLOSE = 1e-6
 
 
 class FilippovLaws:
-    """A `PSS`, `Heaviside` system or `PDS` in its modes.
+    """Mode equations of a `PSS`, `Heaviside` system or `PDS` (see `ModeLaws`).
 
-    A switching function is "+", "-" or "0" (sliding), a constraint "free" or "active"; of a partition that is told by
-    indicators the word is the active region, or several joined by "|". A switch with hysteresis is "low" or "high".
+    Modes are "+", "-" or "0" (sliding) for a switching function, "free" or "active" for a constraint, the active region
+    or several joined by "|" for a partition by indicators, and "low" or "high" for a switch with hysteresis.
+
+    Parameters
+    ----------
+    system : PSS, Heaviside or PDS
+    sizes : mapping name -> float, optional
+        Typical values of switching functions; default 1.
     """
 
     impulses: tuple[Any, ...] = ()
@@ -38,10 +55,10 @@ class FilippovLaws:
     def __init__(self, system: PSS | Heaviside | PDS, sizes: Mapping[str, float] | None = None) -> None:
         self.system, self.sizes = system, dict(sizes or {})
         self.flow, self.parts = inclusion_of(system)
-        self._things = [thing for part in self.parts for thing in _things(part)]
-        self.names = tuple(name for name, _, _ in self._things)
+        self._entries = [thing for part in self.parts for thing in _entries(part)]
+        self.names = tuple(name for name, _, _ in self._entries)
         self.length = 1.0
-        self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._things}
+        self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._entries}
         role = {REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
         own = system.algebraic
         shown = [(label, role.get(part.kind, Role.STEP_FUNCTION), "") for part in self.parts for label in part.labels]
@@ -50,7 +67,7 @@ class FilippovLaws:
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The modes of a thing; of a partition by indicators the single regions."""
+        """Return the modes of a name; for a partition by indicators the single regions."""
         part, _ = self._where[name]
         if part.kind == FORCE:
             return (FREE, ACTIVE)
@@ -59,11 +76,11 @@ class FilippovLaws:
         return (ABOVE, BELOW, ON) if _signed(part) else tuple(str(i) for i in range(part.count))
 
     def default(self, name: str) -> str | None:
-        """A constraint that is not mentioned is free; a side of a surface has to be given."""
+        """Return "free" for a constraint; None for everything else, whose mode must be mentioned."""
         return FREE if self._where[name][0].kind == FORCE else None
 
     def regions(self, word: str) -> list[int]:
-        """The active regions of a partition by indicators."""
+        """Return the active regions of a mode of a partition by indicators."""
         return [int(part) for part in word.split(TOGETHER)]
 
     def _equations(self, mode: Mode) -> ModeEquations:
@@ -71,17 +88,18 @@ class FilippovLaws:
         z, equations, inequalities = Unknowns(), Rows(), Rows()
         values, active = [], []
         for part in self.parts:
-            own = {name: word for (name, owner, _), word in zip(self._things, mode, strict=True) if owner is part}
-            made = self._of_part(part, own)
-            z, equations, inequalities = z + made[0], equations + made[1], inequalities + made[2]
-            values.append(made[3])
-            active.append(ca.SX(made[4]))
+            own = {name: word for (name, owner, _), word in zip(self._entries, mode, strict=True) if owner is part}
+            unknowns, held, away, value, weighted = self._of_part(part, own)
+            z, equations, inequalities = z + unknowns, equations + held, inequalities + away
+            values.append(value)
+            active.append(ca.SX(weighted))
         algebraic = s.algebraic
         flow, shown = self.flow, ca.vertcat(ca.SX(0, 1), *values)
         old = [symbols for part in self.parts for symbols in (part.symbols, part.active)]
         new = [symbols for pair in zip(values, active, strict=True) for symbols in pair]
         own_rows = ca.SX(0, 1) if algebraic is None else algebraic.equations
         flow, own_rows = ca.substitute([flow, own_rows], old, new) if old else [flow, own_rows]
+        # Algebraic equations of the user's own join the multipliers, after these are replaced in them as well.
         if algebraic is not None:
             names = tuple(algebraic.names or ())
             numbers = {key: np.asarray(getattr(algebraic, key), float) for key in ("lower", "upper", "initial")}
@@ -91,8 +109,9 @@ class FilippovLaws:
         return ModeEquations(z=z, flow=flow, equations=equations, inequalities=inequalities, shown=shown)
 
     def _of_part(self, part: MultiplierGroup, words: dict[str, str]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
+        """Return unknowns, equations, inequalities, multiplier values and active flags of one group in its modes."""
         if part.kind == REGION and not _signed(part):
-            return self._shared(part, self.regions(next(iter(words.values()))))
+            return self._shared_regions(part, self.regions(next(iter(words.values()))))
         if part.kind == MEMORY:
             (name, word), c = next(iter(words.items())), part.functions
             end = Rows.of((f"side[{name}]", 1 - c if word == LOW else c + 1))
@@ -119,8 +138,10 @@ class FilippovLaws:
         theta, weighs = _products(part.modes.signs, value, dict(off))
         return free, held, away, theta, weighs
 
-    def _shared(self, part: MultiplierGroup, regions: Sequence[int]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
-        """Regions whose indicators are the smallest ones."""
+    def _shared_regions(
+        self, part: MultiplierGroup, regions: Sequence[int]
+    ) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
+        """Return the same for a partition by indicators, whose active regions have the smallest indicators."""
         first, others = regions[0], list(regions[1:])
         assert part.modes is not None
         title, g = part.modes.name, part.functions
@@ -141,100 +162,104 @@ class FilippovLaws:
         return z, equations, away, value, [float(i in regions) for i in range(part.count)]
 
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
-        """On the surfaces that it slides along, on the right side of the others."""
-        made = self.equations(mode)
+        """Return the conditions of an initial state: on the surfaces of sliding, on the right side of the others."""
+        dae = self.equations(mode)
         known = ("surface[", "indicators[")
-        held = [(label, row) for label, row in _each(made.equations) if label.startswith(known)]
-        away = [(label, row) for label, row in _each(made.inequalities) if label.startswith(("side[", "indicators["))]
+        held = [(label, row) for label, row in _each(dae.equations) if label.startswith(known)]
+        away = [(label, row) for label, row in _each(dae.inequalities) if label.startswith(("side[", "indicators["))]
         return Rows.of(*held), Rows.of(*away)
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
-        """Surfaces that are crossed, reached for sliding, or left; constraints that begin or end to act."""
-        found: list[tuple[str, Kind]] = []
+        """Return the surfaces that are crossed, reached for sliding, or left, and the constraints that begin or end."""
+        events: list[tuple[str, Kind]] = []
         for name, was, is_ in zip(self.names, before, after, strict=True):
             part, _ = self._where[name]
             if part.kind == FORCE:
-                found.append((name, of_modes((was == ACTIVE, is_ == ACTIVE), (False, False))))
+                events.append((name, of_modes((was == ACTIVE, is_ == ACTIVE), (False, False))))
             elif was != is_:
-                found.append((name, of_sides(self._side(part, was), self._side(part, is_))))
-        return found
+                events.append((name, of_sides(self._side(part, was), self._side(part, is_))))
+        return events
 
     def _side(self, part: MultiplierGroup, word: str) -> float:
-        """A number for a side of a surface, NaN on it."""
+        """Return a number for the side of a surface, NaN on it."""
         if _signed(part):
             return {ABOVE: 1.0, HIGH: 1.0, BELOW: -1.0, LOW: -1.0}.get(word, np.nan)
         regions = self.regions(word)
         return float(regions[0]) if len(regions) == 1 else np.nan
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
-        """The mode that a state (n_x,) itself belongs to: on every surface that it lies on."""
+        """Return the mode of a state (n_x,), which slides on every surface that it lies on."""
         return self._modes(x[None], {}, p)
 
     def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
-        """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
+        """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
         on: dict[str, list[bool | None]] = {}
         for name in self.names:
             if self._where[name][0].kind == MEMORY:
-                on[name] = self._remembered(name, stretches, p)
+                on[name] = self._is_high(name, stretches, p)
                 continue
             kinds = (("contact",), ("release",)) if self._where[name][0].kind == FORCE else SLIDING
             on[name] = toggled(stretches, name, *kinds)
         return [
-            self._modes(stretch.states, {name: told[k] for name, told in on.items()}, p)
+            self._modes(stretch.states, {name: known[k] for name, known in on.items()}, p)
             for k, stretch in enumerate(stretches)
         ]
 
-    def _remembered(self, name: str, stretches: list[Stretch], p: np.ndarray) -> list[bool | None]:
-        """Whether a switch with hysteresis is high in every stretch: from the first state on, by its events."""
-        high, found = self.mode_at(stretches[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
+    def _is_high(self, name: str, stretches: list[Stretch], p: np.ndarray) -> list[bool | None]:
+        """Return for every segment if a switch with hysteresis is high: each of its events toggles the first value.
+
+        Between its thresholds the state alone does not determine the switch.
+        """
+        high, values = self.mode_at(stretches[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
         for k, stretch in enumerate(stretches):
             passed = sum(event.name == name and event.kind == "switch" for event in stretch.events)
             high = high != bool(passed % 2 and k)
-            found.append(high)
-        return found
+            values.append(high)
+        return values
 
     def _modes(self, states: np.ndarray, on: Mapping[str, bool | None], p: np.ndarray) -> Mode:
-        """By states (m, n_x), and where it is known whether surfaces are slid along."""
-        found = []
+        """Return the mode at states (m, n_x); `on` says where events have decided if it slides, or None."""
+        modes = []
         for name in self.names:
             part, j = self._where[name]
-            values, told = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
+            values, known = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
             c = np.array(values).T
             if part.kind == MEMORY:
                 high = part.high[j] if abs(c[0, j]) < 1.0 else bool(c[0, j] > 0.0)
-                found.append(HIGH if (high if told is None else told) else LOW)
+                modes.append(HIGH if (high if known is None else known) else LOW)
                 continue
             size = CLOSE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
             if part.kind == REGION and not _signed(part):
                 above = (c - c.min(axis=1)[:, None]).max(axis=0)
                 close = above <= size
-                if told and close.sum() < 2:
+                # Events say that it slides: at least the two smallest indicators belong to it.
+                if known and close.sum() < 2:
                     close[np.argsort(above)[:2]] = True
-                found.append(TOGETHER.join(str(i) for i in np.flatnonzero(close)))
+                modes.append(TOGETHER.join(str(i) for i in np.flatnonzero(close)))
                 continue
-            held = bool(np.abs(c[:, j]).max() <= size) if told is None else told
+            held = bool(np.abs(c[:, j]).max() <= size) if known is None else known
             side = ABOVE if c[len(c) // 2, j] > 0.0 else BELOW
-            found.append((ACTIVE if held else FREE) if part.kind == FORCE else ON if held else side)
-        return tuple(found)
+            modes.append((ACTIVE if held else FREE) if part.kind == FORCE else ON if held else side)
+        return tuple(modes)
 
     def _values(self, part: MultiplierGroup) -> ca.Function:
         functions = part.modes.functions if part.modes is not None and _signed(part) else part.functions
         return ca.Function("functions", [self.system.x, self.system.p], [functions])
 
     def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
-        """None that events do not tell."""
+        """Return no events: all changes of mode are events of the motion."""
         return []
 
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
-        """Nothing strikes."""
+        """Return no impacts."""
         return {}
 
     def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
-        """None."""
+        """Return no impacts."""
         return []
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
-        """Surfaces that are reached are reached there."""
+        """Return the guards: surfaces that are crossed or reached are zero there, while the state is continuous."""
         rows = []
         for name, was, is_ in zip(self.names, before, after, strict=True):
             part, j = self._where[name]
@@ -247,6 +272,7 @@ class FilippovLaws:
                 ]
             elif part.kind == MEMORY:
                 rows.append((f"surface[{name}]", part.functions - (1 if is_ == HIGH else -1)))
+            # A mode that leaves a surface needs no guard: it was on the surface until there.
             elif was not in (ON, ACTIVE):
                 functions = part.modes.functions if part.modes is not None else part.functions
                 rows.append((f"surface[{name}]", functions[j]))
@@ -265,11 +291,12 @@ def _each(rows: Rows) -> list[tuple[str, ca.SX]]:
 
 
 def _signed(part: MultiplierGroup) -> bool:
+    """True if the modes of a group are signs of functions, not regions by indicators."""
     return part.kind != REGION or (part.modes is not None and part.modes.functions is not None)
 
 
-def _things(part: MultiplierGroup) -> list[tuple[str, MultiplierGroup, int]]:
-    """What of a part has a mode: name, part and position."""
+def _entries(part: MultiplierGroup) -> list[tuple[str, MultiplierGroup, int]]:
+    """Return name, group and position of everything in a group that has a mode."""
     if part.kind == REGION and part.modes is not None:
         names = part.modes.function_names if _signed(part) else (part.modes.name,)
     else:
@@ -278,12 +305,12 @@ def _things(part: MultiplierGroup) -> list[tuple[str, MultiplierGroup, int]]:
 
 
 def _products(signs: Any, alpha: ca.SX, known: dict[int, float]) -> tuple[ca.SX, list[float]]:
-    """Weights of regions as products of step functions, and which of them may be more than zero."""
-    theta, weighs = [], []
+    """Return weights of regions as products of step functions, and 1 for those that may be positive (else 0)."""
+    theta, positive = [], []
     for row in np.asarray(signs):
         weight = ca.SX(1)
         for j, sign in enumerate(row):
             weight *= alpha[j] if sign > 0 else 1 - alpha[j]
         theta.append(weight)
-        weighs.append(float(all(row[j] == sign for j, sign in known.items())))
-    return ca.vertcat(*theta), weighs
+        positive.append(float(all(row[j] == sign for j, sign in known.items())))
+    return ca.vertcat(*theta), positive

@@ -1,4 +1,8 @@
-"""A hybrid system with isolated jumps as a multi-phase program sees it: one mode, guards that end a phase, resets."""
+"""Hybrid systems with isolated jumps as mode equations: one mode, guards that end a phase, and resets.
+
+All phases have the same flow, and all guards are nonnegative in them. A boundary is one jump: its guard is zero there
+and falling, and the state after it is the reset of the state before.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,12 @@ WAITING, JUMPS = "waiting", "jumps"
 
 
 class HybridLaws:
-    """A `HybridSystem`: its guards are not negative, and where one of them is reached the state is reset."""
+    """Mode equations of a `HybridSystem` (see `ModeLaws`).
+
+    Parameters
+    ----------
+    system : HybridSystem
+    """
 
     shown: tuple[Any, ...] = ()
     impulses: tuple[Any, ...] = ()
@@ -28,34 +37,35 @@ class HybridLaws:
         self.length = 1.0
         guards = [(f"guard[{jump.name}]", jump.guard) for jump in system.jumps]
         self._guards = Rows.of(*guards)
-        self._only = self._written()
+        self._only = self._mode_equations()
 
-    def _written(self) -> ModeEquations:
+    def _mode_equations(self) -> ModeEquations:
         return ModeEquations(
             z=Unknowns(), flow=self.system.flow, equations=Rows(), inequalities=self._guards, shown=ca.SX(0, 1)
         )
 
     def words(self, name: str) -> tuple[str, ...]:
-        """A jump waits, or it happens."""
+        """Return the two modes of a jump: it waits, or it happens (only in an impact of a sequence)."""
         return (WAITING, JUMPS)
 
     def default(self, name: str) -> str:
-        """Nothing is said of a jump that waits."""
+        """Return the mode of a jump that is not mentioned: it waits."""
         return WAITING
 
     def equations(self, mode: Mode) -> ModeEquations:
-        """The flow is the same in all phases."""
+        """Return the flow, which is the same in all phases."""
         return self._only
 
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
-        """No motion begins behind a guard."""
+        """Return the conditions of an initial state: all guards are nonnegative."""
         return Rows(), self._guards
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
-        """The guard that is reached, and the reset."""
+        """Return the guard that is reached, and the reset."""
         s = self.system
         (jump,) = (jump for jump in s.jumps if jump.name in impacts)
-        # It is reached by falling; a rate that the control changes is not known to a boundary.
+        # The guard has to be falling where it is reached. A boundary has no control, so that the condition is left out
+        # where the rate depends on it.
         rate = ca.jtimes(jump.guard, s.x, s.flow)
         falls = [] if ca.depends_on(rate, s.u) else [(f"approach[{jump.name}]", -rate)]
         later = Unknowns.made("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
@@ -69,25 +79,25 @@ class HybridLaws:
         )
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
-        """Jumps are told by themselves."""
+        """Return no events: jumps are reported by the method itself."""
         return []
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
-        """There is one mode."""
+        """Return the only mode."""
         return (WAITING,) * len(self.names)
 
     def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
-        """There is one mode."""
+        """Return the only mode for every segment."""
         return [self.mode_at(stretch.after, p) for stretch in stretches]
 
     def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
-        """None that events do not tell."""
+        """Return no events."""
         return []
 
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
-        """The jumps that happened."""
+        """Return the jumps of an impact."""
         return dict.fromkeys(names, JUMPS)
 
     def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
-        """Methods for hybrid systems tell their events themselves."""
+        """Return no impacts: methods for hybrid systems report their jumps themselves."""
         return []

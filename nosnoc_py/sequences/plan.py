@@ -1,4 +1,8 @@
-"""A sequence as a system reads it, and a system's modes as one writes them down."""
+"""Translation between a `Sequence` as the user writes it and the modes of a system.
+
+A `Sequence` mentions only what differs from the default; a `Plan` has the mode of every contact (or switch) in every
+phase, with names checked. `Plan.of` and `sequence_from_modes` are inverse to each other.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,16 @@ from nosnoc_py.solution.sequence import IMPACT, Sequence
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A sequence as a system reads it: the modes of all phases, and the impacts before each of them.
+    """Sequence in the terms of a system: the modes of all phases, and the impacts before each of them.
 
     Attributes
     ----------
     modes : tuple of Mode
-    impacts : tuple of mapping
-        From names to what they do in the impact; those that are mentioned.
+        One per phase.
+    impacts : tuple of mapping name -> mode
+        Contacts that are mentioned in the impact before each phase, with their modes in it.
     contacts : mapping name -> mode
-        What has impacts, and the mode from which it has one, which need not be mentioned.
+        Contacts that can have impacts, with the mode ("open") from which closing is an impact, mentioned or not.
     """
 
     modes: tuple[Mode, ...]
@@ -33,32 +38,39 @@ class Plan:
 
     @classmethod
     def of(cls, sequence: Sequence, laws: ModeLaws) -> Plan:
-        """Check a sequence.
+        """Return the plan of a sequence.
 
         Raises
         ------
         ModelError
-            For names and modes that the system does not have.
+            For names and modes that the system does not have, or a mode that is missing.
         """
         modes = tuple(_mode(phase, laws, k) for k, phase in enumerate(sequence.phases))
-        # Compliant contacts have no impacts: no mode is called "".
+        # Compliant contacts have no impacts; as no mode is called "", they are never found to close from it.
         soft = getattr(laws, "soft", ())
         open_ = {name: "" if name in soft else laws.default(name) or "" for name in laws.names}
         contacts = open_ if laws.impulses else {}
-        return cls(modes=modes, impacts=tuple(_impacts(said, laws) for said in sequence.impacts), contacts=contacts)
+        return cls(modes=modes, impacts=tuple(_impacts(text, laws) for text in sequence.impacts), contacts=contacts)
 
     def __len__(self) -> int:
         return len(self.modes)
 
-    def without(self, gone: np.ndarray, edges: np.ndarray) -> tuple[Plan, np.ndarray]:
-        """The plan and the ends of its phases without some phases; their impacts are those of the next phase.
+    def without_phases(self, removed: np.ndarray, edges: np.ndarray) -> tuple[Plan, np.ndarray]:
+        """Return the plan without some phases, and the ends of the other ones.
 
-        A contact that closes for no time at all has an impact, too.
+        Impacts before a removed phase move to the next one. So do the impacts of contacts that close in a removed
+        phase: a contact that closes for no time at all bounces.
+
+        Parameters
+        ----------
+        removed : (phases,) bool
+        edges : (phases + 1,)
+            Ends of the phases [s].
         """
         modes, impacts, begins, pending = list[Mode](), list[Mapping[str, str]](), list[float](), dict[str, str]()
         for k, mode in enumerate(self.modes):
-            pending = {**pending, **(self._closing(k) if gone[k] else {}), **self.impacts[k]}
-            if gone[k] or (modes and mode == modes[-1] and not pending):
+            pending = {**pending, **(self._closing(k) if removed[k] else {}), **self.impacts[k]}
+            if removed[k] or (modes and mode == modes[-1] and not pending):
                 continue
             modes.append(mode)
             impacts.append(pending)
@@ -68,51 +80,53 @@ class Plan:
         return plan, np.array([*begins, edges[-1]])
 
     def _closing(self, k: int) -> dict[str, str]:
-        """Contacts that close before phase k, and how."""
+        """Return the contacts that close at the beginning of phase k, with their modes in it."""
         pairs = zip(self.contacts.items(), self.modes[k - 1], self.modes[k], strict=True) if k and self.contacts else ()
         return {name: is_ for (name, open_), was, is_ in pairs if was == open_ and is_ != open_}
 
 
 def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
+    """Return the complete mode of phase k of a sequence; raise if a name or a word is unknown."""
     where = f"Sequence: phase {k}"
-    for name, given in phase.items():
+    for name, word in phase.items():
         if name not in laws.names:
             raise ModelError(f"{where}: {unknown_name(name, laws.names, 'name')}")
         legal = laws.words(name)
-        if any(part not in legal for part in given.split("|")):
-            raise ModelError(f"{where}: {name}: {unknown_name(given, legal, 'mode')}")
-    found = []
+        if any(part not in legal for part in word.split("|")):
+            raise ModelError(f"{where}: {name}: {unknown_name(word, legal, 'mode')}")
+    words = []
     for name in laws.names:
-        word: str | None = phase[name] if name in phase else laws.default(name)
-        if word is None:
+        mode: str | None = phase[name] if name in phase else laws.default(name)
+        if mode is None:
             raise ModelError(
                 f"{where}: the mode of {name} is missing; give one of {', '.join(map(repr, laws.words(name)))}."
             )
-        found.append(word)
-    return tuple(found)
+        words.append(mode)
+    return tuple(words)
 
 
-def _impacts(said: str, laws: ModeLaws) -> dict[str, str]:
-    found = {}
-    for part in said.removeprefix(IMPACT).split(", ") if said else ():
+def _impacts(text: str, laws: ModeLaws) -> dict[str, str]:
+    """Return the contacts of an impact, such as "impact left slip+, right", with their modes in it."""
+    modes = {}
+    for part in text.removeprefix(IMPACT).split(", ") if text else ():
         name, word = part, ""
         if part not in laws.names and " " in part:
             name, word = part.rsplit(" ", 1)
         if name not in laws.names:
-            raise ModelError(f"Sequence: {said!r}: {unknown_name(name, laws.names, 'name')}")
+            raise ModelError(f"Sequence: {text!r}: {unknown_name(name, laws.names, 'name')}")
         legal = laws.words(name)[1:]
         if word and word not in legal:
-            raise ModelError(f"Sequence: {said!r}: {unknown_name(word, legal, 'mode')}")
-        found[name] = word or legal[0]
-    return found
+            raise ModelError(f"Sequence: {text!r}: {unknown_name(word, legal, 'mode')}")
+        modes[name] = word or legal[0]  # the first mode that is not open: closed or stick
+    return modes
 
 
 def written(modes: Listing[Mode], impacts: Listing[Mapping[str, str]], laws: ModeLaws, times: Any = None) -> Sequence:
-    """The sequence of modes and impacts, as one would type it."""
+    """Return the sequence of modes and impacts in its shortest form: defaults are left out."""
     items: list[Any] = []
-    for mode, struck in zip(modes, impacts, strict=True):
-        if struck:
-            said = [name if word == laws.words(name)[1] else f"{name} {word}" for name, word in struck.items()]
-            items.append(IMPACT + ", ".join(said))
+    for mode, impact in zip(modes, impacts, strict=True):
+        if impact:
+            parts = [name if word == laws.words(name)[1] else f"{name} {word}" for name, word in impact.items()]
+            items.append(IMPACT + ", ".join(parts))
         items.append({name: word for name, word in zip(laws.names, mode, strict=True) if word != laws.default(name)})
     return Sequence(items, times)

@@ -1,4 +1,9 @@
-"""The sequence of modes of a motion, whatever method made it."""
+"""Mode sequence of a motion, whatever method computed it.
+
+A motion is cut at its events. In every segment the events decide the mode where they say something (a contact that
+closed stays closed until it is released), and samples of the state decide the rest. Events have priority because a
+numerical solution satisfies gap = 0 only to its discretisation error, so that its states alone are ambiguous.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +18,26 @@ from nosnoc_py.solution import Event, Trajectory
 from nosnoc_py.solution.sequence import Sequence
 
 Array = np.ndarray
-# Events closer than this share of the duration are one.
+# Events closer than this fraction of the duration are simultaneous: a phase between them would be too short to matter.
 TOGETHER = 1e-6
-# Where inside of a phase its mode is looked at.
+# Places inside a segment, as fractions of its length, at which states are sampled; the middle one decides sides.
 PROBES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stretch:
-    """A piece of a motion between events.
+    """Segment of a motion between two events.
 
     Attributes
     ----------
     begin : float
-        [s], from the start of the motion.
+        Time since the start of the motion [s].
     events : list of Event
-        Those where it begins.
+        Events at its begin.
     states : (m, n_x)
-        Inside of it.
+        Samples inside the segment.
     after : (n_x,)
-        Where it begins, after all jumps.
+        State at its begin, after all jumps.
     """
 
     begin: float
@@ -42,24 +47,28 @@ class Stretch:
 
 
 def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
-    """The modes between the events of a motion; events that change nothing are left out.
+    """Return the mode sequence of a motion; events that change no mode are left out.
 
-    Events tell what closes, opens, sticks; the states tell the rest: a solution whose contacts are closed only to the
-    error of its discretisation is read like an exact motion. Events closer than `TOGETHER` (relative) are one; between
-    them no phase is long enough to count.
+    Parameters
+    ----------
+    laws : ModeLaws
+        System in its modes.
+    motion : Trajectory
+    p : (n_p,)
+        Parameters.
     """
     stretches = stretches_of(motion, laws.kinks(motion, p))
     modes = laws.modes_of(stretches, p)
     impacts = [
         laws.struck_at([event.name for event in s.events if event.kind == "impact"], s.after, p) for s in stretches
     ]
-    kept = [k for k, mode in enumerate(modes) if k == 0 or mode != modes[k - 1] or impacts[k]]
-    times = [stretches[k].begin for k in kept[1:]]
-    return written([modes[k] for k in kept], [impacts[k] for k in kept], laws, times)
+    first = [k for k, mode in enumerate(modes) if k == 0 or mode != modes[k - 1] or impacts[k]]
+    times = [stretches[k].begin for k in first[1:]]
+    return written([modes[k] for k in first], [impacts[k] for k in first], laws, times)
 
 
 def stretches_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[Stretch]:
-    """A motion in pieces between its events, and some more."""
+    """Return the segments of a motion between its events, and between further ones."""
     t0, duration = motion.t0, motion.duration
     close = TOGETHER * duration
     groups: list[list[Event]] = []
@@ -72,27 +81,28 @@ def stretches_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[Stretch
         groups.insert(0, [])
     begins = [t0, *[group[0].time for group in groups[1:]]]
     lasts = [group[-1].time if group else t0 for group in groups]
-    found = []
+    segments = []
     for group, begin, last, end in zip(groups, begins, lasts, [*begins[1:], t0 + duration], strict=True):
         states = np.array([motion(last + share * (end - last)) for share in PROBES])
         after = np.array(motion(last, side="+"))
-        found.append(Stretch(begin=0.5 * (begin + last) - t0, events=group, states=states, after=after))
-    return found
+        # Simultaneous events of a group span a short time: their middle is the boundary of both segments.
+        segments.append(Stretch(begin=0.5 * (begin + last) - t0, events=group, states=states, after=after))
+    return segments
 
 
 def toggled(stretches: list[Stretch], name: str, on: tuple[str, ...], off: tuple[str, ...]) -> list[bool | None]:
-    """Whether something is on in every stretch, by the events that turn it on and off; None where none tells.
+    """Return for every segment if a condition is active, by the events that begin and end it; None if unknown.
 
-    What the first of them turns off was on before it.
+    The first such event also decides the segments before it: what it ends was active until then.
     """
-    found: list[bool | None] = []
+    active: list[bool | None] = []
     state: bool | None = None
     for stretch in stretches:
         for event in stretch.events:
             if event.name == name and event.kind in (*on, *off):
                 now = event.kind in on
                 if state is None:
-                    found = [not now if told is None else told for told in found]
+                    active = [not now if known is None else known for known in active]
                 state = now
-        found.append(state)
-    return found
+        active.append(state)
+    return active

@@ -11,7 +11,7 @@ from scipy.optimize import lsq_linear
 
 import nosnoc_py as ns
 from nosnoc_py.search.multi_start import descend
-from nosnoc_py.search.rollouts import Embedding, Rollouts
+from nosnoc_py.search.rollouts import IterateBuilder, Rollouts
 
 METHOD = ns.FESDJ(control_stages=4, finite_elements=3, rk_stages=2)
 WEIGHT = 100.0
@@ -130,7 +130,7 @@ def test_violations_are_penalised() -> None:
 def test_a_simulation_is_a_feasible_iterate(x0: tuple[float, ...]) -> None:
     ocp = slider(x0, friction=0.3)
     problem = ns.transcribe(ocp, METHOD.replace(gamma_h=1.0))
-    w = Embedding(problem)(np.array([[4.0], [-1.0], [-6.0], [0.0]]))
+    w = IterateBuilder(problem)(np.array([[4.0], [-1.0], [-6.0], [0.0]]))
     assert w is not None
     evaluator = problem.solvers.evaluator
     at = evaluator(w, problem.mpcc.p0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.search.portfolio import PHASES, of_long_phases
+from nosnoc_py.search.portfolio import PHASES, with_longest_phases
 from nosnoc_py.search.stances import between, stances
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import laws_of
@@ -71,7 +71,7 @@ def test_a_motion_that_rattles_keeps_its_long_phases() -> None:
     laws = laws_of(ocp, motion)
     items = [{}, *["impact ground", {}] * 40]
     times = np.cumsum(np.geomspace(0.5, 1e-4, 40))
-    short = of_long_phases(ns.Sequence(items, times), laws, float(times[-1]) + 1e-5)
+    short = with_longest_phases(ns.Sequence(items, times), laws, float(times[-1]) + 1e-5)
     assert len(short.phases) <= PHASES
     few = ns.Sequence([{}, "impact ground", {}], [0.3])
-    assert of_long_phases(few, laws, 1.0) is few
+    assert with_longest_phases(few, laws, 1.0) is few

@@ -128,8 +128,8 @@ def test_merit_is_the_objective_and_a_penalty() -> None:
     task = StartTask.of(ocp)
     still = task.start(np.array([[9.81]]))
     merit = Merit(task)
-    assert merit(*merit.measured(still)) == pytest.approx(9.81**2, rel=1e-9)  # it hovers at 1 m
+    assert merit(*merit.evaluate(still)) == pytest.approx(9.81**2, rel=1e-9)  # it hovers at 1 m
     missing = ball()
     away = StartTask.of(missing).start(np.array([[9.81]]))
     weight, merit = WEIGHT * max(9.81**2, LEAST), Merit(StartTask.of(missing))
-    assert merit(*merit.measured(away)) == pytest.approx(9.81**2 + weight * 0.5, rel=1e-6)
+    assert merit(*merit.evaluate(away)) == pytest.approx(9.81**2 + weight * 0.5, rel=1e-6)
