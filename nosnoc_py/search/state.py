@@ -159,7 +159,7 @@ class SearchState:
     @property
     def provisional(self) -> bool:
         """True if the best node has to be refined before it can be confirmed."""
-        return self.leader is not None and self._worth(self.leader)[0] == 0 and not self.confirmed
+        return self.leader is not None and self._rank(self.leader)[0] == 0 and not self.confirmed
 
     @property
     def refinable(self) -> SequenceNode | None:
