@@ -19,7 +19,7 @@ import numpy as np
 
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.equations import Mode
-from nosnoc_py.sequences.plan import written
+from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.reading import TOGETHER
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Sequence, Solution
@@ -81,7 +81,7 @@ def _hardest_impacts(
 def _single_changes(laws: Any, mode: Mode) -> Iterator[Mode]:
     """Yield all modes that differ from this one in one contact, switching function or constraint."""
     for i, name in enumerate(laws.names):
-        for word in laws.words(name):
+        for word in laws.mode_names(name):
             if word != mode[i]:
                 yield (*mode[:i], word, *mode[i + 1 :])
 
@@ -89,7 +89,7 @@ def _single_changes(laws: Any, mode: Mode) -> Iterator[Mode]:
 def _merged(laws: Any, modes: list[Mode], impacts: list[dict[str, str]], edges: Array) -> Sequence:
     """Return the sequence with equal consecutive phases merged where no impact lies between them."""
     kept = [k for k in range(len(modes)) if k == 0 or modes[k] != modes[k - 1] or impacts[k]]
-    return written([modes[k] for k in kept], [impacts[k] for k in kept], laws, [edges[k] for k in kept[1:]])
+    return sequence_from_modes([modes[k] for k in kept], [impacts[k] for k in kept], laws, [edges[k] for k in kept[1:]])
 
 
 def _resting_end(
@@ -156,7 +156,7 @@ def _closings(
     """Yield the sequences in which an open contact bounces or closes (for good or for a while) at its smallest gap."""
     for place, k, i in nearest:
         yield _additional_impact(laws, modes, impacts, edges, (place, k, i))
-        for word in laws.words(laws.names[i])[1:]:
+        for word in laws.mode_names(laws.names[i])[1:]:
             other = (*modes[k][:i], word, *modes[k][i + 1 :])
             for shares in ((place, 1.0), (place, 0.5 * (1.0 + place))):
                 yield _with_insertion(laws, modes, impacts, edges, k, other, shares)
@@ -171,7 +171,7 @@ def _additional_impact(
     return _merged(
         laws,
         [*modes[: k + 1], modes[k], *modes[k + 1 :]],
-        [*impacts[: k + 1], {name: laws.words(name)[1]}, *impacts[k + 1 :]],
+        [*impacts[: k + 1], {name: laws.mode_names(name)[1]}, *impacts[k + 1 :]],
         np.concatenate([edges[: k + 1], [edges[k] + place * (edges[k + 1] - edges[k])], edges[k + 1 :]]),
     )
 

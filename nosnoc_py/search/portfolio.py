@@ -28,8 +28,8 @@ from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState, rank_of
 from nosnoc_py.sequences.multi_phase import MultiPhase
-from nosnoc_py.sequences.plan import Plan, written
-from nosnoc_py.sequences.reading import read
+from nosnoc_py.sequences.plan import Plan, sequence_from_modes
+from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
     Ended,
@@ -358,7 +358,7 @@ class Search(CompleteMethod):
             start = start if p is None else replace(start, p=p)
             moves = len(motion.t) > 1  # else its simulation failed at once
             if sequence is None:
-                sequence = read(laws, motion, start.p) if moves else constant_mode(laws, motion.x[0], start.p)
+                sequence = read_sequence(laws, motion, start.p) if moves else constant_mode(laws, motion.x[0], start.p)
                 sequence = with_longest_phases(sequence, laws, float(ocp.horizon))
             known = state.tried.get(sequence, frozenset())
             # The best sequence may be solved by every kind: that is how kinds of start agree.
@@ -469,10 +469,10 @@ def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequen
     edges = np.concatenate([[0.0], sequence.times, [max(horizon, float(sequence.times[-1]))]])
     lengths = np.diff(edges)
     short = lengths < np.sort(lengths)[-PHASES]
-    plan, edges = Plan.of(sequence, laws).without(short, edges)
-    return written(plan.modes, plan.impacts, laws, edges[1:-1])
+    plan, edges = Plan.of(sequence, laws).without_phases(short, edges)
+    return sequence_from_modes(plan.modes, plan.impacts, laws, edges[1:-1])
 
 
 def constant_mode(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:
     """Return the sequence of a motion that stays in the mode of a state (n_x,)."""
-    return written([laws.mode_at(x, p)], [{}], laws)
+    return sequence_from_modes([laws.mode_at(x, p)], [{}], laws)

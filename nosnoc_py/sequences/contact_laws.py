@@ -29,8 +29,8 @@ from nosnoc_py.contact_problems.law import energy_gain
 from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes
 from nosnoc_py.roles import Role
-from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
-from nosnoc_py.sequences.reading import Stretch, toggled
+from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.reading import MotionSegment, active_in_segments
 from nosnoc_py.solution import Event, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
@@ -87,7 +87,7 @@ class ContactLaws:
         self.weights = ca.vertcat(ca.SX(0, 1), *(weight for *_, weight in named))
         self.equations = lru_cache(maxsize=None)(self._equations)
 
-    def words(self, name: str) -> tuple[str, ...]:
+    def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the modes that a contact can have."""
         if name in self.soft:
             return (APART, PRESSED)
@@ -166,7 +166,7 @@ class ContactLaws:
         # Only a normal that turns lets the gap drift; a flat one keeps it constant by its rate.
         turning = [c for c in closed if self.curved[c]]
         if turning:
-            tau = Unknowns.made("tau", [f"drift[{self.names[c]}]" for c in turning], scale=self.speed)
+            tau = Unknowns.create("tau", [f"drift[{self.names[c]}]" for c in turning], scale=self.speed)
             z += tau
             drift = self.gradients[turning, :].T @ tau.symbol
             equations += Rows.of(*((f"gap[{self.names[c]}]", at.gaps[c]) for c in turning))
@@ -193,31 +193,33 @@ class ContactLaws:
         hard = (self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
         return (*hard, *self._soft_modes(x[None], p))
 
-    def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
+    def modes_of(self, segments: list[MotionSegment], p: np.ndarray) -> list[Mode]:
         """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
-        samples = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]
+        samples = [self.system.kinematics(segment.states, 0.0, p) for segment in segments]
         columns: list[list[str]] = []
         for c, name in enumerate(self.frames.names):
-            closed = toggled(stretches, name, ("contact",), ("release",))
+            closed = active_in_segments(segments, name, ("contact",), ("release",))
             closed = [
                 self._is_closed(c, at) if known is None else known for known, at in zip(closed, samples, strict=True)
             ]
-            slips = self._slips(stretches, c, closed)
+            slips = self._slips(segments, c, closed)
             words = []
             for k, at in enumerate(samples):
                 rates = at.rates[len(at.rates) // 2]
                 words.append(OPEN if not closed[k] else self._slip(c, rates, slips=slips[k]))
             columns.append(words)
-        hard = list(zip(*columns, strict=True)) if columns else [()] * len(stretches)
-        return [(*mode, *self._soft_modes(stretch.states, p)) for mode, stretch in zip(hard, stretches, strict=True)]
+        hard = list(zip(*columns, strict=True)) if columns else [()] * len(segments)
+        return [(*mode, *self._soft_modes(segment.states, p)) for mode, segment in zip(hard, segments, strict=True)]
 
-    def _slips(self, stretches: list[Stretch], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
+    def _slips(self, segments: list[MotionSegment], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
         """Return for every segment if a contact slips, by the events since it closed; None if these are silent."""
         slips: list[bool | None] = []
-        for is_closed, group in groupby(zip(closed, stretches, strict=True), key=lambda pair: bool(pair[0])):
-            inside = [stretch for _, stretch in group]
+        for is_closed, group in groupby(zip(closed, segments, strict=True), key=lambda pair: bool(pair[0])):
+            inside = [segment for _, segment in group]
             # Events before the contact closed say nothing of its present slip: every closure starts anew.
-            known = toggled(inside, self.names[c], ("slip",), ("stick",)) if is_closed else [None] * len(inside)
+            known = (
+                active_in_segments(inside, self.names[c], ("slip",), ("stick",)) if is_closed else [None] * len(inside)
+            )
             # A reversal is an event between two phases of slip.
             turned = any(event.kind == "reversal" and event.name == self.names[c] for s in inside for event in s.events)
             slips += [True if turned and part is None else part for part in known]
@@ -228,7 +230,7 @@ class ContactLaws:
         gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c])
         return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
 
-    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+    def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return the modes of contacts in an impact, by the state after it (n_x,)."""
         rates = self.system.kinematics(after, 0.0, p).rates
         return {name: self._slip(self.names.index(name), rates) for name in dict.fromkeys(names)}
@@ -260,7 +262,9 @@ class ContactLaws:
             events.append((name, of_modes(closed, slips, was != is_)))
         return events
 
-    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+    def impacts_between(
+        self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray
+    ) -> list[ImpactData]:
         """Return the impacts between two states; see `ImpactData` for their entries."""
         at = self.system.kinematics(before, 0.0, p)
         v, later = before[self.system.at_v], after[self.system.at_v]
@@ -279,7 +283,7 @@ class ContactLaws:
         """Return the compliance of a closed contact: gap rate per force [m/s/N]."""
         return SOFTNESS * self.speed / self.force
 
-    def struck(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> dict[int, str]:
+    def impulsive_contacts(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> dict[int, str]:
         """Return the contacts with an impulse between two phases, with their modes in it.
 
         These are the contacts that are named, those that close, and, if there are any, those that stay closed: an
@@ -297,14 +301,14 @@ class ContactLaws:
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guards of closing contacts and of the ends of slip, and the impact if there is one."""
-        struck, kinks = self.struck(before, impacts, after), self._kinks(before, after)
+        impacting, kinks = self.impulsive_contacts(before, impacts, after), self._kinks(before, after)
         before, after = self._hard(before), self._hard(after)
         s, at = self.system, self.at
         opening = [c for c, (was, is_) in enumerate(zip(before, after, strict=True)) if was != OPEN and is_ == OPEN]
         rates = at.rates
         # At the boundary the rate of an opening gap is zero; its sign shows first at the first stage after it.
-        beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in struck))
-        if not struck:
+        beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in impacting))
+        if not impacting:
             ended = [
                 c
                 for c, (was, is_) in enumerate(zip(before, after, strict=True))
@@ -322,20 +326,20 @@ class ContactLaws:
                 beginning=beginning,
                 shown=ca.SX.zeros(len(self.impulses)),
             )
-        impact = self._impact(before, struck, after, opening, beginning)
+        impact = self._impact(before, impacting, after, opening, beginning)
         return replace(impact, equations=impact.equations + kinks)
 
     def _impact(
-        self, before: Mode, struck: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
+        self, before: Mode, impacting: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
     ) -> Boundary:
         """Return the boundary with an impact: M (v+ - v-) = J' Lambda, restitution, and Coulomb's law."""
         s, at = self.system, self.at
-        velocity = Unknowns.made("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
-        impulses = self._forces(struck, "impulse", self.force)
+        velocity = Unknowns.create("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
+        impulses = self._forces(impacting, "impulse", self.force)
         approach, leaving = at.rates, at.rates_of(velocity.symbol)
         equations, inequalities = impulses.rows(leaving, self.speed)
         equations += Rows.of(("momentum", at.mass @ (velocity.symbol - s.v) - at.jacobian.T @ impulses.total))
-        for c in struck:
+        for c in impacting:
             name, e = self.names[c], self.frames.restitution[c]
             soft = self.softness(c) * impulses.normal[c]
             if before[c] != OPEN:
@@ -353,7 +357,7 @@ class ContactLaws:
                 slow = approach[c] + self.rest_velocity
                 rests = slow if isinstance(e, float) else ca.if_else(e > 0.0, slow, 1.0)
                 inequalities += Rows.of((f"rest[{name}]", rests))
-        free = [c for c in opening if c not in struck]
+        free = [c for c in opening if c not in impacting]
         inequalities += Rows.of(*((f"gap rate after[{self.names[c]}]", leaving[c]) for c in free))
         where = list(range(s.x.numel()))
         positions, others = (tuple((False, i) for i in where[part]) for part in (s.at_q, s.at_y))
@@ -383,7 +387,7 @@ class _Forces:
     def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
         frames, names = laws.frames, laws.names
         self.laws, self.kinds = laws, kinds
-        normals = Unknowns.made(
+        normals = Unknowns.create(
             "normal", [f"normal {what}[{names[c]}]" for c in kinds], lower=0.0, initial=scale, scale=scale
         )
         self.unknowns = normals
@@ -408,7 +412,7 @@ class _Forces:
     def _add_unknowns(self, what: str, c: int, size: int, **numbers: float) -> ca.SX:
         name = self.laws.names[c]
         labels = [f"{what}[{name}]" if size == 1 else f"{what}[{name}][{k}]" for k in range(size)]
-        unknowns = Unknowns.made(what, labels, **numbers)
+        unknowns = Unknowns.create(what, labels, **numbers)
         self.unknowns += unknowns
         return unknowns.symbol
 

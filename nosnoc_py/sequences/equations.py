@@ -19,7 +19,7 @@ from nosnoc_py.motion.kinds import Kind
 # Mode of a system: one word for every contact, switching function, partition or constraint, in the order of `names`.
 Mode = tuple[str, ...]
 # Data of an impact: name, kind, normal impulse [N s], gap rate before and after [m/s], energy gained [J].
-Impacted = tuple[str, str, float, float, float, float]
+ImpactData = tuple[str, str, float, float, float, float]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,7 +42,7 @@ class Unknowns:
     scale: Any = ()
 
     @classmethod
-    def made(
+    def create(
         cls,
         name: str,
         labels: Sequence[str],
@@ -173,7 +173,7 @@ class ModeLaws(Protocol):
     shown: tuple[Any, ...]
     impulses: tuple[Any, ...]
 
-    def words(self, name: str) -> tuple[str, ...]:
+    def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the modes that a contact, switching function, partition or constraint can have."""
         ...
 
@@ -205,10 +205,12 @@ class ModeLaws(Protocol):
         """Return changes of mode that are no events of a motion: those of compliant contacts."""
         ...
 
-    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+    def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return the modes of contacts in an impact, by the state after it (n_x,)."""
         ...
 
-    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+    def impacts_between(
+        self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray
+    ) -> list[ImpactData]:
         """Return the impacts between two states (n_x,), with impulses (n_i,)."""
         ...

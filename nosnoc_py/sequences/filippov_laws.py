@@ -21,8 +21,8 @@ import numpy as np
 
 from nosnoc_py.motion.kinds import Kind, of_modes, of_sides
 from nosnoc_py.roles import Role
-from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
-from nosnoc_py.sequences.reading import Stretch, toggled
+from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.reading import MotionSegment, active_in_segments
 from nosnoc_py.systems.hysteresis import HIGH, LOW
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
@@ -66,7 +66,7 @@ class FilippovLaws:
         self.shown = tuple(shown)
         self.equations = lru_cache(maxsize=None)(self._equations)
 
-    def words(self, name: str) -> tuple[str, ...]:
+    def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the modes of a name; for a partition by indicators the single regions."""
         part, _ = self._where[name]
         if part.kind == FORCE:
@@ -121,7 +121,7 @@ class FilippovLaws:
         names = list(words)
         limits = (0.0, np.inf, 0.0) if part.kind == FORCE else (0.0, 1.0, 0.5)
         what = "lambda" if part.kind == FORCE else "alpha"
-        free = Unknowns.made(
+        free = Unknowns.create(
             what, [f"{what}[{names[j]}]" for j in on], lower=limits[0], upper=limits[1], initial=limits[2]
         )
         held = Rows.of(*((f"surface[{names[j]}]", functions[j]) for j in on))
@@ -148,7 +148,7 @@ class FilippovLaws:
         value = ca.SX.zeros(part.count)
         z, equations = Unknowns(), Rows()
         if others:
-            z = Unknowns.made(
+            z = Unknowns.create(
                 "theta", [part.labels[i] for i in regions], lower=0.0, upper=1.0, initial=1 / len(regions)
             )
             for k, i in enumerate(regions):
@@ -191,28 +191,28 @@ class FilippovLaws:
         """Return the mode of a state (n_x,), which slides on every surface that it lies on."""
         return self._modes(x[None], {}, p)
 
-    def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
+    def modes_of(self, segments: list[MotionSegment], p: np.ndarray) -> list[Mode]:
         """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
         on: dict[str, list[bool | None]] = {}
         for name in self.names:
             if self._where[name][0].kind == MEMORY:
-                on[name] = self._is_high(name, stretches, p)
+                on[name] = self._is_high(name, segments, p)
                 continue
             kinds = (("contact",), ("release",)) if self._where[name][0].kind == FORCE else SLIDING
-            on[name] = toggled(stretches, name, *kinds)
+            on[name] = active_in_segments(segments, name, *kinds)
         return [
-            self._modes(stretch.states, {name: known[k] for name, known in on.items()}, p)
-            for k, stretch in enumerate(stretches)
+            self._modes(segment.states, {name: known[k] for name, known in on.items()}, p)
+            for k, segment in enumerate(segments)
         ]
 
-    def _is_high(self, name: str, stretches: list[Stretch], p: np.ndarray) -> list[bool | None]:
+    def _is_high(self, name: str, segments: list[MotionSegment], p: np.ndarray) -> list[bool | None]:
         """Return for every segment if a switch with hysteresis is high: each of its events toggles the first value.
 
         Between its thresholds the state alone does not determine the switch.
         """
-        high, values = self.mode_at(stretches[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
-        for k, stretch in enumerate(stretches):
-            passed = sum(event.name == name and event.kind == "switch" for event in stretch.events)
+        high, values = self.mode_at(segments[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
+        for k, segment in enumerate(segments):
+            passed = sum(event.name == name and event.kind == "switch" for event in segment.events)
             high = high != bool(passed % 2 and k)
             values.append(high)
         return values
@@ -250,11 +250,13 @@ class FilippovLaws:
         """Return no events: all changes of mode are events of the motion."""
         return []
 
-    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+    def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return no impacts."""
         return {}
 
-    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+    def impacts_between(
+        self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray
+    ) -> list[ImpactData]:
         """Return no impacts."""
         return []
 

@@ -13,8 +13,8 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.motion.kinds import Kind
-from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
-from nosnoc_py.sequences.reading import Stretch
+from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.reading import MotionSegment
 from nosnoc_py.systems.hybrid import HybridSystem
 
 WAITING, JUMPS = "waiting", "jumps"
@@ -44,7 +44,7 @@ class HybridLaws:
             z=Unknowns(), flow=self.system.flow, equations=Rows(), inequalities=self._guards, shown=ca.SX(0, 1)
         )
 
-    def words(self, name: str) -> tuple[str, ...]:
+    def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the two modes of a jump: it waits, or it happens (only in an impact of a sequence)."""
         return (WAITING, JUMPS)
 
@@ -68,7 +68,7 @@ class HybridLaws:
         # where the rate depends on it.
         rate = ca.jtimes(jump.guard, s.x, s.flow)
         falls = [] if ca.depends_on(rate, s.u) else [(f"approach[{jump.name}]", -rate)]
-        later = Unknowns.made("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
+        later = Unknowns.create("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
         return Boundary(
             y=later,
             equations=Rows.of((f"guard[{jump.name}]", jump.guard), ("reset", later.symbol - jump.reset)),
@@ -86,18 +86,20 @@ class HybridLaws:
         """Return the only mode."""
         return (WAITING,) * len(self.names)
 
-    def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
+    def modes_of(self, segments: list[MotionSegment], p: np.ndarray) -> list[Mode]:
         """Return the only mode for every segment."""
-        return [self.mode_at(stretch.after, p) for stretch in stretches]
+        return [self.mode_at(segment.after, p) for segment in segments]
 
     def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
         """Return no events."""
         return []
 
-    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+    def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return the jumps of an impact."""
         return dict.fromkeys(names, JUMPS)
 
-    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+    def impacts_between(
+        self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray
+    ) -> list[ImpactData]:
         """Return no impacts: methods for hybrid systems report their jumps themselves."""
         return []

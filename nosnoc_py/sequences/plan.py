@@ -91,7 +91,7 @@ def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
     for name, word in phase.items():
         if name not in laws.names:
             raise ModelError(f"{where}: {unknown_name(name, laws.names, 'name')}")
-        legal = laws.words(name)
+        legal = laws.mode_names(name)
         if any(part not in legal for part in word.split("|")):
             raise ModelError(f"{where}: {name}: {unknown_name(word, legal, 'mode')}")
     words = []
@@ -99,7 +99,7 @@ def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
         mode: str | None = phase[name] if name in phase else laws.default(name)
         if mode is None:
             raise ModelError(
-                f"{where}: the mode of {name} is missing; give one of {', '.join(map(repr, laws.words(name)))}."
+                f"{where}: the mode of {name} is missing; give one of {', '.join(map(repr, laws.mode_names(name)))}."
             )
         words.append(mode)
     return tuple(words)
@@ -114,19 +114,21 @@ def _impacts(text: str, laws: ModeLaws) -> dict[str, str]:
             name, word = part.rsplit(" ", 1)
         if name not in laws.names:
             raise ModelError(f"Sequence: {text!r}: {unknown_name(name, laws.names, 'name')}")
-        legal = laws.words(name)[1:]
+        legal = laws.mode_names(name)[1:]
         if word and word not in legal:
             raise ModelError(f"Sequence: {text!r}: {unknown_name(word, legal, 'mode')}")
         modes[name] = word or legal[0]  # the first mode that is not open: closed or stick
     return modes
 
 
-def written(modes: Listing[Mode], impacts: Listing[Mapping[str, str]], laws: ModeLaws, times: Any = None) -> Sequence:
+def sequence_from_modes(
+    modes: Listing[Mode], impacts: Listing[Mapping[str, str]], laws: ModeLaws, times: Any = None
+) -> Sequence:
     """Return the sequence of modes and impacts in its shortest form: defaults are left out."""
     items: list[Any] = []
     for mode, impact in zip(modes, impacts, strict=True):
         if impact:
-            parts = [name if word == laws.words(name)[1] else f"{name} {word}" for name, word in impact.items()]
+            parts = [name if word == laws.mode_names(name)[1] else f"{name} {word}" for name, word in impact.items()]
             items.append(IMPACT + ", ".join(parts))
         items.append({name: word for name, word in zip(laws.names, mode, strict=True) if word != laws.default(name)})
     return Sequence(items, times)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.sequences.plan import written
+from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.solution import Event, Trajectory
 from nosnoc_py.solution.sequence import Sequence
 
@@ -25,7 +25,7 @@ PROBES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Stretch:
+class MotionSegment:
     """Segment of a motion between two events.
 
     Attributes
@@ -46,7 +46,7 @@ class Stretch:
     after: Array
 
 
-def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
+def read_sequence(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     """Return the mode sequence of a motion; events that change no mode are left out.
 
     Parameters
@@ -57,17 +57,17 @@ def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     p : (n_p,)
         Parameters.
     """
-    stretches = stretches_of(motion, laws.kinks(motion, p))
-    modes = laws.modes_of(stretches, p)
+    segments = segments_of(motion, laws.kinks(motion, p))
+    modes = laws.modes_of(segments, p)
     impacts = [
-        laws.struck_at([event.name for event in s.events if event.kind == "impact"], s.after, p) for s in stretches
+        laws.impact_modes([event.name for event in s.events if event.kind == "impact"], s.after, p) for s in segments
     ]
     first = [k for k, mode in enumerate(modes) if k == 0 or mode != modes[k - 1] or impacts[k]]
-    times = [stretches[k].begin for k in first[1:]]
-    return written([modes[k] for k in first], [impacts[k] for k in first], laws, times)
+    times = [segments[k].begin for k in first[1:]]
+    return sequence_from_modes([modes[k] for k in first], [impacts[k] for k in first], laws, times)
 
 
-def stretches_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[Stretch]:
+def segments_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[MotionSegment]:
     """Return the segments of a motion between its events, and between further ones."""
     t0, duration = motion.t0, motion.duration
     close = TOGETHER * duration
@@ -86,19 +86,21 @@ def stretches_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[Stretch
         states = np.array([motion(last + share * (end - last)) for share in PROBES])
         after = np.array(motion(last, side="+"))
         # Simultaneous events of a group span a short time: their middle is the boundary of both segments.
-        segments.append(Stretch(begin=0.5 * (begin + last) - t0, events=group, states=states, after=after))
+        segments.append(MotionSegment(begin=0.5 * (begin + last) - t0, events=group, states=states, after=after))
     return segments
 
 
-def toggled(stretches: list[Stretch], name: str, on: tuple[str, ...], off: tuple[str, ...]) -> list[bool | None]:
+def active_in_segments(
+    segments: list[MotionSegment], name: str, on: tuple[str, ...], off: tuple[str, ...]
+) -> list[bool | None]:
     """Return for every segment if a condition is active, by the events that begin and end it; None if unknown.
 
     The first such event also decides the segments before it: what it ends was active until then.
     """
     active: list[bool | None] = []
     state: bool | None = None
-    for stretch in stretches:
-        for event in stretch.events:
+    for segment in segments:
+        for event in segment.events:
             if event.name == name and event.kind in (*on, *off):
                 now = event.kind in on
                 if state is None:

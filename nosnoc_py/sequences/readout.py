@@ -13,7 +13,7 @@ from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.roles import Role
-from nosnoc_py.sequences.plan import written
+from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.program import PhaseNLP
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution
 from nosnoc_py.solution.records import Discretization, Residual, StepRecord
@@ -112,7 +112,7 @@ class PhasePoint:
     def sequence(self) -> Sequence:
         """As one would type it."""
         plan = self.program.plan
-        return written(plan.modes, plan.impacts, self.program.laws, self.edges[1:-1])
+        return sequence_from_modes(plan.modes, plan.impacts, self.program.laws, self.edges[1:-1])
 
     def elements(self) -> PhaseElements:
         """All elements in their order."""
@@ -297,7 +297,7 @@ def _events(point: PhasePoint) -> tuple[Event, ...]:
     for k, time in enumerate(point.edges[:-1]):
         if g.boundaries[k] is None:
             continue
-        struck = g.laws.impacts_of(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
+        struck = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
         found += [Event(float(time), *told) for told in struck]
         if k:
             found += kinds.events_at(float(time), g.laws.changes(g.plan.modes[k - 1], g.plan.modes[k]))

@@ -20,9 +20,9 @@ from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.optimise import optimise, status_of
-from nosnoc_py.sequences.plan import Plan, written
+from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
-from nosnoc_py.sequences.reading import read
+from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, solution_of
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.certification.statements import refined_objective
@@ -173,7 +173,7 @@ class Refinement:
         # States that are drawn by hand have no events to read, but where the sequence is given they are the best start.
         motion = drawn(self.ocp, guess) if described else motion_of(self.ocp, guess, self.left())
         laws = laws_of(self.ocp, motion)
-        sequence, tried = self.method.sequence or read(laws, motion, self.ocp.p), list[Sequence]()
+        sequence, tried = self.method.sequence or read_sequence(laws, motion, self.ocp.p), list[Sequence]()
         check_times(self.ocp, sequence)
         for _ in range(TRIES if self.method.follow else 1):
             tried.append(sequence)
@@ -181,7 +181,7 @@ class Refinement:
             if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
                 break
             motion = found.certificate.trajectory
-            sequence = read(laws, motion, found.point.p)
+            sequence = read_sequence(laws, motion, found.point.p)
             if any(sequence == other for other in tried):
                 break
         if self.method.follow and self.best is not None and self.best.solution.success:
@@ -364,9 +364,11 @@ class Refinement:
             short = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
             if not short.any() or short.all():
                 return point
-            shorter, edges = plan.without(short, point.edges)
+            shorter, edges = plan.without_phases(short, point.edges)
             motion = solution_of(point, Status.STOPPED, "", self.effort())
-            anew = start_of_motion(self.ocp, written(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion)
+            anew = start_of_motion(
+                self.ocp, sequence_from_modes(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion
+            )
             found = self.optimum(laws, shorter, mesh, anew)
             if not self.better(found, point):
                 freed = self.run(point.program, point.w, "short phases", most=FEW)
@@ -429,7 +431,7 @@ def lengthened(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) ->
         control=lambda t: np.asarray(solution.control(before(t))),
         p=point.p,
     )
-    return written(modes, impacts, laws, edges[1:-1]), start
+    return sequence_from_modes(modes, impacts, laws, edges[1:-1]), start
 
 
 def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
@@ -574,7 +576,7 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
     """The sequence of modes of a motion of an OCP, whatever method made it."""
-    return read(laws_of(ocp, motion), motion, _parameters(ocp, motion))
+    return read_sequence(laws_of(ocp, motion), motion, _parameters(ocp, motion))
 
 
 def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:

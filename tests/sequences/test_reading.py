@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.sequences.reading import TOGETHER, read, stretches_of
+from nosnoc_py.sequences.reading import TOGETHER, read_sequence, segments_of
 from nosnoc_py.sequences.refinement import laws_of
 from nosnoc_py.solution import Event
 
@@ -21,7 +21,7 @@ TIMES = 1e-6  # [s] of events of an exact motion
 def sequence_of(system: Any, x0: list[float], duration: float, motion: ns.Trajectory) -> ns.Sequence:
     """What is read from a motion."""
     ocp = ns.OCP(system, horizon=duration, x0=x0)
-    return read(laws_of(ocp, motion), motion, ocp.p)
+    return read_sequence(laws_of(ocp, motion), motion, ocp.p)
 
 
 def block(friction: float = 0.3) -> ns.CLS:
@@ -166,7 +166,7 @@ def test_the_solution_of_finite_elements_starts_the_program():
     ocp = ns.OCP(system, horizon=1.0, x0=[0.0, 0.0, 1.5, 0.0], stage_cost=system.u**2, terminal_cost=missed)
     rough = ns.solve(ocp, ns.FESDJ(control_stages=4), guess=[0.0])
     assert rough.success
-    assert read(laws_of(ocp, rough), rough, ocp.p) == ns.Sequence([SLIP, STICK])
+    assert read_sequence(laws_of(ocp, rough), rough, ocp.p) == ns.Sequence([SLIP, STICK])
     fine = ns.solve(ocp, ns.MultiPhase(intervals=8), guess=rough)
     assert fine.success
     assert fine.sequence == ns.Sequence([SLIP, STICK])
@@ -198,13 +198,13 @@ def test_events_at_the_ends_make_no_phases():
 def test_stretches_are_between_events():
     """Three probes inside of each; events closer than `TOGETHER` of the duration begin one together."""
     motion = ns.simulate(corner(), x0=[1.0, 1.1, -2.0, -2.0], duration=1.0)
-    stretches = stretches_of(motion)
-    assert [[event.name for event in s.events if event.kind == "impact"] for s in stretches] == [
+    segments = segments_of(motion)
+    assert [[event.name for event in s.events if event.kind == "impact"] for s in segments] == [
         [],
         ["wall"],
         ["floor"],
     ]
-    assert all(isinstance(event, Event) for s in stretches for event in s.events)
-    np.testing.assert_allclose([s.begin for s in stretches], [0.0, 0.5, 0.55], rtol=0, atol=TIMES)
-    np.testing.assert_allclose(stretches[1].after, [0.0, 0.1, 1.6, -2.0], rtol=0, atol=TIMES)
-    assert all(s.states.shape == (3, 4) for s in stretches)
+    assert all(isinstance(event, Event) for s in segments for event in s.events)
+    np.testing.assert_allclose([s.begin for s in segments], [0.0, 0.5, 0.55], rtol=0, atol=TIMES)
+    np.testing.assert_allclose(segments[1].after, [0.0, 0.1, 1.6, -2.0], rtol=0, atol=TIMES)
+    assert all(s.states.shape == (3, 4) for s in segments)

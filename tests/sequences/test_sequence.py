@@ -12,7 +12,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
-from nosnoc_py.sequences.plan import Plan, written
+from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 
 pytestmark = pytest.mark.quick
 
@@ -57,11 +57,11 @@ def test_a_system_writes_what_it_reads(phases: list[tuple[str, dict[str, str]]])
     """Modes and impacts that a plan holds are, written down, the same plan; defaults are left out."""
     laws = ContactLaws(two_feet())
     plan = Plan.of(ns.Sequence([part for said, phase in phases for part in (said, phase) if part != ""]), laws)
-    sequence = written(plan.modes, plan.impacts, laws)
+    sequence = sequence_from_modes(plan.modes, plan.impacts, laws)
     again = Plan.of(sequence, laws)
     assert (again.modes, again.impacts) == (plan.modes, plan.impacts)
     assert all("open" not in phase.values() for phase in sequence.phases)
-    assert written(again.modes, again.impacts, laws) == sequence
+    assert sequence_from_modes(again.modes, again.impacts, laws) == sequence
 
 
 def test_phases_and_impacts():
@@ -145,11 +145,11 @@ def test_phases_are_taken_out():
     laws = ContactLaws(two_feet())
     stick, slip = {"left": "stick"}, {"left": "slip+"}
     plan, edges = Plan.of(ns.Sequence([slip, stick, slip, "impact right", stick]), laws), np.array([0, 1, 1.5, 2, 3])
-    shorter, left = plan.without(np.array([False, True, False, False]), edges)
+    shorter, left = plan.without_phases(np.array([False, True, False, False]), edges)
     assert shorter.modes == (plan.modes[0], plan.modes[3])
     assert shorter.impacts == ({}, {"right": "stick"})
     np.testing.assert_array_equal(left, [0.0, 2.0, 3.0])
-    shorter, left = plan.without(np.array([True, False, False, False]), edges)
+    shorter, left = plan.without_phases(np.array([True, False, False, False]), edges)
     assert len(shorter) == 3
     np.testing.assert_array_equal(left, [0.0, 1.5, 2.0, 3.0])
 
@@ -158,5 +158,5 @@ def test_a_contact_that_closes_for_no_time_has_an_impact():
     """Mentioned or not: the limit of its sequence is not a flight without one."""
     laws = ContactLaws(two_feet())
     for items in ([{}, {"left": "slip+"}, {}], [{}, "impact left slip+", {"left": "slip+"}, {}]):
-        shorter, _ = Plan.of(ns.Sequence(items), laws).without(np.array([False, True, False]), np.arange(4.0))
-        assert written(shorter.modes, shorter.impacts, laws) == ns.Sequence([{}, "impact left slip+", {}])
+        shorter, _ = Plan.of(ns.Sequence(items), laws).without_phases(np.array([False, True, False]), np.arange(4.0))
+        assert sequence_from_modes(shorter.modes, shorter.impacts, laws) == ns.Sequence([{}, "impact left slip+", {}])
