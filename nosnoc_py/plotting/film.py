@@ -24,6 +24,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 MOST = 3000  # frames
 SHORTEST_FRAME = 2  # of a GIF [10 ms]; programs show shorter ones slowly
 FLASH = 0.4  # how long an event is written into a film [s of the film]
+NAMED_EVENTS = 2  # simultaneous events that are named in a film; four corners of a box would not fit into the line
 
 
 def frame_times(trajectory: Trajectory, speed: float, frames_per_second: float) -> Array:
@@ -84,12 +85,17 @@ class Clock:
         return f"{text}, impacts{self._sign}: {self.struck(t)}" if self._counts else text
 
     def now(self, t: float) -> str:
-        """The latest event, as long as it is fresh."""
+        """Return the words about the latest events while they are fresh: two of them, and how many more there are.
+
+        More words would run into the clock at the other end of the line.
+        """
         fresh = [event for event in self._events if 0.0 <= t - event.time <= self._flash]
         if not fresh:
             return ""
         last = [event for event in fresh if event.time == fresh[-1].time]
-        return ", ".join(dict.fromkeys(f"{event.kind.replace('_', ' ')} {event.name}" for event in last))
+        words = list(dict.fromkeys(f"{event.kind.replace('_', ' ')} {event.name}" for event in last))
+        more = [f"and {len(words) - NAMED_EVENTS} more"] if len(words) > NAMED_EVENTS else []
+        return ", ".join([*words[:NAMED_EVENTS], *more])
 
 
 class Film:

@@ -474,3 +474,10 @@ def test_a_failed_motion_says_so_above_its_legend(pushed: tuple[ns.CLS, ns.Traje
     figure.canvas.draw()
     assert figure._suptitle.get_window_extent().y0 > figure.legends[0].get_window_extent().y1  # type: ignore
     assert snapshots(system, motion, arrangement=arrangement).get_suptitle() == ""
+
+
+def test_many_events_at_once_are_shortened(bouncing: ns.Trajectory) -> None:
+    """Two of them are named: the words share a line with the clock."""
+    corners = [ns.Event(time=0.5, name=f"corner {k}", kind="impact") for k in range(1, 5)]
+    clock = Clock(replace(bouncing, events=tuple(corners)), np.linspace(0, 1, 11), flash=0.2)
+    assert clock.now(0.5) == "impact corner 1, impact corner 2, and 2 more"
