@@ -24,6 +24,7 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
+from nosnoc_py.search.nearest import nearest_motion
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState, rank_of
@@ -38,6 +39,7 @@ from nosnoc_py.sequences.refinement import (
     laws_of,
     motion_of,
     start_of_motion,
+    stretched_control,
 )
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Sequence, Solution, Trajectory
@@ -450,8 +452,18 @@ class Search(CompleteMethod):
             return solution.status, solution.message
         count = len(state.candidates)
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
-        message = f"none of {count} starts led to a feasible motion; {nearest}"
+        message = f"none of {count} starts led to a feasible motion; {nearest}{self._nearest_note(state)}"
         return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
+
+    @staticmethod
+    def _nearest_note(state: SearchState) -> str:
+        """Say in the user's quantities how near a motion comes to the goal; "" if there is no goal, or no time."""
+        attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.violation)
+        ocp = state.task.ocp
+        guesses = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
+        deadline = max(state.deadline, time.monotonic() + SECONDS)
+        nearest = nearest_motion(ocp, (guess for guess in guesses if guess is not None), deadline)
+        return "" if nearest is None else f"; {nearest}"
 
     def _agreement_note(self, state: SearchState) -> str:
         """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""

@@ -35,7 +35,7 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Status, Verdict, asked_to_stop
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import control_of_guess, state_guess
+from nosnoc_py.systems.controls import PiecewiseConstant, control_of_guess, state_guess
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
@@ -492,6 +492,16 @@ def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:
     return counts[0] != counts[1]
 
 
+def stretched_control(solution: Solution, horizon: float) -> PiecewiseConstant | None:
+    """Return the control of an iterate, stretched to the horizon: phases of a failed program need not add up to it."""
+    grid = np.asarray(solution.u_grid, dtype=float)
+    if not len(solution.u) or not np.isfinite(solution.u).all() or not grid[-1] > grid[0]:
+        return None
+    stretched = (grid - grid[0]) * horizon / (grid[-1] - grid[0])
+    wide = np.append(np.diff(stretched) > 0.0, True)  # phases may have vanished
+    return PiecewiseConstant(stretched[wide], solution.u[wide[:-1]]) if wide.sum() > 1 else None
+
+
 def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     """The motion of a guess: itself, if it has states, else the simulation of its control."""
     # The iterate of a failure may be no motion at all: its control has one.
@@ -499,7 +509,9 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     if moves and guess.state_names == ocp.system.state_names:
         return guess
     x0 = free_start(ocp) if ocp.x0 is None else ocp.x0
-    control_of_guess(ocp, guess)  # says what is wrong with it
+    if isinstance(guess, Solution) and not guess.success and ocp.free_time is None:
+        guess = stretched_control(guess, float(ocp.horizon)) or np.zeros(ocp.system.n_u)
+    control_of_guess(ocp, guess)  # raises for a guess that does not fit
     u = guess.get("u") if isinstance(guess, Mapping) else guess
     limit = None if np.isinf(left) else left
     task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)

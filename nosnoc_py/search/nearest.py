@@ -1,0 +1,116 @@
+"""What a failed search can still say: how near to its goal the system gets.
+
+A program that is locally infeasible violates some row, mostly an equation of motion in the middle of a phase, and this
+tells a user nothing. With soft terminal constraints (an exact l1 penalty, Kerrigan and Maciejowski 2000) the same
+sequences have solutions, which are motions of the system. The one that misses the goal least shows which constraint is
+too much, and by how much, in the user's own quantities.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import NosnocError
+from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.solution import Solution
+
+# The penalty has to be larger than the multipliers of the hard constraints, which are of the size of the objective over
+# that of the constraint. A weight far above makes the program stiff.
+PENALTY = 1e2
+# Control intervals of the programs, and sequences that are tried: enough to see what is missing.
+INTERVALS, TRIED = 12, 3
+# A constraint that is missed by less than this share of its size is not told.
+TOLD = 1e-3
+# Characters of an expression that is short enough for a message.
+SHORT = 40
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NearestMotion:
+    """The motion that misses the terminal constraints least.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of the problem with soft terminal constraints.
+    misses : tuple of str
+        What is missed, such as "target is 0.84, expected 2".
+    amount : float
+        The sum of all misses, in units of the constraints.
+    """
+
+    solution: Solution
+    misses: tuple[str, ...]
+    amount: float
+
+    def __str__(self) -> str:
+        return f"the nearest motion misses the goal: {'; '.join(self.misses)}"
+
+
+def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> NearestMotion | None:
+    """Return the motion that comes nearest to the goal, or None if there is no hard goal or no such motion.
+
+    Parameters
+    ----------
+    ocp : OCP
+    controls : iterable
+        Guesses, each of which leads to a sequence.
+    deadline : float
+        Stamp of time.monotonic().
+    """
+    if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
+        return None
+    soft = [_softened(c, number) for number, c in enumerate(ocp.terminal_constraints)]
+    best: NearestMotion | None = None
+    try:
+        relaxed = replace(ocp, terminal_constraints=soft)
+    except NosnocError:  # a system with slacks of its own
+        return None
+    method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
+    for _, control in zip(range(TRIED), controls, strict=False):
+        left = deadline - time.monotonic()
+        if left <= 0.0:
+            break
+        try:
+            solution = method.solve(relaxed, guess=control, time_limit=left)
+        except NosnocError:  # a control that does not fit, such as that of an iterate without phases
+            continue
+        if solution.success:
+            misses = [_missed(ocp, c, solution) for c in ocp.terminal_constraints]
+            amount = float(sum(size for _, size in misses))
+            if best is None or amount < best.amount:
+                words = tuple(text for text, _ in misses if text)
+                best = NearestMotion(solution=solution, misses=words, amount=amount)
+    return best if best is not None and best.misses else None
+
+
+def _softened(constraint: Constraint, number: int) -> Constraint:
+    weight = np.full(constraint.lower.size, PENALTY)
+    return replace(constraint, soft="l1", weight=weight, name=constraint.name or f"terminal_{number}")
+
+
+def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, float]:
+    """Say by how much the end of a motion misses a constraint; "" if it does not."""
+    s = ocp.system
+    value = ca.Function("end", [s.x, s.x_initial, s.p], [constraint.expression])
+    p = np.asarray(solution.p, dtype=float)[: s.n_p]  # slacks are further parameters behind those of the system
+    end = np.array(value(solution.x[-1], solution.x[0], p)).ravel()
+    below, above = constraint.lower - end, end - constraint.upper
+    size = np.maximum(np.maximum(below, above), 0.0)
+    parts = []
+    for k in np.flatnonzero(size > TOLD * np.maximum(1.0, np.abs(end))):
+        limit = constraint.lower[k] if below[k] > 0.0 else constraint.upper[k]
+        equal = constraint.lower[k] == constraint.upper[k]
+        wanted = f"{limit:.4g}" if equal else f"at {'least' if below[k] > 0.0 else 'most'} {limit:.4g}"
+        row = f"{constraint.name}[{k}]" if end.size > 1 else str(constraint.name)
+        written = str(constraint.expression[int(k)])
+        row += f" ({written})" if len(written) <= SHORT else ""
+        parts.append(f"{row} is {end[k]:.4g}, expected {wanted}")
+    return "; ".join(parts), float(size.sum())
