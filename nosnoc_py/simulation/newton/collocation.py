@@ -142,7 +142,10 @@ class Collocation:
         self.n_g = equations.guards.shape[0]
         self.iterations = 0
         self._event_free = cache(self._build_event_free)
+        # End of an element by the polynomial through left boundary and stages. For Radau IIA (c_s = 1) these are the
+        # weights (0, ..., 0, 1); for Gauss-Legendre the extrapolation equals the quadrature with the weights b.
         self._x_end = lagrange_basis(np.append(0.0, tableau.c), np.ones(1))[0]
+        # Algebraic unknowns have no value at the left boundary, hence one node less.
         self._y_end = lagrange_basis(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
         inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
@@ -164,10 +167,13 @@ class Collocation:
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
         system = self._linearize(values, h, guess, data, guard)
         for _ in range(MOST_ITERATIONS):
+            # Also False for NaN: a model that cannot be evaluated at the trial ends the iteration.
             if not system.size < np.inf:
                 return None
             self.iterations += 1
             change, change_h = self._correction(system, h)
+            # If no factor is good enough, the shortest step is taken: the caller shortens a run that does not
+            # converge.
             for halvings in range(6):
                 factor = 0.5**halvings
                 trial, trial_h = values + factor * change, h + factor * change_h
@@ -177,6 +183,7 @@ class Collocation:
                 if new.size <= max(2.0 * system.size, self.tolerance * 1e3):
                     break
             if converged:  # one more step than the tolerance needs: quadratic convergence gives the last digits
+                # The additional step may only add rounding; then the values before it are returned.
                 better = new.size <= system.size
                 return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
             values, h, system = trial, trial_h, new
@@ -216,6 +223,8 @@ class Collocation:
         data = (e.u, e.p, e.masks)
         size = stages * (self.n_x + self.n_y)
         z = ca.SX.sym("z", size, count)
+        # Constant slope of the node as a predictor: events are handled elsewhere, so that the motion is smooth over
+        # the run.
         slope = self._stage(x, y, *data)[0]
         guess, rows, left, samples, y_before, boundaries = [], [], x, [], y, [x]
         _, x_weights, y_weights = self._grid
@@ -260,6 +269,7 @@ class Collocation:
         Algebraic unknowns are interpolated between the stages, and linearly between the left boundary and the first
         stage: the polynomial of the stages, extrapolated to there, may be far off.
         """
+        # The end of the run belongs to its last element, and times outside extrapolate its first or last polynomial.
         element = np.clip((times / run.h).astype(int), 0, run.count - 1)
         x_weights, y_weights = self._weights(times / run.h - element)
         x_nodes, y_nodes = self._nodes(run)
@@ -295,6 +305,7 @@ class Collocation:
     def _weights(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weights (m, 1 + n_s) of the values at the left boundary and the stages, for states and for y."""
         c = self.tableau.c
+        # Linear between the left boundary and c_1, then the polynomial of the stages, which holds on [c_1, 1] only.
         ramp = np.minimum(theta / c[0], 1.0)[:, None]
         inside = ramp * lagrange_basis(c, np.maximum(theta, c[0]))
         return lagrange_basis(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
@@ -302,6 +313,8 @@ class Collocation:
     def _nodes(self, run: ElementRun) -> tuple[np.ndarray, np.ndarray]:
         """Return states and algebraic unknowns at the left boundary and the stages, (r, 1 + n_s, n) each."""
         x = np.concatenate([run.x_left[:, None], run.x], axis=1)
+        # The first element begins with the unknowns of the node; others with the end of the element before, which has
+        # the same modes, so that the unknowns are continuous there.
         y_left = np.concatenate([run.y_node[None], self._y_end @ run.y[:-1]])
         return x, np.concatenate([y_left[:, None], run.y], axis=1)
 
@@ -343,6 +356,8 @@ class Collocation:
             event, slope, by_h = h - guess.h, np.zeros(self.n_x + self.n_y), 1.0
         else:
             at_end, slopes = self._slopes(x_end, y_end, *data)
+            # The guard is evaluated at the end of the run; h moves it only through the state, which `_correction`
+            # accounts for.
             event, slope, by_h = float(at_end[guard, 0]), slopes[guard], 0.0
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)), abs(event))
         return RunLinearization(
@@ -368,11 +383,14 @@ class Collocation:
             right[:, 1] += outer[:, -1]
             part = correction(inner, right)
             stages = part.reshape(self.tableau.stages, -1)
+            # Each stage's step holds n_x rows of states, then n_y rows of unknowns, each with two columns; flattened,
+            # the states come first.
             moved = self._x_end[1:] @ stages[:, : 2 * self.n_x]
             left = self._x_end[0] * left + moved.reshape(self.n_x, 2)
             parts.append(part)
         y_end = (self._y_end @ stages[:, 2 * self.n_x :]).reshape(self.n_y, 2)
         fixed, per_h = system.slope @ np.concatenate([left, y_end])
+        # A guard that does not change with h (slope 0) cannot be located; NaN makes the next residual infinite.
         slope = per_h + system.by_h
         change = -(system.event + fixed) / slope if slope else np.nan
         both = np.array(parts)

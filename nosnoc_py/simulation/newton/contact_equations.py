@@ -38,13 +38,17 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
     constant = has_constant_mass(system)
     acceleration = ca.SX.sym("a", 0 if constant else n_v)
     masks = ca.SX.sym("masks", 3 * n_c)
+    # The middle third of the masks (stick) is used by `friction_rows` only.
     closed, slip = masks[:n_c], masks[2 * n_c :]
     approach, rates = mechanics.gap_rates, mechanics.slips
     friction, rows = friction_rows(frames, frames.friction, masks, normal, tangential, speed, rates)
+    # Friction enters as a force on the body: `friction_rows` returns it with its sign, -mu lambda_n d in slip.
     force = system.force + normals @ normal + tangents @ friction
+    # The unrelaxed complementarity 0 <= gap, 0 <= lambda_n, gap lambda_n = 0, with the choice of its branch by a mask.
     rows = ca.vertcat(closed * gaps + (1 - closed) * normal, rows)
     if gap_rate:
         rows = ca.vertcat(rows, closed * approach + (1 - closed) * tau)
+    # A mass matrix that depends on q is not inverted symbolically: a as an unknown keeps the expressions small.
     if not constant:
         rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
     flow = system.state_rate(
@@ -53,6 +57,8 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
     )
     slips, slacks = [], []
     for c, part in enumerate(frames.tangents):
+        # In the plane the mask is the sign of the slip (+1 or -1); in space y_t is the direction, and a stop makes v_t
+        # d <= 0.
         along = slip[c] * rates[part] if frames.width(c) == 1 else ca.dot(rates[part], tangential[part])
         slips.append(along if frames.width(c) else ca.SX(0))
         # Squares and no norm: a norm has no derivative where the friction force is zero.

@@ -78,9 +78,12 @@ def _polar_cone(slip: np.ndarray, force: np.ndarray) -> Values:
             direction[j] = slip[j] / speed[j]
         elif size[j] > SMALL:
             direction[j] = -force[j] / size[j]
+            # A sticking force determines its direction up to the sign; the sign of the first stage keeps it
+            # continuous.
             direction[j] *= -1.0 if direction[j] @ direction[0] < 0 else 1.0
         elif j > 0:
             direction[j] = direction[j - 1]
+    # The friction force of the polar cone is -radius * direction: the radius is positive if friction opposes slip.
     radius = -np.einsum("jk,jk->j", force, direction)
     return {Role.FRICTION_RADIUS: radius[:, None], Role.FRICTION_DIRECTION: direction, Role.SLIP_SPEED: speed[:, None]}
 
@@ -93,6 +96,7 @@ def _polyhedral_cone(slip: np.ndarray, force: np.ndarray, directions: int = DIRE
     """
     unit = unit_directions(slip.shape[1], directions)
     if slip.shape[1] == 1:
+        # In the plane the polyhedral cone has the two directions +1 and -1, in the order of `unit_directions`.
         forces = np.hstack([np.maximum(force, 0.0), np.maximum(-force, 0.0)])
         return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: np.abs(slip)}
     along, forces = -slip @ unit, np.zeros((len(slip), unit.shape[1]))
@@ -100,6 +104,7 @@ def _polyhedral_cone(slip: np.ndarray, force: np.ndarray, directions: int = DIRE
         if not mixed and along[j].max() > SMALL:
             forces[j, np.argmax(along[j])] = size
         elif size > SMALL:
+            # The two directions closest to the force span the face of the cone that contains it.
             pair = np.argsort(force[j] @ unit)[-2:]
             forces[j, pair] = np.linalg.solve(unit[:, pair], force[j]).clip(0.0)
     return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: along.max(axis=1, keepdims=True).clip(0.0)}
@@ -137,6 +142,7 @@ class ContactIterateWriter:
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
         self._places = places_of(problem, lambda b: Place(b.role, b.of, b.at.rk is None))
         stage, node = self._functions(rest_velocity)
+        # Controls and parameters (arguments 4 and 5) are shared by all stages.
         self._stage = buffered(stage.map("stages", "serial", count * n_s, [4, 5], []))
         self._node = buffered(node.map("nodes", "serial", count, [4], []))
         self._first = (np.arange(count) == 0).astype(float)[:, None]
@@ -158,6 +164,7 @@ class ContactIterateWriter:
         for kind in kinds:
             size = sizes.get(kind.role, len(self._system.contacts))
             if kind in self._places:
+                # Rows that the functions write are removed; what remains in `_places` is filled by `__call__` itself.
                 targets.append(self._places.pop(kind).reshape(count, size))
                 sources.append(np.arange(first, first + size))
             first += size
@@ -205,6 +212,7 @@ class ContactIterateWriter:
         for (rows, columns), results in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
             w[rows] = results.T[:, columns]
         rest = {
+            # Element lengths are variables relative to the equal length of the step: their mean is 1.
             Place(Role.STEP, node=True): step.h / step.h.sum() * len(step.h),
             Place(Role.STATE, node=True): step.x_right,
         }

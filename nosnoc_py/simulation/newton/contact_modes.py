@@ -84,8 +84,11 @@ class ContactModes:
         n_c = self.frames.count
         force = 1.0 + np.abs(y[: n_c + self.frames.n_t]).max(initial=0.0)
         gaps, slips = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[:n_c], guards[2 * n_c : 3 * n_c]))
+        # Accelerations act through M and h: a velocity error e in an element is a force error of about e / h (mass
+        # one).
         noise = 1e-9 * force + 1e-14 * slips / h
         rounding = np.repeat([1e-11 * gaps, noise, 1e-11 * slips, noise * force], n_c)
+        # A guard that is violated at the start stems from the step before; it is no event of this run.
         return np.asarray(rounding + np.maximum(0.0, -guards[:, 0]))
 
     def nearest(self) -> np.ndarray:
@@ -107,6 +110,7 @@ class ContactModes:
         """Return True if no contact closes or approaches at x, so that the modes can be continued without a node."""
         gaps, rates, steepness = self.system.mechanics.touching(x, p)
         free = np.asarray(modes) == FREE
+        # An open contact that touches, or a closed one that approaches, needs the impact law at a node.
         return bool(np.where(free, gaps > TOUCHING * steepness, rates >= -RESTING * steepness).all())
 
     def describe(self, guard: int) -> tuple[str, str]:
@@ -118,6 +122,7 @@ class ContactModes:
     ) -> ElementNode:
         """Solve the impact, then the accelerations; return the node with the modes of the motion that follows."""
         at = self._at(x, u, p)
+        # Gaps are compared in units of distance, hence the factor |grad gap| (steepness).
         closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING * at.steepness))
         after, jump = x, np.zeros(at.rates.size)
         if any(at.rates[c] < -RESTING * at.steepness[c] for c in closed):
@@ -125,6 +130,7 @@ class ContactModes:
             if isinstance(impact, Trouble):
                 return self._failed_node(x, impact, impact.value, closed)
             after, jump = impact
+            # Forces, slips and gap rates of the accelerations are those after the impact.
             at = self._at(after, u, p)
         local = self._acceleration_problem(at, closed, hint, p)
         solution = self._solver.solve(local, [] if hint is None else [hint])
@@ -152,8 +158,10 @@ class ContactModes:
                 node.detail.direction[part][0] < 0 if node.detail.held[c] else y[self.frames.count :][part][0] > 0
             )
             slips = slips[::-1] if backwards else slips
+        # Normal force negative: the contact opens, whatever its friction does.
         if kind == 1:
             near = [FREE]
+        # The contact slides already: its direction of slip is that of its velocity and cannot be chosen.
         elif local.held[c]:
             near = [slips[0], STICK]
         elif kind == 0:
@@ -281,6 +289,7 @@ class ContactModes:
         self, at: Kinematics, closed: Mode, hint: Sequence[int] | None, p: np.ndarray
     ) -> ContactProblem:
         """Return the acceleration problem of the closed contacts that do not separate."""
+        # Closed contacts that separate faster than rounding do not take part: their force is zero.
         slow = RESTING * at.steepness
         if not self.gap_rate and hint is not None:
             # Without the gap rate, closed contacts have small gap rates at the ends of elements and still stay closed.
@@ -301,6 +310,7 @@ class ContactModes:
             elif speed >= 0:
                 y[n_c + frames.n_t + speed] = 0.0
         if not has_constant_mass(self.system):
+            # The engine's y contains the accelerations here, which the contact problem has eliminated.
             y[-self.system.n_v :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ solution.forces)
         return y
 

@@ -151,6 +151,8 @@ class ContactNewton:
             lambda_normal=self.mass * normal,
             lambda_tangent=self.mass * tangential,
             drift=drift,
+            # Only forces and impulses scale with the mass: velocities and drift multipliers are the same in both
+            # systems.
             Lambda_normal=self.mass * elements.jump[:, :n_c],
             Lambda_tangent=self.mass * elements.jump[:, n_c:],
             modes=np.array(elements.modes, dtype=int).reshape(count, n_c),
@@ -163,5 +165,6 @@ class ContactNewton:
 def _mass_of(system: CLS) -> float:
     """Return the largest entry of the mass matrix (at q = 0 if it depends on q); 1 if that is not finite or zero."""
     mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
+    # One number, and not the inverse of M: a scaling by entries would mix translations with rotations.
     largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_or_zeros))).max())
     return largest if np.isfinite(largest) and largest > 0 else 1.0

@@ -172,7 +172,9 @@ class Engine:
                 return
             run = outcome.run
             free, length, x, continuing = free - run.count, length - run.length, run.x_right[-1], None
+            # Controls are constant over a step: only its first node can see forces that differ from those before.
             other_forces = False
+            # These modes are a guess that saves most trials: the node that follows is analysed in any case.
             modes = self.model.after(run.modes, outcome.guard, x, run.y[-1, -1], p)
 
     def _join(self, outcomes: list[WalkOutcome]) -> Elements:

@@ -74,6 +74,8 @@ class ErrorEstimate:
         known = np.concatenate([self._known(part) for part in parts])
         errors = np.concatenate([self._estimate_chunk(known[k : k + CHUNK]) for k in range(0, len(known), CHUNK)])
         confirmed = 0
+        # Largest first, until CONFIRMATIONS in a row agree with their first iteration: then the smaller ones do as
+        # well.
         for k in np.argsort(-np.nan_to_num(abs(errors) / threshold).max(axis=1)):
             if confirmed == CONFIRMATIONS or not (abs(errors[k]) > threshold).any():
                 break
@@ -115,6 +117,7 @@ class ErrorEstimate:
         x, y = ca.SX.sym("x", n_x, n_s), ca.SX.sym("y", n_y, n_s)
         data = (e.u, e.p, e.masks)
         known = ca.vertcat(right, left, h, ca.vec(x), ca.vec(y), *data)
+        # The coarse polynomials at the finer nodes: a guess with the error that is to be measured.
         x_fine = ca.horzcat(left, x) @ ca.DM(lagrange_basis(np.append(0.0, c), self._fine.c)).T
         y_fine = y @ ca.DM(lagrange_basis(c, self._fine.c)).T
         z = ca.SX.sym("z", self._fine.stages * (n_x + n_y))
@@ -148,6 +151,7 @@ class ErrorEstimate:
             rows, inner = (np.asarray(value) for value in self._at(known, z))
             z = z + _newton_step(inner, rows[:, 0])
             last, error = error, self._error(known, z)
+            # An error needs few digits; the comparison with NaN of the first iteration is False, as it should be.
             if abs(error - last).max() <= CONVERGED * abs(error).max():
                 return error
         return np.full(self.n_x, np.nan)

@@ -70,6 +70,7 @@ class ComponentGroup:
         if self.signs is None:
             subsets = [list(chosen) for chosen in _subsets(near, self.free)]
         else:
+            # For each switching function the signs that occur: one sign (crossed already), or both (zero at the node).
             sides = [np.unique(column).tolist() for column in self.signs[near].T]
             both = [[*([side] for side in one), *([one] if len(one) > 1 else [])] for one in sides]
             subsets = [
@@ -90,6 +91,7 @@ class ComponentGroup:
         rows = {tuple(self.signs[self.members.index(k)]): k for k in active}
         base = next(iter(rows))
         sliding = [j for j in range(self.signs.shape[1]) if len({row[j] for row in rows}) > 1]
+        # Only a full corner (all sign combinations active) has the form of a product of step functions.
         if len(rows) != 2 ** len(sliding):
             return []
         conditions = []
@@ -126,6 +128,7 @@ class FilippovModes:
         # Products of step functions need at least two surfaces in a partition.
         several = any(part.signs is not None and part.signs.shape[1] > 1 for part in self.groups)
         chosen = [ca.SX.sym(f"chosen_{k}", self._count, self._count if several else 0) for k in range(3)]
+        # `chosen` select b_base, b_p and b_q of the product condition of each row; zero rows keep the equation a = 0.
         sides = [part @ b if several else ca.SX.zeros(self._count) for part in chosen]
         closing = ca.sum2(chosen[0]) if several else ca.SX.zeros(self._count)
         active = (1 - closing) * a + closing * (b * sides[0] - sides[1] * sides[2])
@@ -139,6 +142,8 @@ class FilippovModes:
             masks=ca.vertcat(closed, ca.vec(weights), *[ca.vec(part) for part in chosen]),
             flow=dcs.flow,
             rows=ca.vertcat(*rows),
+            # Functions of the state are smooth along its polynomial; interpolated multipliers have a kink at the first
+            # stage.
             guards=ca.vertcat(self._multipliers.side(a, weights), b),
         )
         arguments = [dcs.z, dcs.x, dcs.u, dcs.p, self.equations.masks]
@@ -186,6 +191,7 @@ class FilippovModes:
         For sides a plus what is negative at the start (drift of earlier steps).
         """
         sizes = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[: self._count], guards[self._count :]))
+        # Sides a are states (exact to Newton's tolerance), sides b contain forces or weights, which are less exact.
         rounding = np.repeat([scale * size for scale, size in zip((1e-11, 1e-9), sizes, strict=True)], self._count)
         rounding[: self._count] += np.maximum(0.0, -guards[: self._count, 0])
         return rounding
@@ -323,11 +329,14 @@ class FilippovModes:
         are changed one at a time, then two at a time, and so on; of very many combinations only the first are tried.
         """
         choices = [sorted(part.choices(zero), key=len) for part in self.groups]
+        # Empty only if a partition has no zero component, that is, if its switching functions are NaN.
         if not all(choices):
             return []
         first = [choice[0] for choice in choices]
         if hint is not None:
             own = [tuple(k for k in part.members if hint[k]) for part in self.groups]
+            # The previous mode, group by group, where it is still possible: a group that cannot go on does not discard
+            # the others.
             first = [mine if mine in choice else one for mine, choice, one in zip(own, choices, first, strict=True)]
         open_parts = [n for n, choice in enumerate(choices) if len(choice) > 1]
         selections = [first]
@@ -362,6 +371,7 @@ def component_groups(dcs: DCS) -> tuple[ComponentGroup, ...]:
     partitions: list[set[int]] = []
     for switch in dcs.switches:
         members = {place[pair, i] for pair, i, _ in switch.members}
+        # Switches that share a region belong to one partition: union of all sets that meet.
         touching = [part for part in partitions if part & members]
         partitions = [part for part in partitions if not part & members] + [members.union(*touching)]
     known = set().union(*partitions)
@@ -408,7 +418,10 @@ class BoundaryMultipliers:
 
     def solution(self, closed: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return weights (unknowns, known) of the continuous multipliers."""
+        # Equations of the multipliers, and a = 0 for the active components; the pseudoinverse covers more rows than
+        # unknowns.
         matrix = np.vstack([self._linear, np.asarray(closed, dtype=float)[:, None] * self._sides])
+        # Right-hand sides of the active rows are zero, so that only the columns of the equations are needed.
         return np.asarray(-np.linalg.pinv(matrix)[:, : len(self._linear)])
 
     def side(self, a: ca.SX, weights: ca.SX) -> ca.SX:

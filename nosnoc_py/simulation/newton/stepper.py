@@ -110,7 +110,9 @@ class _Program:
     def __init__(self, problem: Transcription, scales: ProblemScales = UNIT, mass: float = 1.0) -> None:
         method, system = problem.fesdj, problem.ocp.system
         rest, length, time = rest_velocity_of(method, simulation=True), scales.length, scales.length / scales.speed
+        # Gaps have their own unit: a gap may be a multiple (steepness) of the distance that the coordinates move.
         position = length / scales.steepness
+        # In the user's units the given program is used as it is, which saves its transcription.
         if scales != UNIT or mass != 1.0:
             rest *= time / position
             system = rescaled(system, q=position, gap=length, time=time, mass=mass)
@@ -124,6 +126,7 @@ class _Program:
             **dict.fromkeys(("x_minus", "x_left", "x_right", "x_stages"), units),
             **dict.fromkeys(("lambda_normal", "lambda_tangent"), force),
             **dict.fromkeys(("Lambda_normal", "Lambda_tangent"), force * time),
+            # From q' = v + n tau, with n = d gap / d q in units length / position.
             "drift": position**2 / (time * length),
         }
         layout = problem.mpcc.parameters
@@ -184,6 +187,7 @@ class NewtonStepper:
             self.engine = newton.engine
             self._step = newton.engine.step
             self._fill = lambda step, values: program(newton.read(step, values[self._slices[2]]), values)[0]
+            # Lengths and speeds of the units are powers of ten, so that a simulation needs few programs.
             self._program = lru_cache(lambda scales, mass: _Program(problem, scales, mass))
         else:
             model = FilippovModes(problem.dcs)
@@ -229,6 +233,7 @@ class NewtonStepper:
             return False
         system, (x, u, p, horizon) = self._newton.system, (values[rows] for rows in self._slices)
         scales = problem_scales(system, x0=x, control=lambda t, x: u, p=p, duration=float(horizon[0]))
+        # The mass that a contact sees is that of the gap, 1 / (n' M^-1 n), and |n| is the steepness.
         program = self._program(scales, self._newton.mass / scales.steepness**2)
         read = self._newton.read(step, p)
         residuals = _residuals(program.evaluator, program.evaluator(*program(read, values)))
@@ -305,7 +310,9 @@ def _accumulates(times: np.ndarray, length: float) -> bool:
     pairs = times[::-2][:4][::-1]  # every other event: a body may bounce between two sides in turn
     before, last = np.diff(pairs)[-2:]
     ratio = last / before
+    # Two successive ratios of distances agree: the sequence is geometric, as for constant restitution.
     steady = abs(np.diff(pairs)[-3] * ratio / before - 1.0) < STEADY_RATIO
+    # Sum of all distances that follow: last (r + r^2 + ...) = last r / (1 - r).
     return bool(steady and ratio < 1.0 and times[-1] + last * ratio / (1.0 - ratio) < length)
 
 
