@@ -37,6 +37,7 @@ def accumulates(flow: ContactFlow, past: Sequence[Node], at: Kinematics, contact
     left : float
         Velocities that count as zero, as a share of the speed at work.
     """
+    # The speed of approach is compared in the unit of this gap (steepness), as gaps need not be distances.
     most, approach = at.slow(left)[contact], abs(at.rates[contact])
     if approach > most:
         return False
@@ -68,6 +69,7 @@ def repeats_departure(
         if node.regime is None or node.regime.modes[contact] != FREE:
             continue
         at = flow.kinematics(node.t, node.after)
+        # The last node at which the contact was open but did not touch is not the one where it was left.
         if abs(at.gaps[contact]) > at.short(TOUCHING)[contact]:
             continue
         if abs(at.rates[contact]) > at.slow(RESTING)[contact]:
@@ -89,5 +91,6 @@ def has_no_free_rate(at: Kinematics, regime: ContactRegime, contact: int) -> boo
     if not others.size:
         return False
     rows, normal = at.jacobian[others], at.jacobian[contact]
+    # The part of the gradient that is orthogonal to all other rows; it is zero if they determine this rate.
     apart = normal - rows.T @ np.linalg.lstsq(rows.T, normal, rcond=1e-12)[0]
     return bool(np.linalg.norm(apart) <= SAME * np.linalg.norm(normal))

@@ -31,9 +31,11 @@ def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> Com
     if large or regime.redundant or regime.spatial:
         return None
     known = _STEPS.setdefault(mechanics, {})
+    # The direction of a slip is data of the phase, so that both signs of a slip in the plane share one function.
     modes = tuple(SLIP if mode == SLIP_BACK else mode for mode in regime.modes)
     if modes not in known:
         steps = _compile(mechanics, regime)
+        # None is cached as well: a regime that is too large for compilation is not built again.
         known[modes] = steps if steps.small else None
     compiled: CompiledSteps | None = known[modes]
     return compiled
@@ -57,6 +59,7 @@ def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledStep
     delassus, slip = jacobian @ response, jacobian @ system.v + drift
     rows, closed = [int(row) for row in regime.rows], [int(c) for c in regime.closed]
     along = {c: direction[_own(frames, c)] for c in regime.slipping}
+    # Friction follows its normal force, f_t = -mu f_n d: both move the bodies by one column per slipping contact.
     columns = response[:, rows]
     for k, c in enumerate(closed):
         if c in along:
@@ -64,6 +67,7 @@ def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledStep
     acceleration, forces = free, ca.SX(n_c + frames.n_t, 1)
     if rows:
         normal = jacobian[rows, :]
+        # Zero normal (and, in stick, tangential) acceleration: A (a_free + columns f) + curvature = 0.
         pulled = -(normal @ free + curvature[rows])
         own = _solved(normal @ columns, pulled)
         acceleration = free + columns @ own
@@ -81,6 +85,7 @@ def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledStep
         elif c in along:
             part = _tangents(frames, c)
             guards[2][c] = ca.dot(slip[part], direction[_own(frames, c)])
+            # Gap acceleration per unit of f_n with its friction; where it is not positive, friction jams (Painleve).
             guards[4][c] = delassus[c, c] - mu * ca.dot(delassus[c, part].T, along[c])
     d = ca.vertcat(system.u, system.p, direction)
     put = _project(system, d, gaps, response, delassus, slip, closed, rows) if rows else None
@@ -101,6 +106,7 @@ def _project(
     """Return the state on its constraints, see `ContactFlow.project`."""
     pushed = response[:, rows] @ _solved(delassus[rows, rows], slip[rows])
     moved = system.q - system.moved(response[:, closed] @ _solved(delassus[closed, closed], gaps[closed]))
+    # The velocities are projected at the corrected positions, as the normals have turned with them.
     again = ca.Function("again", [system.x, d], [system.v - pushed])
     return ca.vertcat(moved, again(ca.vertcat(moved, system.v, system.y), d), system.y)
 

@@ -80,6 +80,7 @@ class ContactFlow:
         enabled = values.guards > self.rounding(
             regime, values.forces[None], regime.inertia(at) * self.scales.acceleration
         )
+        # A contact that has just opened has a gap of zero; its rate shows that the gap is about to be positive.
         enabled[GAP * n_c : (GAP + 1) * n_c] |= values.rates[:n_c] > at.slow(RESTING)
         return enabled
 
@@ -91,6 +92,7 @@ class ContactFlow:
         """Return violations (5 n_c,) of guards that are rounding."""
         force = PULL * (inertia + np.abs(forces).max(initial=0.0))
         gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
+        # The stiffness (Painleve) has no tolerance: it is a coefficient, and its sign decides.
         return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
     def updated(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
@@ -106,6 +108,8 @@ class ContactFlow:
         at_v = self.mechanics.system.at_v
         steps = INCREMENT * np.maximum(self.sizes, np.abs(x))
         if has_stiff_start:
+            # An increment has to be smaller than the slip: a larger one would turn its direction instead of probing
+            # it.
             steps[at_v] = np.maximum(
                 1e-3 * regime.slowest(self.kinematics(t, x).rates), 4.0 * np.spacing(np.abs(x[at_v]))
             )
@@ -129,8 +133,11 @@ class ContactFlow:
             return x
         at, system, x = self.kinematics(t, x), self.mechanics.system, np.array(x)
         closed = regime.closed if also is None else np.union1d(regime.closed, also)
+        # The shortest correction in the metric of M: M^-1 J' (J M^-1 J')^-1 gap. One Newton step is enough, as the
+        # drift of one integrator step is small.
         moved = at.response[:, closed] @ _least(at.delassus[np.ix_(closed, closed)], at.gaps[closed])
         x[system.at_q] -= self.mechanics.moved(x, self.p, moved)
+        # Normals and tangents after the correction of the positions.
         at, rows = self.kinematics(t, x), regime.rows
         pushed = at.response[:, rows] @ _least(at.delassus[np.ix_(rows, rows)], at.rates[rows])
         x[system.at_v] -= pushed
@@ -139,4 +146,5 @@ class ContactFlow:
 
 def _least(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the minimum-norm solution of a linear system."""
+    # Least squares, as the Delassus matrix of redundant contacts is singular.
     return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-12)[0])

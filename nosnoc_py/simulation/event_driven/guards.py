@@ -20,6 +20,7 @@ KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
 def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     """Evaluate the guards (5 n_c,) of a regime; guards that do not apply in a mode are infinite."""
     frames, n_c = regime.frames, regime.frames.count
+    # Infinite guards never cross, so that guards of other modes need no mask.
     forces, values = regime.forces(at), np.full((5, n_c), np.inf)
     for c, mode in enumerate(regime.modes):
         part, mu = frames.tangents[c], frames.friction[c]
@@ -28,6 +29,8 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
             continue
         values[FORCE, c] = forces[c]
         if mode == STICK:
+            # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
+            # forces.
             values[SLACK, c] = mu * forces[c] - np.linalg.norm(forces[n_c:][part])
         elif c in regime.slipping:
             values[SLIP_SPEED, c] = at.rates[n_c:][part] @ regime.direction[part]

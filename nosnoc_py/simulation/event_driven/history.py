@@ -143,7 +143,7 @@ class EventDrivenSimulator:
             Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a share of the speed at work,
             stay closed. Of Filippov systems those of `filippov.laws`.
         regime : Regime, optional
-            Instead of modes: that of the last phase of a motion which goes on.
+            Instead of modes: regime of the last phase of a motion that is continued.
         deadline : float
             On the clock of `time.monotonic`.
         interruptible : bool
@@ -189,6 +189,7 @@ class _EventLoop:
         """Simulate each interval of the control, from event to event."""
         self.regime, self.drift = regime, drift
         breaks = self.control.breaks
+        # In reverse, as the loop takes intervals from the end of the list.
         self.pieces = list(pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]))[::-1]
         first = EventDrivenState(t=start, x=x, p=self.p)
         last = driven(first, self._step, lambda state: not (self.ended or self.pieces), self.callback, self.deadline)
@@ -207,6 +208,7 @@ class _EventLoop:
         """Return the model of nodes under the control of an interval that begins at x."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
+            # In the middle of the interval: at a break the value of the control is that of either side.
             law = Held(self.control(0.5 * (low + high), np.zeros(0)))
         elif self.control.held is not None:
             law = Held(self.control.reached(low, x))
@@ -219,6 +221,7 @@ class _EventLoop:
             self.crossing, self.begun = self._nodes(low, self.end, state.x), len(self.nodes)
         node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift, self._past())
         self.nodes.append(node)
+        # Only a given start may drift; the end of a phase is on its constraints.
         self.drift = RESTING
         status, message = self._verdict(node)
         if status is not Status.SOLVED:
@@ -229,12 +232,15 @@ class _EventLoop:
         phase = run.run(self._is_over)
         self.phases.append(phase)
         self.flows.append(flow)
+        # Stiffness is a property of the model: later phases begin with the implicit method and need not detect it
+        # again.
         self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
         self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
         if phase.failure:
             status, message = Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
         elif phase.crossing is None and phase.t < self.end:
             status = self.stopped or Status.TIME_LIMIT
+        # An event at the very end of an interval is handled by the node of the next one, under its control.
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
 
@@ -263,6 +269,7 @@ class _EventLoop:
             return Status.SOLVED, ""
         self.counted.append(node.t)
         limits = [(options.max_impacts, options.impact_window)]
+        # Impacts this slow are tested with a narrower window than those of the user, who may allow fast sequences.
         limits += [(ACCUMULATED, ACCUMULATION)] if node.impact is not None and node.impact.bounce < SLOW else []
         for count, window in limits:
             if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:

@@ -82,6 +82,8 @@ class ContactRegime:
             return previous
         slip = rates[self.frames.count :][part]
         starting = STARTING * self.speed
+        # For slips below STARTING this weight keeps the previous direction; above it vanishes like 1 / |slip|^2. The
+        # direction is thus a smooth function of the rates, which integrators need.
         weight = starting / (1.0 + slip @ slip / starting**2)
         # Reverse only the component along the previous direction. The component across it must keep its friction force,
         # or it would grow.
@@ -123,6 +125,7 @@ class ContactRegime:
         for k, c in enumerate(self.closed):
             if c in self.slipping:
                 tangents = at.response[:, n_c:][:, self.frames.tangents[c]]
+                # Friction follows its normal force, f_t = -mu f_n d, so that a slipping contact has one unknown.
                 accelerations[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, at.rates))
         return np.asarray(accelerations)
 
@@ -132,6 +135,7 @@ class ContactRegime:
         if not self.rows.size:
             return free, np.zeros(0)
         columns, A = self.columns(at), at.jacobian[self.rows]
+        # The rows of A have zero acceleration; the matrix is not symmetric as soon as a contact slips.
         matrix, right = A @ columns, -(A @ free + at.curvature[self.rows])
         try:
             least = np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else None
@@ -143,6 +147,7 @@ class ContactRegime:
     def forces(self, at: Kinematics) -> Array:
         """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes."""
         independent = self.motion(at)[1]
+        # The motion does not depend on the choice, but modes change only when no choice is admissible any more.
         if self.redundant and np.isfinite(independent).all():
             independent = most_interior(independent, null_space(self.columns(at)), self._shares())
         return np.asarray(self.spread(at) @ independent)
@@ -174,4 +179,5 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, at:
     regime = ContactRegime(frames=frames, modes=tuple(modes), direction=direction, speed=at.scales.speed)
     if not regime.rows.size:
         return regime
+    # Dependent rows of A, whatever the friction: forces along them cancel each other.
     return replace(regime, redundant=null_space(at.jacobian[regime.rows].T).shape[1] > 0)

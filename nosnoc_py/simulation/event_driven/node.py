@@ -91,9 +91,11 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
+        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
         closed = (at.gaps <= at.short(TOUCHING)) | held
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
+            # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
             closed[contact] = True
             if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = at.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
@@ -190,6 +192,7 @@ class ContactNodes:
         """Return the node with the modes of the motion after it, and the state on their constraints."""
         n_c = self.frames.count
         at = self.flow.kinematics(node.t, node.after)
+        # Contacts that separate after the impact carry no force.
         active = np.flatnonzero(closed & (at.rates[:n_c] <= slow))
         problem = self._accelerations(at, active, ended)
         solution = self._solve(node, problem, before, ended)
@@ -229,6 +232,7 @@ class ContactNodes:
         modes, slips = list(regime.modes), at.rates[self.frames.count :]
         for c in regime.slipping:
             part = self.frames.tangents[c]
+            # The velocity of such a slip is rounding; integrated, it would reach zero at once and end the slip again.
             if not problem.held[c] and slips[part] @ regime.direction[part] < 0.0:
                 modes[c] = STICK
         if tuple(modes) == regime.modes:
@@ -241,6 +245,8 @@ class ContactNodes:
         if ended is not None and ended.crossing is not None:
             kind, contact = divmod(ended.crossing.guard, self.frames.count)
             if kind == SLIP_SPEED:
+                # In the plane the end of a slip is exact, whatever rounding leaves of its speed. In space a slip that
+                # is still faster than TURNING has turned around.
                 resting[contact] = np.inf if self.frames.width(contact) == 1 else TURNING * speed
         return acceleration_problem(self.frames, at, [int(c) for c in active], resting)
 
@@ -251,10 +257,13 @@ class ContactNodes:
         usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
         if ended is None or ended.crossing is None or node.impact is not None:
             return self.solver.solve(problem, [usual])
+        # At the event itself two sets of modes are admissible up to rounding; the state beyond it tells which one
+        # lasts.
         if ended.ahead is not None:
             return self._at(ended.crossing.high, ended.ahead, problem, usual)
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
+        # The guard is that of the best choice of forces: a single contact need not be the one that changes.
         if kind in (FORCE, SLACK) and before.redundant:
             return self._later(node, problem, before, ended.length)
         return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
@@ -266,6 +275,7 @@ class ContactNodes:
             new = FREE
         elif kind == SLACK:
             force = ended.steps[-1].forces[-1][self.frames.count :][self.frames.tangents[contact]]
+            # Slip starts against the friction force that has reached its bound.
             new = SLIP_BACK if width == 1 and force[0] > 0 else SLIP
         else:
             new = STICK if width else CLOSED
@@ -277,6 +287,8 @@ class ContactNodes:
         """Follow the old modes slightly beyond the event, until they are no longer admissible."""
         rate = self.flow.rhs(before, node.t, node.after)
         for share in AHEAD:
+            # An Euler step with the old modes, from tiny to a tenth of an integrator step: as early as the result is
+            # clear.
             solution = self._at(node.t + share * length, node.after + share * length * rate, problem, before.modes)
             if solution is not None and solution.modes != before.modes:
                 return solution
@@ -319,6 +331,8 @@ class ContactNodes:
             impact, v = node.impact, left.rates[c]
             if impact is None or old[c] != FREE or not v < -least[c]:
                 continue
+            # The velocity that the impulse itself causes: contacts that are only carried along by others are not
+            # reported.
             if left.delassus[c, c] * impact.impulses[c] > least[c]:
                 impacts.append(Event(t, name, "impact", impact.impulses[c], v, right.rates[c], impact.energy_gain))
         if before is None:
@@ -339,6 +353,7 @@ class ContactNodes:
             return False
         step, c = ended.steps[-1], node.trigger
         earlier = self.flow.kinematics(float(step.t[0]), step.x[0])
+        # Written with `not` so that a steepness of NaN also counts as flat.
         flat = not at.steepness[c] > FLAT * earlier.steepness[c]
         return flat or bool(abs(at.rates[c]) > FLAT * np.abs(step.rates[:, c]).max())
 

@@ -128,7 +128,7 @@ class PhaseRun:
         Initial time [s] and state (n_x,).
     end : float
         End of the phase without an event [s].
-    armed : (n_g,) bool
+    enabled : (n_g,) bool
         Guards that are positive or about to become so, and can cross.
     stiff : bool
         Start with Radau.
@@ -155,6 +155,7 @@ class PhaseRun:
             return self._finish(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
+            # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
             self.finite, self.rate = True, self.solver.f
             message = self._step(self.solver)
             if self.solver.status == "failed":
@@ -167,6 +168,7 @@ class PhaseRun:
             if crossing is not None:
                 return self._end_at(crossing, dense)
             self.steps.append(step)
+            # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
             self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
             self._continue()
             if self._is_stuck(step):
@@ -190,6 +192,7 @@ class PhaseRun:
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
         length = self.solver.t - self.t
+        # The start of the step is the event; the dense output beyond it decides the modes.
         if crossing.at_once:
             return self._finish(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
         path = _MotionAhead(self, dense)
@@ -253,6 +256,8 @@ class PhaseRun:
         self.stiff = self.stiff or self.slow >= STIFF_STEPS
         if (grown or self.slow >= STIFF_STEPS) and solver.status == "running":
             self.slow, self.solver = 0, self._solver(self.t, y, self.end)
+        # DOP853 uses the rate at the end of a step as its first stage of the next one: it has to be that of the
+        # projected state.
         elif not np.array_equal(solver.y, y):
             solver.y = y
             solver.f = solver.fun(solver.t, y)
@@ -304,6 +309,7 @@ class PhaseRun:
         for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
             near = x.copy()
             near[i] += increment
+            # Divided by the increment after rounding, which differs from the requested one at large states.
             columns.append((self._rate(t, near) - here) / (near[i] - x[i]))
         return np.column_stack(columns)
 
@@ -349,7 +355,10 @@ class PhaseRun:
             if crossing.touches or not pieces:
                 break
             back = 1e-4 * (time - self.t)
+            # A slope needs no accuracy, so that the dense output is enough; it is taken before the event, where the
+            # modes hold.
             slope = (guard(time, dense(time)) - guard(time - back, dense(time - back))) / back if back > 0 else 0.0
+            # Only a decreasing guard can be corrected by Newton's method; otherwise the time of the search is kept.
             correction = -guard(time, x) / slope if slope < 0.0 else 0.0
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
                 break
@@ -371,6 +380,7 @@ class PhaseRun:
         if self.uses_compiled_steps and self.rate is not None:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
+        # The whole rest as first step: it is shorter than an accepted step, so that it is rarely divided.
         solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
         while solver.status == "running":
             self._step(solver)
@@ -405,6 +415,8 @@ def _flushed(x: np.ndarray) -> np.ndarray:
 def _is_at_limit(solver: Any) -> bool:
     """Return True if a step of DOP853 is at its stability limit (Hairer's test, from the two stages at its end)."""
     K = solver.K
+    # Two stages at the end of a step: the ratio of the differences of their rates and states estimates the largest
+    # |lambda|.
     apart = solver.h_previous * (solver.B - solver.A[-1]) @ K[:-1]
     size = float(np.linalg.norm(apart))
     return size > 0.0 and solver.h_previous * float(np.linalg.norm(K[-1] - K[-2])) > STABILITY_LIMIT * size

@@ -35,6 +35,7 @@ def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share
     contacts : sequence of Share
         Closed contacts.
     """
+    # Scaled by the largest force: tolerances of the optimisation are absolute.
     unit = float(np.abs(forces).max(initial=0.0)) or 1.0
     relative = forces / unit
     spatial = any(len(part) == 2 for _, _, part in contacts)
@@ -55,6 +56,7 @@ def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
     """Return the derivatives of the slacks, one row each."""
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
+        # The direction of a vanishing friction force is arbitrary: zero is a valid subgradient of its norm.
         direction = forces[part] / max(float(np.linalg.norm(forces[part])), 1e-300)
         normals = [direction] if len(part) == 2 else directions(len(part))
         rows += [_cut(forces.size, k, mu, part, d) for d in normals]
@@ -65,11 +67,14 @@ def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) 
     """Maximise the smallest slack by sequential quadratic programming (the slacks are concave); None if it fails."""
     from scipy.optimize import minimize  # not paid for by an import of the library
 
+    # Variables are (z, s) with the smallest slack s, which is maximised: the problem is smooth, unlike max min.
     last = np.append(np.zeros(free.shape[1]), -1.0)
     result = minimize(
         lambda y: -y[-1],
         np.append(np.zeros(free.shape[1]), slacks(forces, contacts).min()),
         jac=lambda y: last,
+        # The slack is bounded by the unit of force: bodies that press on each other could increase all slacks without
+        # limit.
         bounds=[(None, None)] * free.shape[1] + [(None, 1.0)],
         constraints={
             "type": "ineq",

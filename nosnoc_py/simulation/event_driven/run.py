@@ -39,6 +39,7 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
     history = event_driven_simulator(system, method, start, control, parameters).run(
         start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
     )
+    # Breaks of a constant control stay nodes: the state's rate jumps there.
     grid = control.breaks if intervals is None else merged(control.breaks, intervals) if control.constant else intervals
     history = history.with_nodes(np.concatenate([grid, task.output_times()]))
     trajectory = trajectory_of(system, history, control, None if intervals is None else grid)
@@ -54,6 +55,7 @@ def sensitivity_along(system: Described, history: SimulationResult, control: Con
         sensitivity = sensitivity_of(system, history, control, grid)
         if not system.unit_parts:
             return sensitivity
+        # A unit quaternion has three free directions; derivatives by its four components are no motions.
         return sensitivity.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
     return filippov_sensitivity(system, history, control, grid)
 
@@ -101,6 +103,7 @@ def _not_finite_note(system: Described, history: SimulationResult, control: Cont
     length = AHEAD * float(control.breaks[-1] - control.breaks[0])
     with np.errstate(all="ignore"):
         u = control(history.t, history.x)
+        # The function fails at a trial state of the integrator, slightly beyond the last one that was accepted.
         states = ahead(system, history.x, u, history.p, length)
         for later in (u, *(control(history.t + length, x) for x in (history.x, *states))):
             if name := not_finite(system, states, later, history.p):
@@ -150,6 +153,7 @@ def control_rows(
         grid = np.linspace(start, end, CONTROL_ROWS + 1)
     corners = [np.concatenate([getattr(step, name) for step in history.steps]) for name in ("t", "x")]
     states = RungeKuttaInterpolant.linear(*corners)
+    # In the middle of a row, as the control may jump at its ends.
     middles = 0.5 * (grid[1:] + grid[:-1])
     return grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1)
 

@@ -63,10 +63,13 @@ class _ContactVariationPropagation(VariationPropagation):
         if not regime.rows.size:
             return np.eye(self.n_w)
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
+        # The projection moves the state along the columns of the forces (normal force with its friction), not
+        # orthogonally.
         columns, system = regime.columns(flow.kinematics(node.t, node.after)), self.variations.system
         moved, pushed = (np.zeros((self.n_w, count)) for count in (regime.closed.size, columns.shape[1]))
         moved[system.at_q] = system.mechanics.moved(node.after, flow.p, columns[:, : regime.closed.size])
         pushed[system.at_v] = columns
+        # First positions, then velocities: the same order as the projection of the simulation.
         on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
         return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
 
@@ -82,6 +85,7 @@ class _ContactVariationPropagation(VariationPropagation):
         slip = at.rates_of(after)[self.variations.frames.count :]
         impulses, undecided = impact.impulses, crossing.undecided()
         jump = self.variations.jump(impact.modes, impact.rebounding, w, after, impulses)
+        # A contact with neither impulse nor velocity fits two modes. The derivative exists if both give the same.
         for modes in self._others(impact.modes, undecided, slip):
             other = self.variations.jump(modes, impact.rebounding, w, after, impulses)
             moved = ((other - jump) @ W[: self.n_w])[at_v]
@@ -124,6 +128,7 @@ class _ContactVariationPropagation(VariationPropagation):
         shares, cone = np.zeros(motion.forces.size), np.zeros(self.n_w)
         shares[contact] = 1.0
         if kind != FORCE:
+            # Slack s = mu f_n - |f_t|: ds = mu df_n + f_n dmu - (f_t / |f_t|)' df_t.
             friction = motion.forces[part]
             shares[contact] = frames.friction[contact]
             cone = motion.forces[contact] * self.variations.friction(w)[contact]
@@ -137,6 +142,7 @@ class _ContactVariationPropagation(VariationPropagation):
 
     def _arrival(self, node: Node, rate: Array) -> Array:
         matrix, system = np.array(rate), self.variations.system
+        # The rates were taken slightly before the end of the slip; positions at the event move with its velocities.
         matrix[system.at_q] = system.mechanics.moved(node.before, self.history.p, node.before[system.at_v])
         return matrix
 

@@ -43,6 +43,7 @@ class ContactNodeCrossing(NodeCrossing):
         size = np.abs(impact.impulses).max()
         for c, name in enumerate(self._names):
             part, mode = frames.tangents[c], impact.modes[c]
+            # Without restitution the threshold does not matter: both laws give a rebound of zero.
             new = self._old(c) == FREE and frames.restitution[c] > 0.0 and mode != FREE
             if new and abs(abs(left[c]) - rest[c]) <= SLOW:
                 yield f"{name} is hit at rest_velocity"
@@ -67,6 +68,8 @@ class ContactNodeCrossing(NodeCrossing):
             for c in range(self._count)
             if (at.gaps[c] <= at.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
             and abs(impact.impulses[c]) <= SMALL * size
+            # Gap rate after the impact minus that of the law, -e gamma-; zero means that the law holds without an
+            # impulse.
             and abs(rates[c] + impact.rebounding[c] * flow.frames.restitution[c] * at.rates[c]) <= SLOW
         ]
 

@@ -35,8 +35,8 @@ class EventDrivenStep(EventDrivenState):
     ----------
     u : (n_u,) or None
         The control of the last step.
-    history : History or None
-        What happened in the last step; None before the first one and after one that failed.
+    history : SimulationResult or None
+        Nodes and phases of the last step; None before the first one and after one that failed.
     simulator : EventDrivenSimulator or None
         With the tolerances of this motion, from its first step on.
     sensitivity : StepDerivative or None
@@ -67,7 +67,9 @@ class EventDrivenStepper:
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         start, end = state.t, next_time(state.t, self.length)
         control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
+        # The scales of the first step are kept: otherwise tolerances would change from step to step.
         simulator = state.simulator or event_driven_simulator(self.system, self.method, state.x, control, state.p)
+        # The last regime continues, so that sticking contacts are not analysed as if they had just closed.
         before = None if state.history is None else state.history.phases[-1].regime
         history = simulator.run(
             state.x,

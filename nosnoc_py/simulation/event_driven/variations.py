@@ -70,8 +70,10 @@ class ContactVariations:
         y = solve(offset)[:, 0]
         y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
         rate_w, rate_u = np.zeros((self.n_w, self.n_w)), np.zeros((self.n_w, y_u.shape[1]))
+        # Parameters are part of w with rate zero, and so are their rows of the derivatives.
         rate, others = np.zeros(self.n_w), self._others
         rate[at_v], rate_w[at_v], rate_u[at_v] = y[:n_v], y_w[:n_v], y_u[:n_v]
+        # Positions and algebraic states follow from the state itself, without forces.
         first, rate_w[others], rate_u[others] = self._first_order(w, u)
         rate[others] = first[:, 0]
         return ContactMotion(
@@ -113,6 +115,7 @@ def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array],
     if not redundant:
         return partial(derivative, matrix), np.zeros(len(matrix), dtype=bool)
     columns = np.ones(len(matrix))
+    # Forces divided by the largest mass are accelerations, the unit of the other unknowns.
     columns[n_v:] = np.abs(matrix[:n_v, :n_v]).max()
     scaled = matrix * columns
     rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)[:, None]
@@ -142,9 +145,12 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
         return ca.vertcat(balance, _contact_rows(frames, masks, after + offset, forces, slip))
 
     phase = rows(system.force, mechanics.curvature, rates[n_c:])  # accelerations
+    # The row of a contact that is hit is gamma+ + e gamma- = 0; without `rebounding` gamma+ = 0.
     bounced = ca.vertcat(rebounding * ca.SX(frames.restitution) * rates[:n_c], ca.SX.zeros(frames.n_t))
     drift = mechanics.drift
+    # M (v+ - v-) = J' Lambda: the balance of accelerations with momentum in place of force.
     impact = rows(system.mass_matrix @ system.v, bounced + drift, after[n_c:] + drift[n_c:])
+    # The rows are linear in y, so that their value at zero and their Jacobian describe them completely.
     offset, u = ca.substitute(phase, y, ca.DM.zeros(y.shape)), system.u
     first = ca.vertcat(system.position_rate, system.y_rate)
     return (

@@ -163,6 +163,8 @@ class VariationPropagation(ABC):
         n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
         nodes, phases, flows = history.nodes, history.phases, history.flows
         count = len(self.grid) - 1 if self.n_u else 0
+        # Rows (x, p, u of the current interval), columns (x0, p, u_1, ..., u_N). Rows of u begin at u_1 and move on in
+        # `_held`.
         W = np.eye(n_w + self.n_u, n_w + count * self.n_u)
         start, delays = W, [np.zeros((0, W.shape[1]))]
         before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
@@ -202,6 +204,7 @@ class VariationPropagation(ABC):
         limits = np.array([start, *self.rights])[:, :n_x]
         left, right = (np.array([step.x[k] for step in steps]) for k in (0, -1))
         jumps = jumps_of(self.history.nodes[0].before, left, right)
+        # At a jump the trajectory has two nodes at one time: the left limit is followed by the right limit.
         matrix = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
         return np.concatenate([matrix, end[None, :n_x]]) if self.history.hits else matrix
 
@@ -212,6 +215,7 @@ class VariationPropagation(ABC):
         if self.flags or crossing.after is None:
             return undefined, undefined[0]
         if crossing.phase is None:
+            # The start is projected as well, so that derivatives by x0 are those of admissible starts.
             return self._with_controls(self._projection_derivative(crossing.after, node)) @ W, np.zeros(W.shape[1])
         W, delay = self._saltate(crossing, crossing.phase, W)
         return (undefined, undefined[0]) if self.flags else (W, delay)
@@ -234,6 +238,7 @@ class VariationPropagation(ABC):
         """Return the variations after an event at the end of a phase, and the derivative of its time."""
         node, flow, after = crossing.node, crossing.flow, crossing.after
         jump = self._with_controls(self._jump(crossing, W))
+        # A break of the control: its time is fixed, so that there is no saltation.
         if node.trigger is None:
             return jump @ W, np.zeros(W.shape[1])
         t = self._until(phase)
@@ -243,6 +248,7 @@ class VariationPropagation(ABC):
         approach = self._approach(node, flow.names[node.trigger % flow.distances], slope, motion.rate)
         follows = self._motion(node.regime, after, node.t, self._w(node.after))
         still = np.zeros(self.n_u)
+        # The control of an interval has rate zero; its rows are appended to the rates.
         arrival, departure = (np.append(rate, still) for rate in (self._arrival(node, motion.rate), follows.rate))
         gradient = np.append(slope.w, slope.u[: self.n_u])
         event = saltation(gradient, arrival, departure, jump, approach=approach)
@@ -259,6 +265,7 @@ class VariationPropagation(ABC):
             rate += float(slope.u @ u_rate)
             if rough:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
+        # The derivative of the event time is 1 / rate: it has no value at a tangential contact.
         if abs(rate) > SLOW * slope.size:
             return rate
         self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
@@ -342,7 +349,9 @@ def _difference(control: Control, t: float, step: float) -> Array:
     """Return the derivative of the polynomial through five values inside the interval of the control."""
     first, last = float(control.breaks[0]), float(control.breaks[-1])
     middle = min(max(t, first + 2.0 * step), last - 2.0 * step)
+    # Five times inside the interval: near its ends the stencil is shifted, and no value beyond a break is used.
     times = middle + step * np.arange(-2, 3)
     away = (times - t) / step
+    # Weights that are exact for polynomials of degree four; the second unit vector selects the first derivative.
     weights = np.linalg.solve(np.vander(away, increasing=True).T, np.eye(5)[1]) / step
     return np.asarray(weights @ np.array([control(s, np.zeros(0)) for s in times]))

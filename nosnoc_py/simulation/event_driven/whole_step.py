@@ -72,6 +72,7 @@ class CompiledSteps:
             if len(stages) == STAGES + 1:
                 end = y
         way = end - x
+        # The first rows of SciPy's dense output (Hairer's CONTD8); the others are h D K.
         bend = [way, h * f - way, 2 * way - h * (stages[STAGES] + f)]
         rest = h * (ca.horzcat(*stages) @ ca.DM(DOP853.D.T))
         return ca.Function("step", [x, f, h, d], [end, ca.horzcat(*stages[: STAGES + 1]), ca.horzcat(*bend, rest)])
@@ -126,6 +127,8 @@ class CompiledDOP853(DOP853):
             error = float(self._estimate_error_norm(self.K, h, scale))
             if error < 1.0:
                 factor = MAX_FACTOR if error == 0.0 else min(MAX_FACTOR, SAFETY * error**self.error_exponent)
+                # After a rejection the next step is not longer, as in SciPy: the error estimate was just too
+                # optimistic.
                 self.h_abs = h_abs * (min(1.0, factor) if rejected else factor)
                 break
             self.finite = self.finite and bool(np.isfinite(error))
@@ -140,6 +143,7 @@ class CompiledDOP853(DOP853):
         return end, StepPolynomial(t, time, x, polynomial)
 
     def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
+        # Hairer's combination of two error estimates, h |e5|^2 / sqrt((|e5|^2 + 0.01 |e3|^2) n), as in SciPy.
         fifth, third = _ERRORS @ K / scale
         fifth, third = fifth @ fifth, third @ third
         least = fifth + 0.01 * third
@@ -157,6 +161,7 @@ class StepPolynomial:
 
     def __call__(self, t: Any) -> Array:
         share = (np.asarray(t) - self.t_old) / self.h
+        # Nested products s, s (1 - s), s^2 (1 - s), ... for which the coefficients of the dense output are meant.
         weights = np.array([share, 1.0 - share] * 4)[:7].cumprod(axis=0)
         moved = self.polynomial @ weights
         return np.asarray(moved + (self.y_old if moved.ndim == 1 else self.y_old[:, None]))

@@ -40,6 +40,7 @@ def message_of(flow: FilippovFlow, t: float, candidate: FilippovCandidate, touch
 def _flows(flow: FilippovFlow, t: float, candidate: FilippovCandidate, part: int, rows: Array) -> tuple[Array, Array]:
     """Return the flows (n_x, n_f) of the regions that meet, and the remaining rate of the state (n_x,)."""
     laws, regime = flow.laws, candidate.regime
+    # With all surfaces sliding no step function is fixed, so that the flows of all regions that meet are evaluated.
     met = regime_of(laws, tuple(ON if k in rows else mode for k, mode in enumerate(regime.modes)))
     w, u = np.concatenate([candidate.x, flow.p]), flow.control(t, candidate.x)
     regions, modes = laws.regions[part], laws.modes[part]
@@ -48,14 +49,17 @@ def _flows(flow: FilippovFlow, t: float, candidate: FilippovCandidate, part: int
     flows, signs = regions(candidate.instant.s, w, u, met.masks)[0], np.asarray(modes.signs)
     own = np.flatnonzero(laws.parts == part)
     alpha = candidate.instant.s[own]
+    # Weights as products of step functions (Aizerman and Pyatnitskii 1974), the convention of the candidates.
     theta = np.where(signs > 0.0, alpha, 1.0 - alpha).prod(axis=1)
     others = [k for k in range(own.size) if own[k] not in rows]
     active = (signs[:, others] == regime.sign[own[others]]).all(axis=1)
+    # The rest of the rate comes from other partitions and terms; it is the same for every convex combination.
     return flows[:, active], candidate.instant.rate - flows[:, active] @ theta[active]
 
 
 def _moves(flows: Array, across: Array) -> bool:
     """Return True if convex combinations with the same rates across the surfaces move differently along them."""
+    # Directions that change neither the rates across the surfaces nor the sum of the weights: what they move is open.
     fixed = np.vstack([across @ flows, np.ones(flows.shape[1])])
     _, sizes, right = np.linalg.svd(fixed)
     loose = right[int((sizes > SMALL * sizes.max()).sum()) :].T
@@ -66,6 +70,7 @@ def _slides(flows: Array, rest: Array, across: Array) -> bool:
     """Return True if a convex combination keeps the state on all surfaces."""
     from scipy.optimize import nnls  # not paid for by an import of the library
 
+    # Nonnegative weights with sum 1 and zero rates across all surfaces: Filippov's condition for sliding (1988).
     matrix = np.vstack([across @ (flows + rest[:, None]), np.ones(flows.shape[1])])
     sizes = np.maximum(np.abs(matrix).max(axis=1), np.finfo(float).tiny)
     right = np.concatenate([np.zeros(len(across)), [1.0]])

@@ -69,6 +69,8 @@ class Candidates:
         candidates: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
             for candidate in self._tried(x, choice) if choice != refused else ():
+                # Different modes may be the same motion (a weight of zero, for example); their states a little later
+                # tell.
                 size = SAME * (1.0 + np.abs(candidate.later).max(initial=0.0))
                 if not any(np.abs(candidate.later - other.later).max(initial=0.0) <= size for other in candidates):
                     candidates.append(candidate)
@@ -77,6 +79,7 @@ class Candidates:
     def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[FilippovCandidate]:
         """Yield the motions in these modes, one per root of the equations."""
         first = regime_of(self.laws, modes, self.guess)
+        # A cheap test before the projection: most combinations at corners are far from admissible.
         if self.laws.affine and self._is_far(first, x):
             return
         x = self.flow.project(first, self.t, x, self._wrong(first, x))
@@ -91,6 +94,7 @@ class Candidates:
     def _is_far(self, regime: FilippovRegime, x: Array) -> bool:
         """Return True if multipliers or rates are so far from admissible that rounding of the state cannot matter."""
         instant, n_y = self.flow.motion_at(regime, self.t, x), self.laws.n_y
+        # Without a value nothing can be said: the projection and Newton's method have to try.
         if not np.isfinite(instant.rate).all():
             return False
         rates = regime.relative(instant.rates)[self.touched & (regime.sign != 0.0) | self.ends]
@@ -157,6 +161,7 @@ class Candidates:
         small = PULL * max(1.0, float(np.abs(instant.s).max(initial=0.0)))
         if (rates < -slow).any() or (others < -small).any():
             return False
+        # Zero to first order: whether such a guard rises or falls is decided by the motion, not by rounding.
         open_ = np.concatenate([np.abs(rates) <= slow, np.abs(others) <= small])
         return not open_.any() or self._stays(regime, x, instant, open_)
 
@@ -176,6 +181,7 @@ class Candidates:
             waiting &= ~(change > least)
             if not waiting.any():
                 return True
+        # Guards that never change by more than rounding stay zero along the motion, which is admissible.
         return True
 
     def _unit(self, instant: MotionAtInstant) -> float:
@@ -197,6 +203,7 @@ def combinations(laws: Laws, modes: tuple[int, ...], touched: Array) -> Iterator
     choices = [_choices(int(kind), bool(on), mode) for kind, on, mode in zip(laws.kinds, touched, modes, strict=True)]
     regions = [np.flatnonzero(laws.parts == part) for part in np.unique(laws.parts[laws.kinds == REGION])]
     for combination in product(*choices):
+        # A partition without an active region would have weights with sum zero.
         if all(any(combination[i] == ON for i in inside) for inside in regions):
             yield combination
 
@@ -212,6 +219,7 @@ def touched_of(laws: Laws, values: Array, tolerance: float) -> Array:
 
     A threshold of a switch with hysteresis is reached in one of its modes only, see `FilippovNodes`.
     """
+    # A force acts on one side of its function only: a constraint that is violated is touched as well.
     touched = (np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance) & (laws.kinds != MEMORY)
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = laws.parts == part

@@ -47,6 +47,7 @@ def _compile(regime: FilippovRegime) -> CompiledSteps | None:
     bounded = regime.shares | (on & (laws.kinds != REGION))
     guards = [away[i] if sign[i] else ca.SX.inf() for i in range(n_y)]
     guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]
+    # Only step functions have an upper bound of their own; weights are bounded by their sum, forces not at all.
     guards += [1 - y[i] if on[i] and laws.kinds[i] == STEP else ca.SX.inf() for i in range(n_y)]
     guards += [z[i] - laws.lower[i] for i in range(laws.n_z)] + [laws.upper[i] - z[i] for i in range(laws.n_z)]
     return CompiledSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates))
@@ -57,6 +58,7 @@ def _multipliers(regime: FilippovRegime) -> ca.SX | None:
     laws, n_y, known = regime.laws, regime.laws.n_y, regime.known
     if known is not None:
         return ca.SX(ca.DM(known))
+    # Only unknown multipliers are solved for; the others are fixed values of this mode and may be folded by CasADi.
     open_ = np.flatnonzero([*(regime.free | ((laws.kinds == REGION) & regime.on)), *np.ones(laws.n_z, bool)])
     if open_.size > MOST_UNKNOWNS:
         return None
@@ -66,6 +68,7 @@ def _multipliers(regime: FilippovRegime) -> ca.SX | None:
     x, p, u = laws.x, laws.p, laws.u
     rows = laws.residual_function(s, ca.vertcat(x, p), u, ca.DM(regime.masks))[0][open_.tolist()]
     slope = ca.jacobian(rows, unknown)
+    # One linear solve gives affine multipliers; others need iterations, which SciPy's steps do.
     if ca.depends_on(slope, unknown):
         return None
     start = ca.substitute(rows, unknown, ca.DM.zeros(open_.size))

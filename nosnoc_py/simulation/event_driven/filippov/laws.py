@@ -66,11 +66,11 @@ class Laws:
     names : tuple of str
         What its events are named after.
     affine : bool
-        Whether the equations for s are affine in s, in every mode.
+        True if the equations for s are affine in s, in every mode.
     initial, lower, upper : (n_z,)
         Of the algebraic variables.
     steps, regimes : dict
-        What was written for whole steps, and regimes, by the modes.
+        Compiled steps and regimes, by the modes.
     """
 
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
@@ -109,10 +109,13 @@ class Laws:
         for part in all_groups:
             own, modes = part, part.modes
             signed = modes is not None and modes.functions is not None
+            # The weights of regions with signs are replaced by step functions of their surfaces, which are fewer
+            # unknowns.
             if modes is not None and signed:
                 names, alpha = tuple(modes.function_names or ()), ca.SX.sym("alpha", modes.functions.numel())
                 own = replace(part, kind=STEP, names=names, symbols=alpha, functions=modes.functions)
             m = Masks.of(own.count)
+            # A region takes part if its weight is free or if it is the one that others are compared with.
             theta, active = part.symbols, m.free + m.reference
             if modes is not None and signed:
                 theta, active = _weights(modes, own.symbols, m)
@@ -133,9 +136,12 @@ class Laws:
         y, c = (ca.vertcat(none, *[getattr(part, name) for part in groups]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
         m = ca.vertcat(none, *[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
+        # Rates along the flow, c' = c_x F: a free multiplier keeps its function at zero, so that the index is reduced
+        # to one.
         rates = ca.jacobian(c, system.x) @ flow
         rows = ca.vertcat(self._rows(groups, masks, rates), none if own is None else own.equations)
         slope = ca.jacobian(rows, s)
+        # Newton's method is exact after one step then, and there is at most one root.
         self.affine = not ca.depends_on(slope, s)
         self.residual_function = ca.Function("residual", [s, w, u, m], [rows, slope])
         self.motion_function = ca.Function("motion", [s, w, u, m], [flow, rates])
@@ -161,6 +167,8 @@ class Laws:
             rate = rates[int(end) - part.count : int(end)]
             own = part.symbols
             if part.kind == REGION:
+                # Regions that slide together have equal indicator rates; the row of the reference region is the sum of
+                # the weights.
                 equal = m.free * (rate - ca.dot(m.reference, rate)) + m.reference * (ca.sum1(own) - 1)
                 rows.append(equal + (1 - m.free - m.reference) * own)
             else:
@@ -185,6 +193,7 @@ def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
         weight, open_ = ca.SX(1), ca.SX(1)
         for j, sign in enumerate(signs):
             weight *= alpha[j] if sign > 0 else 1 - alpha[j]
+            # The factor of a crossed surface is 1 or 0 by its side; a sliding surface admits both.
             open_ *= m.free[j] + (1 - m.free[j]) * (m.value[j] if sign > 0 else 1 - m.value[j])
         theta.append(weight)
         active.append(open_)

@@ -34,12 +34,14 @@ class Filippov:
         """
         values = np.array([self.laws.functions(np.concatenate([row, p]))[0][:, 0] for row in x])
         stays = np.all([touched_of(self.laws, row, tolerance) for row in values], axis=0)
+        # The sample in the middle: the first may still lie on a surface that the motion leaves.
         by_sign = sides(self.laws, values[len(values) // 2])
         return tuple(ON if on else mode for on, mode in zip(stays, by_sign, strict=True))
 
     def remembering(self, modes: tuple[int, ...], remembered: np.ndarray) -> tuple[int, ...]:
         """Return the modes (n_y,) with those of switches with hysteresis replaced."""
         values = np.array(modes, dtype=int)
+        # A switch with hysteresis cannot be read off the state between its thresholds.
         values[self.laws.kinds == MEMORY] = remembered
         return tuple(int(mode) for mode in values)
 

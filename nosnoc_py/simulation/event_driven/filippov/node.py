@@ -65,6 +65,7 @@ class FilippovNodes:
         tries = Candidates(self.flow, t, touched, ends, guess)
         if tries.count() > MOST_COMBINATIONS:
             return replace(node, status=Status.STEP_FAILED, message=f"too many surfaces meet: {self._names(touched)}")
+        # The guard was violated as soon as the phase began: the same modes would end at once again.
         refused = before.modes if before is not None and _is_at_once(ended) else None
         candidates = tries.find(x, modes, refused)
         if not candidates and ends.any():  # a mode with memory lasts as long as it can
@@ -84,6 +85,7 @@ class FilippovNodes:
         laws = self.laws
         touched = touched_of(laws, values, TOUCHING)
         if before is not None:
+            # = before.on|A sliding surface stays in the analysis even if the state has drifted from it.
             touched |= before.on & ((laws.kinds != REGION) | before.shares)
         if trigger is not None:
             touched[trigger % laws.n_y] = laws.kinds[trigger % laws.n_y] != MEMORY
@@ -94,6 +96,8 @@ class FilippovNodes:
 
     def _ends(self, modes: tuple[int, ...], values: Array, trigger: int | None) -> Array:
         """Return switches with hysteresis (n_y,) that are at the end of their mode."""
+        # The function runs from -1 to 1 against the mode: a switch in the upper mode ends at -1, in the lower one at
+        # +1.
         at_end = np.array(modes, dtype=float) * values + 1.0 <= TOUCHING
         if trigger is not None:
             at_end[trigger % self.laws.n_y] = True
@@ -139,6 +143,7 @@ class FilippovNodes:
         for part in np.unique(laws.parts[laws.kinds == REGION]):
             inside = laws.parts == part
             active = [np.flatnonzero(inside & regime.on) for regime in (before, after)]
+            # NaN stands for sliding in `kinds.of_sides`: several active regions have no side.
             sides = [np.nan if regions.size > 1 else float(regions[0]) for regions in active]
             changes.append((laws.names[int(np.argmax(inside))], kinds.of_sides(*sides)))
         return tuple(kinds.events_at(t, changes))

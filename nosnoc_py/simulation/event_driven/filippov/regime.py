@@ -60,6 +60,7 @@ class FilippovRegime:
     def near(self, guess: Array) -> FilippovRegime:
         """Return the same modes with another guess, sharing the cached properties."""
         regime = FilippovRegime(laws=self.laws, modes=self.modes, guess=guess)
+        # Cached properties depend on the modes only; computed anew at each step they would cost more than the step.
         vars(regime).update({name: value for name, value in vars(self).items() if name != "guess"})
         return regime
 
@@ -224,6 +225,7 @@ class FilippovFlow:
             compared = (reference >= 0).astype(float)
             value = c[rows] - compared * c[reference]
             slope = (c_w[rows] - compared[:, None] * c_w[reference])[:, : x.size]
+            # The shortest way back in the metric of the system, as for contacts: a Delassus matrix of the surfaces.
             size = slope @ metric @ slope.T
             one = rows.size == 1 and size[0, 0] > 0.0
             back = value / size[0] if one else np.linalg.lstsq(size, value, rcond=1e-12)[0]
@@ -251,6 +253,7 @@ class FilippovFlow:
         if regime.known is not None or self.laws.affine:
             return regime
         s = self.motion_at(regime, t, x).s
+        # A failed evaluation keeps the last guess: NaN would make all later iterations fail.
         return regime.near(s) if np.isfinite(s).all() else regime
 
     def has_stiff_start(self, regime: FilippovRegime, t: float, x: Array) -> bool:
@@ -279,10 +282,12 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:
     """Return the modes (n_y,) by the signs of the functions, as if the state were on no surface."""
     modes = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, BELOW)
+    # Between its thresholds a switch with hysteresis keeps its initial mode.
     remembered = (laws.kinds == MEMORY) & (np.abs(values) < 1.0)
     modes[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = np.flatnonzero(laws.parts == part)
         modes[inside] = ABOVE
+        # Stewart's indicators: the region with the smallest one is active.
         modes[inside[int(np.argmin(values[inside]))]] = ON
     return tuple(int(mode) for mode in modes)

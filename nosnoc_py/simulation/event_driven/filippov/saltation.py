@@ -56,6 +56,7 @@ def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) ->
     s = regime.solve(w, u)
     rate, slope = laws.motion(s, w, u, regime.masks)[0], laws.residual(s, w, u, regime.masks)[1]
     rows_w, rows_u, rate_s, rate_w, rate_u = laws.slopes(s, w, u, regime.masks)
+    # Implicit function theorem on the equations of the multipliers.
     s_w, s_u = np.split(derivative(slope, np.hstack([rows_w, rows_u])), [w.size], axis=1)
     full, moved = np.zeros((w.size, w.size)), np.zeros(w.size)
     full[:n_x], moved[:n_x] = rate_w + rate_s @ s_w, rate[:, 0]
@@ -102,6 +103,7 @@ class _FilippovVariationPropagation(VariationPropagation):
         if block == DISTANCE:
             slope = regime.relative(flow.functions(w[: self.n_x])[1])[k]
             return GuardDerivative(w=slope, u=np.zeros(motion.s_u.shape[1]))
+        # The guard of an upper bound is 1 - y.
         sign = 1.0 if block == LOW else -1.0
         return GuardDerivative(w=sign * motion.s_w[k], u=sign * motion.s_u[k])
 
