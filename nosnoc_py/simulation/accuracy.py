@@ -68,8 +68,10 @@ class Accuracy:
         """Return the size of the motion (n_x,), the largest of each group of states (q, v or x), in nominal values."""
         ends = [part.elements.x_right for part in parts]
         x = (ends[0] if len(ends) == 1 else np.concatenate(ends))[:, : self.n_x]
+        # Positions count from the start, as their origin is arbitrary; speeds have a natural zero.
         size = abs(x - np.where(self.speeds, 0.0, x0)).max(axis=0)
         size = np.where(self.speeds, np.maximum(size, abs(x0)), size) / self.nominal
+        # One size per group: a coordinate that hardly moves must not make its own small error look large.
         return (self.members * size).max(axis=1)
 
     def __call__(self, steps: Sequence[Sequence[SolvedPart]], sizes: np.ndarray) -> StepErrors:
@@ -84,6 +86,7 @@ class Accuracy:
         parts = [part for step in steps for part in step]
         limit = np.full(self.newton.engine.collocation.n_x, np.inf)
         limit[: self.n_x] = threshold * self.nominal * sizes if threshold < np.inf else np.inf
+        # Groups that do not move at all have no relative error: infinite size gives weight zero.
         weights = 1.0 / (np.where(sizes > 0.0, sizes, np.inf) * self.nominal)
         # An element without an estimate (NaN) must not hide the errors of the others in its step.
         known = [np.nan_to_num(abs(error[:, : self.n_x])) for error in self._estimate(parts, limit)]
@@ -118,6 +121,8 @@ class Accuracy:
 
     def _more(self, share: float) -> float:
         """Return the factor for the number of steps that suffices by the order of the scheme."""
+        # Radau IIA with s stages has order 2s - 1, Gauss-Legendre 2s (Hairer and Wanner 1996); errors of steps,
+        # summed, fall by this order.
         order = 2 * self.options.rk_stages - (1 if self.options.scheme == "radau_iia" else 0)
         assert self.options.error_tolerance is not None
         return min(MOST, RESERVE * (share / self.options.error_tolerance) ** (1.0 / order))

@@ -89,34 +89,34 @@ class StepSolution:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulatorState(StepState):
-    """Where a simulation stands: time, state, parameters, and what the last step was.
+    """State of a simulation by finite elements, with the solution of its last step.
 
-    `x` is the left limit at t: an impact exactly at t happens in the next step. `attempts` are the initial guesses of
-    the MPCC tried in the last step, 0 when Newton's method did it alone; `iterations` are NLP iterations; the residuals
-    are those of the unrelaxed equations.
+    `x` is the left limit at t: an impact exactly at t belongs to the next step. `attempts` is the number of initial
+    guesses of the MPCC tried in the last step (0 if Newton's method solved it), `iterations` the number of NLP
+    iterations. Residuals are those of the unrelaxed equations.
 
     Attributes
     ----------
     problem : Transcription
         Of one step.
     parts : tuple of StepSolution
-        The last step: one part, or several where it had more switches than elements; none before the first step and
-        after one that failed.
+        Solution of the last step: one part, or several if it had more switches than elements; none before the first
+        step and after a step that failed.
     u : (n_u,) or None
         Controls of the last step, with time-freezing also the speed of time.
     derivatives : tuple of StepDerivative
-        Of the parts, where they were asked for; `sensitivity` is that of the whole step.
+        Derivatives of the parts, if requested; `sensitivity` is that of the whole step.
     hint : Hint or None
-        Modes at the end of the last step, where Newton's method did it.
+        Modes at the end of the last step, if Newton's method solved it.
     error : float
-        Of discretisation, the largest one of the steps judged last: a share of the motion so far (option
-        `error_tolerance`). The first step is judged at once, the others eight by eight.
+        Largest estimated error of the last steps that have an estimate, relative to the motion so far (option
+        `error_tolerance`). The first step is estimated at once, the others in groups of eight.
     sizes : (n_x,) or None
-        Of the motion so far, which the error is a share of.
+        Size of the motion so far, to which the error is relative.
     unjudged : tuple
-        Parts of the steps since.
+        Parts of the steps whose error has not been estimated yet.
     message : str
-        Why Newton's method gave up, if it did, or how large the error of the step is where it is too large.
+        Reason why Newton's method failed, or the error of the step if it is too large.
     """
 
     problem: Transcription
@@ -167,25 +167,24 @@ class SimulatorState(StepState):
 class FiniteElementStepper:
     """Steps of equal length of one system by one method; everything is built once.
 
-    Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
-    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit
-    (time-freezing, fixed steps, a friction cone that is not Coulomb's, a scheme that is neither Radau IIA nor
-    Gauss-Legendre) is solved as an MPCC throughout.
+    Every step is first solved by the active-set Newton method and accepted on the residuals of the unrelaxed
+    finite-element equations. If that fails, it is solved as an MPCC. All steps are solved as MPCC for time-freezing,
+    fixed step lengths, a friction cone that is not Coulomb's, and schemes other than Radau IIA and Gauss-Legendre.
 
     Parameters
     ----------
     system : CLS, PSS, Heaviside or PDS
     method : FESDJ, TimeFreezing or FESD
-        `finite_elements`, `rk_stages`, `scheme` and so on; `control_stages` has no meaning here.
+        Its options, such as `finite_elements`, `rk_stages` and `scheme`; `control_stages` is ignored.
     step : float
         Length of a step [s].
     solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
-        Default `ActiveSetNewton()`, where it fits the method; another one solves every step as an MPCC.
+        Default `ActiveSetNewton()` if it supports the method; any other solver solves every step as an MPCC.
 
     Raises
     ------
     OptionError
-        For a step that is no positive length, or `ActiveSetNewton` for a method that it does not fit.
+        For a step that is no positive length, or `ActiveSetNewton` with a method that it does not support.
     """
 
     def __init__(
@@ -232,6 +231,7 @@ class FiniteElementStepper:
         if not self.problem.discretization.time_freezing:
             return lambda values: None
         options = self.problem.fesd
+        # A prediction may use another scheme than the step, and is not worth a solution as an MPCC.
         fits = next((scheme for scheme in SCHEMES if scheme == options.scheme), SCHEMES[0])
         jumps = FESDJ(finite_elements=options.finite_elements, rk_stages=options.rk_stages, scheme=fits)
         simulator = FiniteElementStepper(self.system, jumps, step=self.length, solver=ActiveSetNewton(fallback=False))
@@ -268,6 +268,7 @@ class FiniteElementStepper:
         new = replace(new, unjudged=(*state.unjudged, new.solved), sizes=state.sizes, error=state.error)
         return (
             self._with_error_estimate(state.x, new)
+            # The first step alone, so that a step length that is far too large is reported at once.
             if state.t == 0.0 or len(new.unjudged) >= ESTIMATED_TOGETHER
             else new
         )
@@ -281,6 +282,7 @@ class FiniteElementStepper:
         worst = int(np.argmax(errors.shares))
         fields: dict[str, Any] = {"unjudged": (), "sizes": sizes, "error": float(errors.shares[worst])}
         if self._accuracy.is_missed(fields["error"]):
+            # Start of the worst step, counted back from the end of the last one.
             at = state.t - (len(state.unjudged) - worst) * self.length
             reason = self._accuracy.message_of_step(fields["error"], at, self.length)
             fields |= {"status": Status.INACCURATE, "message": "; ".join(filter(None, (state.message, reason)))}
@@ -300,6 +302,8 @@ class FiniteElementStepper:
         if self._newton_step is not None:
             parts, result = self._by_newton(values, state.hint, 0)
             if result.too_many_events:
+                # Counted before cutting: infinitely many events end the simulation, and cutting would never get past
+                # them.
                 result = self._newton_step.count_events(values, result)
                 if result.status is None and MOST_SPLITS:
                     parts, last = self._cut(values, state.hint, MOST_SPLITS, result.share)
@@ -340,6 +344,7 @@ class FiniteElementStepper:
         before, result = self._by_newton(first, hint, splits - 1)
         if not before:
             return (), result
+        # The left limit: a jump at the cut belongs to the second part.
         second[self._slices["x0"]] = result.x
         after, result = self._by_newton(second, result.hint, splits - 1)
         return (before + after if after else ()), result
@@ -356,6 +361,7 @@ class FiniteElementStepper:
             ):
                 best = attempt
                 break
+            # Without a solution the attempt of least infeasibility explains best what is wrong.
             if best is None or attempt.infeasibility < best.infeasibility:
                 best = replace(attempt, status=Status.STEP_FAILED)
         assert best is not None
@@ -394,6 +400,7 @@ class FiniteElementStepper:
         A body held by a force, or a missed event.
         """
         r = self.problem.read(result.w, result.p)
+        # Contacts closed at the end of the last step: they may not open without a reason in this one.
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = result.p[self._slices["u"]]
         return bool(self._checks.violations(before, r, u, state.p)) or self._misses_an_impact(r, result)
@@ -401,7 +408,7 @@ class FiniteElementStepper:
     def _misses_an_impact(self, r: Readout, result: SolverState) -> bool:
         """Return True if a step of time-freezing has fewer impacts than the same step with jumps.
 
-        A bouncing body may also be held by an auxiliary motion that does not end.
+        In time-freezing an auxiliary motion that does not end can hold a bouncing body: all equations are satisfied.
         """
         predicted = self._predict(result.p)
         if predicted is None:
@@ -409,6 +416,7 @@ class FiniteElementStepper:
         u = self._inputs(result.p, result.w)
         grid = np.array([0.0, self.length])
         own = self.problem.fields_of(r, result.p[self._slices["p"]], u[None], grid)["events"]
+        # Slow approaches may end without a rebound, and thus without an impact event.
         fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > REST_VELOCITY]
         return sum(event.kind == "impact" for event in own) < len(fast)
 
@@ -424,6 +432,7 @@ class FiniteElementStepper:
         self, state: SimulatorState, parts: tuple[StepSolution, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
         """Return the state after a step."""
+        # With time-freezing the state of the elements has the clock as an additional component.
         u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         t = next_time(state.t, self.length)
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
@@ -458,6 +467,7 @@ class FiniteElementStepper:
 
         def step(state: SimulatorState) -> SimulatorState:
             k, left = len(done), run.left()
+            # In the middle: at the ends of a step the control may jump.
             value = control.reached((k + 0.5) * self.length, state.x)
             if np.isfinite(value).all():
                 state = self._step(state, value, left, sensitivities)
@@ -557,6 +567,7 @@ class FiniteElementRun:
         method = self.method
         control = control_of(task.u, system.n_u, task.seconds)
         length, count = _steps(task, control)
+        # Rest velocities are relative to the speed of this motion, as in the other simulation methods.
         if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
             start, parameters, _ = task.start(system)
             scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
@@ -593,6 +604,7 @@ def _steps(task: SimulationTask, control: Control) -> tuple[float, int]:
     """Return length and number of the steps; by default a multiple of the intervals of the control."""
     lengths = np.diff(control.breaks)
     fits = len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
+    # About 50 steps per second, at least 20, rounded up to a multiple of the control's intervals.
     usual = fits * -(-max(20, round(50 * task.seconds)) // fits)
     count = _count(usual if task.steps is None else task.steps, _rows(task.u))
     return task.seconds / count, count
@@ -604,6 +616,7 @@ def _mismatch(control: Control, length: float) -> list[str]:
     away = np.abs(inner / length - np.round(inner / length))
     inside = [
         float(t)
+        # A break at which the value does not change does no harm inside a step.
         for t in inner[away > 1e-6]
         if not np.array_equal(control(t, np.zeros(0)), control(t - 1e-9 * length, np.zeros(0)))
     ]
@@ -630,4 +643,5 @@ def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
         return []
     rows = impact_rows(problem.dcs, r, p)
     ambiguous = several_outcomes(system, r.x_minus[rows], p, rest_velocity_of(problem.fesdj, simulation=True))
+    # Impacts happen at the left ends of elements.
     return (np.cumsum(r.h) - r.h)[rows[ambiguous]].tolist()

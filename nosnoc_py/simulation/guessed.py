@@ -68,6 +68,7 @@ def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> Simulated
     """Simulate the control of a guess from x0; None if it cannot be simulated or its motion does not reach the end."""
     control = guess.get("u") if isinstance(guess, Mapping) else guess
     known = isinstance(guess, Trajectory) and guess.state_names == ocp.system.state_names and len(guess.u) > 0
+    # With a free start, horizon or parameter a control alone does not define a motion.
     free = ocp.x0 is None or ocp.free_time is not None or bool(ocp.free_parameters)
     shifted = isinstance(guess, Shifted) or (isinstance(guess, Trajectory) and not known)
     if control is None or shifted or (free and not known) or not isinstance(ocp.system, CLS | PSS | Heaviside | PDS):

@@ -52,9 +52,11 @@ class StepSensitivity:
         n_x, n_u, n_p = self._sizes
         by_x, by_p, by_u = np.eye(n_x), np.zeros((n_x, n_p)), np.zeros((len(steps), n_x, n_u))
         for k, step in enumerate(steps):
+            # Chain rule: a step multiplies all earlier derivatives and adds its own by p and by its control.
             by_x, by_p, by_u[:k] = step.x @ by_x, step.x @ by_p + step.p, step.x @ by_u[:k]
             by_u[k] = step.u
         flags = tuple(f"step {k + 1}: {flag}" for k, step in enumerate(steps) for flag in step.flags)
+        # NaN and not zero: a derivative that does not exist must not be used unnoticed.
         lost = np.nan if flags else 0.0
         return Sensitivity(x0=by_x + lost, p=by_p + lost, u=by_u + lost, flags=flags)
 
@@ -75,6 +77,7 @@ def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
     for part in parts[1:]:
         x, u, p = part.x @ x, part.x @ u + part.u, part.x @ p + part.p
     flags = tuple(flag for part in parts for flag in part.flags)
+    # Only the first part begins at a state that the user may vary.
     return StepDerivative(x=x, u=u, p=p, keeps=parts[0].keeps, flags=flags)
 
 

@@ -113,6 +113,7 @@ class MPCCStep(Attempts):
         yield rest, self._sigma
         if hits.any():
             yield self._hit(values, hits), self._sigma
+        # Ones in place of zeros: an interior point of all complementarity pairs.
         yield np.where(self._problem.mpcc.w0 == 0.0, 1.0, rest), self._sigma
 
     def _hit(self, values: np.ndarray, hits: np.ndarray) -> np.ndarray:

@@ -134,6 +134,7 @@ def certify(
     if (nothing := _not_finite(solution)) is not None:
         return _refuted_without_simulation(solution, tolerance, nothing)
     _check_belongs(ocp, solution)
+    # The free choices are read before they are fixed to the values of the solution.
     free, ocp = free_choices(ocp, solution), ocp.settled(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
@@ -241,6 +242,7 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
     """Return the boundaries of the windows: of the given length, by default the control stages."""
     if window is None:
         grid = solution.u_grid - solution.u_grid[0]
+        # Stages of length zero (a free horizon, time-freezing) are no windows.
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
     length = float(solution.u_grid[-1] - solution.u_grid[0])
     return np.linspace(0.0, length, max(1, round(length / window)) + 1)
@@ -260,6 +262,7 @@ def _audit(
     """
     inconsistent = consistency_violations(ocp, solution, free)
     residual = _residual(solution)
+    # Written with `not` so that NaN refutes.
     refuting = [one for one in inconsistent if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
     explained = [one for one in inconsistent if one not in refuting]
     equations, jumps, broken, allowed = _laws(ocp.system, solution, residual)
@@ -284,6 +287,7 @@ def _laws(
         shares = max((one.share for one in every), default=0.0)
         return shares, None, [one for one in every if one.share > BROKEN], BROKEN
     reading = ContactReading(system, solution)
+    # The residual of the solver is absolute, laws are relative: the scales convert it; MOST bounds the excuse.
     allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), BROKEN, MOST))
     motion, impacts = reading.laws_of_motion(), reading.laws_of_impacts()
     broken = [*stopped, *violations([*motion, *impacts], BROKEN), *reading.false_impacts()]
@@ -299,6 +303,7 @@ def _share(violation: Violation | None) -> float:
 def _residual(solution: Solution) -> float:
     """Return the residual of the solver as the solution states it, at most RESIDUAL."""
     sizes = [abs(solution.infeasibility), abs(solution.complementarity_min)]
+    # A failed solver explains nothing: its residuals are no measure of the accuracy of its numbers.
     return min(max(sizes), RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
 
 

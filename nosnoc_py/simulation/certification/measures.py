@@ -98,6 +98,7 @@ def objective(ocp: OCP, histories: Sequence[SimulationResult], end: np.ndarray) 
 
         def integrals(rows: np.ndarray, pieces: int) -> np.ndarray:
             inside = (np.arange(pieces)[:, None] + GAUSS.c).reshape(-1) / pieces
+            # Composite Gauss rule on each integrator step: within a step the motion is smooth.
             points = points_of(histories, inside, np.tile(GAUSS.b, pieces) / pieces, rows)
             z = points.algebraic(s.z.numel())
             rates = np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1)
@@ -115,6 +116,7 @@ def states_at(histories: Sequence[SimulationResult], times: np.ndarray) -> np.nd
     begins = np.array([step.t[0] for step in steps])
     states = []
     for t in times:
+        # "left" puts a time at a boundary into the step before it, which holds the state before a jump.
         step = steps[max(int(np.searchsorted(begins, t, "left")) - 1, 0)]
         place = np.clip((t - step.t[0]) / (step.t[-1] - step.t[0]), 0.0, 1.0)
         states.append(lagrange_basis(NODES, np.array([place]))[0] @ step.x)
@@ -157,9 +159,11 @@ def balance(mechanics: ContactMechanics, history: SimulationResult) -> Balance:
     points = points_of([history], GAUSS.c, GAUSS.b)
     here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
     changing = drift(points.x, points.u, p)  # dM/dt v (m, n_v)
+    # Power of the forces plus 1/2 v' M' v: the kinetic energy also changes with the mass matrix.
     work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))
     work -= float(w @ np.einsum("ki,ki->k", here.drift, points.forces))  # by contacts that move by themselves
     friction = float(w @ np.einsum("ki,ki->k", here.rates[:, n_c:], points.forces[:, n_c:]))
+    # Momentum M v changes by forces, contact forces and M' v (`changing`).
     impulse = w @ (here.force + np.einsum("kji,kj->ki", here.jacobian, points.forces) + changing)
     impacts, shares = 0.0, w @ points.forces[:, :n_c]
     for node, kinematics in _impacts(mechanics, history):

@@ -50,6 +50,7 @@ def collocation_of(solution: Solution) -> ElementStages | None:
         return None
     if solution.numerical is None:
         return ElementStages.of(own.t_left, own.h, own.c, own.x_left, own.x_right, own.x_stages)
+    # The last component of a time-freezing state is its clock.
     left, right, slopes = own.x_left[:, -1], own.x_right[:, -1], slopes_of(own.c, own.x_left, own.x_stages)
     rows = np.flatnonzero(right - left > RUNS * solution.duration / max(len(solution.u), 1))
     h = (right - left)[rows]
@@ -163,6 +164,7 @@ class ContactReading:
             c = names.index(event.name) if event.name in names else -1
             listed_impulse, true = 0.0 if event.impulse is None else event.impulse, 0.0
             true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
+            # A wrong impulse counts by the velocity that it would cause, relative to the speed of the motion.
             share = abs(listed_impulse - true) * self.scales.response / self.scales.speed
             if not share > BROKEN or (near and not self._is_unique(k)):
                 continue
@@ -176,6 +178,7 @@ class ContactReading:
             return True
         here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
         closed = np.flatnonzero(here.gaps <= TOUCHING_SOLVED * self.scales.length * here.steepness)
+        # Several impulses can explain one jump if closed contacts are redundant.
         return not null_space(here.jacobian[self.system.mechanics.frames.rows(closed)].T).shape[1]
 
 
@@ -201,4 +204,5 @@ def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) 
         return np.ones(elements.x.shape[2])
     rates = np.nan_to_num(np.abs(samples.rates), nan=0.0, posinf=0.0).max(axis=0, initial=0.0)
     noise = [noise_of(elements.c, long, solution.x[:, i], solution.infeasibility).max() for i in range(rates.size)]
+    # Rates smaller than the noise of the solver over a short element are no measure for residuals.
     return np.asarray(np.maximum(np.maximum(rates, np.array(noise) / BROKEN), 1e-300))

@@ -49,6 +49,7 @@ def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
     if elements is None:
         t, x = solution.t, solution.x
     else:
+        # Stages and ends of elements: the points at which finite elements impose bounds.
         x = np.concatenate([elements.x, elements.x_right[:, None]], axis=1).reshape(-1, elements.x.shape[2])
         t = np.column_stack([elements.t, elements.t_left + elements.h]).reshape(-1)
     inner, u = _controls(solution)
@@ -131,6 +132,7 @@ def _ends(solution: Solution) -> Iterator[Violation]:
 
 def _nodes(solution: Solution) -> Iterator[Violation]:
     """Yield the first node whose state is none of the limits of the dense output."""
+    # At a jump the node may hold either limit.
     away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
     shares = away / (1.0 + np.abs(solution.x))
     wrong = np.flatnonzero((shares > STATED).any(axis=1))
@@ -169,6 +171,8 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
     noise = abs(sum(parts_of(1.0 + KNOWN)) - sum(parts))
     size = abs(solution.objective) + float(np.abs(parts).sum()) + noise / STATED
     share = float(abs(away) / max(size, 1e-300))
+    # A solution that differs from its own quadrature is accepted if it agrees with the exact integral: other methods
+    # use other rules.
     if not share <= STATED and not abs(refined_objective(ocp, solution) - solution.objective) <= STATED * size:
         text = (
             f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
@@ -212,6 +216,7 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
         return
     stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
+    # Left and right sums bound the quadrature of any scheme for a cost that is monotonic in an element.
     points = np.concatenate([[EDGE], GAUSS.c, [1.0 - EDGE]])
     t = (own.t_left[:, None] + own.h[:, None] * points).reshape(-1)
     rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
@@ -246,6 +251,8 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
             continue
         function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
         a, b = (v.full() for v in function(solution.x[:-1].T, controls_of(solution, times).T, solution.p))
+        # Product relative to the larger side, so that a large force does not excuse a small gap; negative sides count
+        # as they are.
         size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
         names = (str(pair.name),) * len(size)
         measured = Measured(law=Law.COMPLEMENTARITY, t=times, subjects=names, amounts=size.T, shares=size.T)

@@ -42,16 +42,16 @@ class Comparison:
 
     Attributes
     ----------
-    history : History
-        From x0.
-    pieces : tuple of Piece
-        From the solution's own states.
+    history : SimulationResult
+        Simulation from x0.
+    runs : tuple of WindowRun
+        Simulations of the windows, from the solution's own states.
     error : float
         What the residuals of the solution explain, absolute and relative.
     refuting, explained : tuple of Violation
         Broken laws and false statements; those that the residuals of the solution explain.
     by_rounding : function of a Window
-        Whether a start beside that of a window gives what the solution claims.
+        Check if a start close to that of a window gives the events of the solution.
     """
 
     ocp: OCP
@@ -110,6 +110,7 @@ class Comparison:
         """Return the verdict and its reason."""
         agrees = self._states_agree and self._objective_agrees
         places = [(violation.time, violation.what) for violation in self.refuting]
+        # Missing impacts only count if the states agree; otherwise the windows tell where the difference begins.
         places += [*self._missing_impacts(), *self._wrong_event_times()] if agrees else []
         differing = [] if agrees else self._differing_windows()
         if not places and differing and (why := self._reason_undecided(differing[0])):
@@ -118,6 +119,7 @@ class Comparison:
             )
         places += [(window.time, window.difference) for window in differing]
         if places:
+            # The first place only: everything after it is a consequence.
             time, what = min(places, key=lambda place: place[0])
             return Verdict.REFUTED, f"first goes wrong at t = {time:.6g} s: {what}"
         if agrees:
@@ -157,6 +159,7 @@ class Comparison:
             )
         factor = self.amplification
         assert factor is not None
+        # Errors that only add up are inaccuracy; an unstable motion amplifies them.
         if factor <= ADDED_UP * len(self.windows):
             return Verdict.INACCURATE, f"the events agree{self._scope()}, {self._inaccuracy()}"
         reason = (

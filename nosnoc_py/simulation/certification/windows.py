@@ -69,6 +69,7 @@ class WindowRuns:
         The difference in a window is then one of rounding: a touch without speed, a threshold that is just reached, or
         a surface that may be left at any time.
         """
+        # A fixed seed: a certificate has to be reproducible.
         x, random = state_at(self.solution, window.start, "+"), np.random.default_rng(7)
         for _ in range(NEIGHBOURS):
             away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
@@ -81,6 +82,8 @@ class WindowRuns:
         """Simulate a window, from a state moved by `away`."""
         solution, x = self.solution, state_at(self.solution, start, "+") + away
         modes, deadline = modes_from(self.simulator, solution, solution.p, start, end), self.deadline
+        # Contacts that the solution keeps closed stay closed, however large their rates: these are errors of the
+        # solution.
         history = self.simulator.run(
             x, self.control, solution.p, start=start, end=end, modes=modes, drift=np.inf, deadline=deadline
         )
@@ -116,6 +119,7 @@ def _window(
 ) -> Window:
     """Return the comparison of a window with its simulation."""
     errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
+    # At the end of a window the solution may jump: the nearer limit counts.
     error = min(errors, key=np.max)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
     time, difference = (np.nan, "") if stopped else first_difference(inside, LATE * (end - start))
@@ -157,6 +161,7 @@ def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[Event
     pairs = []
     for key in {(e.kind, e.name): None for e in (*claimed, *found)}:
         mine, theirs = ([e for e in events if (e.kind, e.name) == key] for events in (claimed, found))
+        # Matching with the least sum of distances: nearest neighbours in turn could pair one event twice.
         distances = np.array([[abs(a.time - b.time) for b in theirs] for a in mine]).reshape(len(mine), len(theirs))
         matched = list(zip(*linear_sum_assignment(distances), strict=True))
         pairs += [EventPair(claimed=mine[i], found=theirs[j]) for i, j in matched]

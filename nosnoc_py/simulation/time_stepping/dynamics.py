@@ -36,6 +36,7 @@ class Dynamics:
         arguments = [system.x, system.u, system.p]
         matrix, dynamic = system.mass_matrix, ca.vertcat(system.q, system.v)
         self._sloped = bool(ca.depends_on(system.force, dynamic))
+        # Diagonal matrices need no dense inverse: thousands of bodies stay cheap.
         self.diagonal = bool(ca.sparsify(matrix).sparsity().is_diag() and not self._sloped)
         self._constant: Inertia | None = None
         if matrix.is_constant() and not self._sloped:
@@ -74,12 +75,15 @@ class Dynamics:
         A has M at that state, and derivatives of the force at the point of the theta-method.
         """
         reach = self.theta * h
+        # The force is evaluated theta h ahead at the present velocities; A adds the effect of their change.
         gap_state, force, *matrices = self._smooth(x, u, p, [until, reach])
         inertia = self._constant
         if inertia is None:
             matrix = matrices[-1]
             if self._sloped:
                 stiffness, damping = matrices[:2]
+                # Linearly implicit theta-method: A = M - theta h df/dv - (theta h)^2 df/dq N, stable for stiff springs
+                # and dampers.
                 matrix = matrix - reach * damping - reach**2 * stiffness
             inertia = self._inertia(matrix)
         return gap_state[:, 0], x[self.system.at_v] + inertia.velocity_change(h * force[:, 0]), inertia
@@ -103,6 +107,7 @@ def problem_of(
     n_v = free.size
     padded = np.append(free, 1.0)  # what the drift of contacts is multiplied by
     if inertia.diagonal is not None:
+        # The padded velocity 1 has no response, so that no impulse changes it.
         inverse = np.append(1.0 / inertia.diagonal, 0.0)
         answers, reached = rows * inverse[dofs][:, None, :], dofs
         blocks = np.einsum("mwk,mxk->mwx", rows, answers)

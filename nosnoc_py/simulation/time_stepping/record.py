@@ -65,6 +65,7 @@ class ImpulseRecord:
         """Add impacts of a step; an impact whose contact did not stop in the last step continues in this one."""
         unfinished: dict[int, _Impact] = {}
         fast = step.approach[loaded] < -self.limits.impact_velocity
+        # A contact that has been touching is no impact, however fast rounding or other contacts move it.
         for k in loaded[fast & ~self._touching[step.contacts[loaded]]].tolist():
             contact, after = int(step.contacts[k]), float(step.after[k, 0])
             impact = self._open.get(contact)
@@ -81,6 +82,7 @@ class ImpulseRecord:
             else:
                 impact.impulse = impact.impulse + step.impulses[k]
                 impact.after, impact.energy_gain = after, impact.energy_gain + step.work
+            # Without restitution an impact may take two steps to stop: its impulses are added up.
             if after < -self.limits.impact_velocity:
                 unfinished[contact] = impact
         self._open = unfinished
@@ -92,6 +94,7 @@ class ImpulseRecord:
         slipping = np.zeros_like(loaded_now)
         slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.limits.rest_velocity
         both = loaded_now & self._loaded_before
+        # Hysteresis of one step: a single step with or without impulse is a bounce or rounding, no change of contact.
         touching = (self._touching | both) & (loaded_now | self._loaded_before)
         slipping = np.where(loaded_now, slipping, self._slipping)
         # Slip starts or ends only between two steps with a force: a step without force has no information about it.
@@ -145,6 +148,7 @@ class ImpulseRecord:
         slips: np.ndarray,
     ) -> Iterator[tuple[tuple[str, str, float], Values, Values | None, Values | None]]:
         """Yield the rows of a contact for `contact_series`."""
+        # Neighbours of loaded steps are listed too, as zeros, so that lines between the values start and end at zero.
         shown_steps = np.unique(np.concatenate([[0, len(t) - 2], steps - 1, steps, steps + 1]))
         shown_steps = shown_steps[(shown_steps >= 0) & (shown_steps <= len(t) - 2)]
         at, middles = np.searchsorted(shown_steps, steps), 0.5 * (t[shown_steps] + t[shown_steps + 1])

@@ -65,8 +65,10 @@ def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
         for k, weight in enumerate(ca.vertsplit(contact.cone[1])):
             entries += _column(contact.tangent[:, k], 1 + k, weight)
             if not contact.surface_velocity[k].is_zero():
+                # Rate of a tangent relative to a moving surface: t' v - v_s, with the padded velocity 1.
                 entries.append((1 + k, system.n_v, -weight * contact.surface_velocity[k]))
     if ca.depends_on(contact.gap, system.y):
+        # A gap that depends on y changes without velocity: this rate also belongs to the padded velocity.
         entries.append((0, system.n_v, ca.jtimes(contact.gap, system.y, system.y_rate)))
     return entries
 

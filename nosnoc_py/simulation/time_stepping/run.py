@@ -91,6 +91,7 @@ class _TimeSteppingLoop:
         self, start: np.ndarray, seconds: float, count: int, callback: Callable[[Any], Any] | None, deadline: float
     ) -> Trajectory:
         """Simulate step by step; return the trajectory up to the end or the failure."""
+        # Times from the grid and not by adding h, whose rounding would accumulate.
         self.h, self.grid = seconds / count, np.linspace(0.0, seconds, count + 1)
         self.x, self.applied = [start], list[np.ndarray]()
         self.unsolved, self.refused = _ToleranceMonitor(self.method, self.limits, self.system), list[str]()
@@ -101,6 +102,7 @@ class _TimeSteppingLoop:
         self.last = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline)
         status = self.last.status
         x, t = np.array(self.x), self.grid[: len(self.x)]
+        # No step evaluates the gaps of the last state.
         if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1], self.p)).all():
             status = Status.NUMERICAL_ERROR
         if status is Status.SOLVED and self.unsolved.worst > INACCURATE_LAW * self.unsolved.speed(x):
@@ -136,6 +138,7 @@ class _TimeSteppingLoop:
             step = self.stepper.step(self.h, x, u, self.p)
         if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
             return replace(state, status=Status.NUMERICAL_ERROR)
+        # The step is refused before it is recorded, so that the trajectory ends before the impact.
         if step.gain > 0.0:
             impact_contacts = step.contacts[step.approach < 0.0]
             self.refused.append(f"t = {t:.9g}: at {', '.join(names[c] for c in impact_contacts)}")
@@ -185,6 +188,7 @@ class _ToleranceMonitor:
 
     def speed(self, x: np.ndarray) -> float:
         """Return the typical speed of states (k, n_x) [m/s]: the fastest, at least that of a fall over their length."""
+        # A motion that starts at rest has no speed yet: the speed of a fall, sqrt(a L), keeps the limit positive.
         fall = float(np.sqrt(self.push * np.abs(x[:, self.system.at_q]).max(initial=0.0)))
         return max(self.fastest, fall, float(np.abs(x[:, self.system.at_v]).max(initial=0.0)))
 

@@ -108,6 +108,7 @@ class Stepper:
         q, v, y = self.dynamics.split(x)
         moved = self.dynamics.system.mechanics.moved
         slope = self.dynamics.first_order(x, u, p)
+        # Gaps are evaluated at q + (1 - theta) h v, the part of the way that does not depend on v+.
         gap_state, free, inertia = self.dynamics.free(h, (1.0 - theta) * h, x, u, p)
         gaps = self.rows.gaps(gap_state, p)
         directions = self.rows.directions(gap_state, p)
@@ -122,7 +123,10 @@ class Stepper:
         contacts = near.contacts[taking]
         self._last = np.zeros_like(self._last)
         self._last[contacts] = result.impulses[taking]
+        # Midpoint in time, with the mean velocity.
         middle = np.concatenate([q + 0.25 * h * moved(x, p, v + after), 0.5 * (v + after), y + 0.5 * h * slope])
+        # q+ = q + h ((1 - theta) v + theta v+), the theta-method, unless an impact was stopped before the bodies touch
+        # (`loaded_now`).
         ahead = q + h * moved(middle, p, (1.0 - theta) * (v - after) + loaded_now)
         return StepResult(
             q=unit_states(ahead, self.dynamics.system.unit_parts),
@@ -148,6 +152,8 @@ class Stepper:
         """
         theta, first = self.options.weight, not self._begun
         self._begun = True
+        # From one evaluation of the gaps to the next, contacts move by h v+ exactly. In the first step the old point
+        # is q itself, and theta = 1 makes this way (2 - theta) h.
         return (1.0, (2.0 - theta) * h) if first else (theta, h)
 
     def _near(
@@ -159,6 +165,7 @@ class Stepper:
         fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, free_rates))
         near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
         g, slowest_rate = gaps[near], np.minimum(before, free_rates)[near]
+        # Too few expected contacts cost another round, too many a larger problem; the result is the same.
         expected = (g + reach * slowest_rate <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
         return _NearContacts(
             contacts=near,
@@ -185,6 +192,7 @@ class Stepper:
         """
         result = _ImpulseResult.none(near, free)
         before = near.before
+        # Contacts that touch already are part of the first problem; those at a distance may be hit later in the step.
         may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
         for number in range(ROUNDS):
             least, hit = lower_velocity_bound(
@@ -205,6 +213,7 @@ class Stepper:
             before = _normal_rates(near, result.velocity)
             if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
                 break
+            # The impulses so far have been applied: the next problem starts from the velocity after them.
             near = replace(near, guess=np.zeros_like(near.guess))
         return result
 
@@ -233,6 +242,7 @@ class Stepper:
             missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.limits.tolerance)
             if not missed.any():
                 break
+            # The active set only grows within a step, so that the loop ends.
             chosen = chosen | missed
         pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
         if self.options.scheme == "stewart_trinkle":  # which takes penetrations back at the price of a speed
@@ -342,7 +352,9 @@ def lower_velocity_bound(
     """
     until_closed = -gaps / reach
     if options.scheme == "moreau_jean":
+        # Moreau and Jean do not push penetrating bodies apart; Stewart and Trinkle do, within one step.
         until_closed = np.minimum(until_closed, 0.0)
+    # A contact is hit if it closes within the step at the velocity before it.
     hit = (before < -slowest) & (gaps + reach * before <= 0.0)
     bounce = np.where(hit & (stops | (restitution > 0.0)), rebound(before, restitution, slowest), -np.inf)
     return np.maximum(until_closed, bounce), hit

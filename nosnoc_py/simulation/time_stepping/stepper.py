@@ -69,6 +69,7 @@ class TimeStepper:
             raise OptionError(f"sensitivities: {self.method.refuses['sensitivities']}.")
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         control = control_of(u, self.system.n_u, self.length)
+        # Kept from the first step on, so that the tolerances do not change along a closed loop.
         limits = state.limits or self.method.limits(
             problem_scales(
                 self.system,
