@@ -1,4 +1,15 @@
-"""Solving again: the branch of the last solution first, moved by index maps that are made once."""
+"""Solve a transcribed problem again for other data: the branch of the last solution first, the solver last.
+
+In a closed loop consecutive problems differ in x0 alone, and most samples keep the sequence of events. On a fixed
+branch of the complementarities the MPCC is a smooth NLP, so a few interior-point steps replace a homotopy. The order of
+attempts in `resolve`: (1) the branch of the last solution, or a prepared neighbour of it; (2) branches that relaxed
+problems show near the iterate (`mpcc.again`); (3) the branch of a simulation of the planned controls; (4) the solver.
+
+Invariants: every answer is accepted on the residuals of the unrelaxed problem, never on those of a relaxation. Iterates
+and branches are only passed between transcriptions with equal `layout_key`. A shift by control stages moves iterates,
+masks and multipliers by the same index maps (`Moves`). The split of a sample into a preparation before the measurement
+and a short feedback after it is that of the real-time iteration (Diehl, Bock, Schloeder 2005).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +76,7 @@ class Answer:
 
     @property
     def objective(self) -> float:
-        """Without penalties."""
+        """Objective without penalties."""
         return self.state.values.objective
 
     @cached_property
@@ -95,10 +106,11 @@ class Moves:
 
     @classmethod
     def of(cls, problem: Transcription, stages: int) -> Moves:
-        """Look everything up once."""
+        """Build the maps for a shift by a number of control stages."""
         m, blocks = problem.mpcc, problem.solvers.blocks
         layouts = (m.variables, m.constraints, m.left, m.right, m.switched)
         w, g, G, H, r = (_sources(layout, stages) for layout in layouts)
+        # Multipliers move as their rows do, and a program of a branch has fewer rows than G and H have.
         # The rows of the program of a branch: g, those of G and H that bounds do not imply, r.
         place_G, place_H = (_places(rows, size) for rows, size in ((blocks.rows_G, G.size), (blocks.rows_H, H.size)))
         start_G, start_H = g.size, g.size + blocks.rows_G.size
@@ -109,17 +121,18 @@ class Moves:
             start_H + blocks.rows_H.size + r,
         ]
         n_x = len(problem.ocp.system.state_names)
+        # With time-freezing a state has one row more than the system's, the clock [s].
         states = (range(b.start + n_x, b.rows.stop) for b in m.variables.blocks(role=Role.STATE))
         return cls(w, G, H, r, np.concatenate(rows), np.array([row for block in states for row in block], int))
 
     def iterate(self, w: Array, later: float) -> Array:
-        """An iterate; a clock that is a state begins again."""
+        """Return the moved iterate; a clock that is a state starts at zero again."""
         moved = w[self.w]
         moved[self.clock] -= later
         return moved
 
     def branch(self, solved: SolvedBranch) -> SolvedBranch:
-        """Its masks and multipliers."""
+        """Return the branch with its masks and multipliers moved."""
         masks = {name: getattr(solved, name)[getattr(self, name)] for name in ("G", "H", "r")}
         return replace(solved, **masks, lam_x=solved.lam_x[self.w], lam_g=solved.lam_g[self.lam_g])
 
@@ -129,6 +142,7 @@ def _sources(layout: Layout, stages: int) -> Array:
     for block in layout.blocks():
         at = block.at
         if at.stage is not None:
+            # A block without a successor (the last stages) is its own source: it is repeated.
             later = known.get((block.name, At(at.stage + stages, at.element, at.rk), block.edge), block)
             rows[block.rows] = np.arange(later.start, later.start + later.size)
     return rows
@@ -141,20 +155,23 @@ def _places(chosen: Array, size: int) -> Array:
 
 
 def _from(start: int, places: Array) -> Array:
-    """Rows of a program; where the source of one is none, its own."""
+    """Return rows of a program; a row without a source is its own."""
     return start + np.where(places >= 0, places, np.arange(places.size))
 
 
 def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array, SolvedBranch] | None:
-    """The iterate and the branch that a guess of this transcription begins with; None where it has none."""
+    """Return the iterate and the branch of a guess by this transcription, or None if it has no branch."""
     if isinstance(guess, Answer):
         w, solved, fits = guess.state.w, guess.state.solved_branch, guess.problem.layout_key == problem.layout_key
     elif isinstance(guess, Solution | Shifted):
+        # A `Shifted` guess carries the unshifted iterate; its own shift adds to the one asked for.
         w, solved, fits = guess.w, guess.branch, guess.layout_key == problem.layout_key
         stages += guess.stages if isinstance(guess, Shifted) else 0
+        # A shift by less than a whole stage has no index map.
         fits = fits and (not isinstance(guess, Shifted) or guess.stages > 0)
     else:
         return None
+    # Without an objective a branch has no isolated solution, from which derivatives lead on.
     if not fits or solved is None or w.size != problem.mpcc.w0.size or problem.mpcc.objective.is_constant():
         return None
     if not stages:
@@ -162,6 +179,7 @@ def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array,
     if not stages_alike(problem):
         return None
     moves = problem.moves(stages)
+    # Free horizons and unequal stages were excluded: every stage lasts horizon / N.
     later = stages * float(problem.ocp.horizon) / problem.grid.control_stages
     return moves.iterate(w, later), moves.branch(solved)
 
@@ -169,24 +187,28 @@ def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array,
 def resolve(
     problem: Transcription, last: Answer | Solution, shift: int, values: Array, solver: Strategy, limit: float
 ) -> Answer:
-    """See `Transcription.resolve`; `values` are the parameters."""
+    """Solve again, see `Transcription.resolve`; `values` are the MPCC's parameters (n_p,), `limit` is in seconds."""
     _check("resolve", problem, last, shift)
     started = time.monotonic()
     program = Resolve(problem.solvers, values, solver, started + limit)
-    found, how = start_again(problem, last, shift), FALLBACK
+    begin, how = start_again(problem, last, shift), FALLBACK
     state: SolverState | None = None
+    # What was prepared holds for the sample it was prepared for, hence not after another shift.
     known = last.prepared if isinstance(last, Answer) and not shift else None
-    if found is not None:
-        state, how = program.solve_nearest(*found, known)
+    if begin is not None:
+        state, how = program.solve_nearest(*begin, known)
+        # No branch near the iterate is solved for this x0: ask what the controls do from there.
         if state.status is None:
-            state, how = _by_simulation(problem, found[0], program), NEIGHBOUR
+            state, how = _by_simulation(problem, begin[0], program), NEIGHBOUR
     # Nobody has prepared what to expect: a neighbour that is far worse than the plan before is looked at twice.
     most = last.objective + ABOVE * abs(last.objective)
     if state is None or (how == NEIGHBOUR and known is None and state.values.objective > most):
         guess = last.solution if isinstance(last, Answer) else last
+        # The last resort needs a `Solution` as guess, and reading one out is slow: only here.
         w = problem.initial_guess(guess.shift(stages=shift) if shift else guess, values)
         other = problem.run(solver, w, values, program.deadline, None, guess=guess)
         better = state is None or other.values.objective < state.values.objective
+        # The neighbour is kept if the solver fails or finds something worse.
         if state is None or (better and other.status is Status.SOLVED):
             state, how = other, FALLBACK
     seconds = time.monotonic() - started
@@ -194,19 +216,21 @@ def resolve(
 
 
 def _by_simulation(problem: Transcription, w: Array, program: Resolve) -> SolverState | None:
-    """On the branch of what the plan's controls, or none, do from the state at hand."""
+    """Solve on the branch of a simulation from the measured state, with the planned controls or without control."""
     ocp, place = problem.ocp, problem.mpcc.parameters
     if problem.simulate is None or ocp.free_time is not None or "x0" not in place.names:
         return None
     planned, (lower, upper) = problem.controls(w), ocp.u_bounds
-    given = {"x0": program.p[place["x0"]], "p": problem.parameter_values(w, program.p)}
+    data = {"x0": program.p[place["x0"]], "p": problem.parameter_values(w, program.p)}
+    # No control is tried second: near rest the planned one may press a contact that is open now.
     for u in (planned, np.broadcast_to(np.clip(0.0, lower, upper), planned.shape)):
         left = None if np.isinf(program.deadline) else program.deadline - time.monotonic()
+        # A simulation with no time left would still take one step.
         if left is not None and left <= 0.0:
             return None
         duration = problem.horizon(w, program.p)
         try:
-            motion = problem.simulate(ocp.system, **given, duration=duration, u=u, time_limit=left)
+            motion = problem.simulate(ocp.system, **data, duration=duration, u=u, time_limit=left)
         except ModelError:  # of a state that penetrates
             return None
         if motion.success:
@@ -225,14 +249,16 @@ def prepare(
     solver: Strategy,
     limit: float,
 ) -> Answer:
-    """See `Transcription.prepare`."""
+    """Plan from the predicted state, see `Transcription.prepare`; `limit` is in seconds."""
     _check("prepare", problem, last, shift)
     if not last.success:
         raise OptionError(f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last.")
     started = time.monotonic()
     w = last.state.w if isinstance(last, Answer) else last.w
+    # A `Solution` does not hold the vector of parameters; its first node is its x0.
     old = last.state.p if isinstance(last, Answer) else problem.parameters(last.x[0], p)
     first = sum(problem.grid.elements[:shift])
+    # The state before a jump at the node: a measurement comes before its impact.
     x0 = problem.read(w, old).x_minus[first][: len(problem.ocp.system.state_names)]
     place = problem.mpcc.parameters
     if isinstance(last, Answer):  # what was given to it holds on: p, and the horizon where it is fixed
@@ -241,25 +267,27 @@ def prepare(
     else:
         horizon = None
     values = problem.parameters(x0, p, horizon)
-    steps, found = _steps(problem, spread), start_again(problem, last, shift)
+    steps, begin = _steps(problem, spread), start_again(problem, last, shift)
     state: SolverState | None = None
-    if found is not None:
-        state, known = Resolve(problem.solvers, values, solver, started + limit).prepare(*found, steps)
+    if begin is not None:
+        state, known = Resolve(problem.solvers, values, solver, started + limit).prepare(*begin, steps)
     if state is None:
         return resolve(problem, last, shift, values, solver, limit)
     seconds = time.monotonic() - started
-    said: dict[str, Any] = {"how": PREPARED, "solver": repr(solver), "seconds": seconds}
-    return Answer(problem=problem, state=state, prepared=known, **said)
+    common: dict[str, Any] = {"how": PREPARED, "solver": repr(solver), "seconds": seconds}
+    return Answer(problem=problem, state=state, prepared=known, **common)
 
 
 def _steps(problem: Transcription, spread: Any) -> list[Array]:
-    """Steps of the parameters to either side of every component of x0."""
+    """Return steps of the parameters (n_p,), to either side of every component of x0."""
     system, place = problem.ocp.system, problem.mpcc.parameters["x0"]
+    # The default is a guess of the noise of an estimator, relative to nominal states.
     sizes = 0.01 * system.x_nominal if spread is None else numbers(spread, "spread", len(system.state_names))
     if (sizes < 0.0).any():
         raise OptionError(f"prepare: spread: expected nonnegative numbers, given {spread!r}.")
     steps = []
     for row, size in zip(range(place.start, place.stop), sizes, strict=True):
+        # Both signs: an event is brought forward by one, and delayed by the other.
         for sign in (1.0, -1.0) if size > 0.0 else ():
             steps.append(np.zeros(problem.mpcc.p0.size))
             steps[-1][row] = sign * size
@@ -268,8 +296,8 @@ def _steps(problem: Transcription, spread: Any) -> list[Array]:
 
 def _check(who: str, problem: Transcription, last: Any, shift: Any) -> None:
     if not isinstance(last, Answer | Solution) or _key_of(last) != problem.layout_key:
-        given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
-        raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {given}.")
+        received = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
+        raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {received}.")
     stages = problem.grid.control_stages
     whole = isinstance(shift, int | np.integer) and not isinstance(shift, bool)
     if not whole or not 0 <= shift < stages:

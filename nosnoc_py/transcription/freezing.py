@@ -1,7 +1,13 @@
 """Initial guesses in numerical time from motions in physical time: the time-freezing of a trajectory.
 
-Impacts become elements in which the clock stands still, contact forces weights of the auxiliary motions; the speed of
-time of a control stage makes up for both.
+Impacts become elements in which the clock stands still; contact forces become weights beta of the auxiliary motions.
+While a contact presses, physical time passes more slowly than numerical time, so every control stage lasts longer in
+numerical time, and its speed of time makes up for that.
+
+Every control stage is cut into as many pieces as it has finite elements: at impacts first, then at other events as far
+as elements are left, then at the middle of the longest pieces. Invariants: the lengths of the pieces of a stage add up
+to its numerical length, the clock is continuous, and it advances by the physical length of the stage. Time-freezing:
+Nurkanovic, Albrecht, Brogliato, Diehl (Automatica 2023).
 """
 
 from __future__ import annotations
@@ -29,10 +35,12 @@ if TYPE_CHECKING:
     from nosnoc_py.transcription.numerical_time import FrozenTranscription
 
 SIDES: tuple[Side, Side] = ("-", "+")
-# Where a piece of motion is looked at: its forces jump at its ends.
+# Distance of samples from the ends of a piece, as a fraction of it: forces jump at its ends, so values there are those
+# of the neighbour. Large beside rounding of times, small beside a piece.
 MARGIN = 1e-3
+# Weights and gaps [m] up to this size are rounding errors of a simulation.
 ROUNDING = 1e-9
-# Forces of a piece are sampled here for its length in numerical time.
+# Places (fractions of a piece) where forces are sampled for its numerical length; not its ends, where forces jump.
 SAMPLES = np.linspace(0.05, 0.95, 7)
 
 
@@ -58,6 +66,7 @@ def frozen_guess(
         if (block.name, block.at) in left:
             continue
         k, n = block.at.stage or 0, block.at.element or 0
+        # Blocks come in the order of stages: the pieces of one are computed once, at its first block.
         if k not in stages:
             stages[k] = motion.stage(edges[k], edges[k + 1], grid.elements[k])
         pieces = stages[k]
@@ -67,6 +76,7 @@ def frozen_guess(
         elif block.role is Role.SPEED_OF_TIME:
             w[block.rows] = np.clip(total / (edges[k + 1] - edges[k]), mpcc.lbw[block.rows], mpcc.ubw[block.rows])
         elif block.role is Role.STEP:
+            # Lengths of elements are relative to equal ones.
             w[block.rows] = pieces[n].numerical / total * len(pieces)
         elif block.at.stage is not None:
             share = _share(block, problem.tableau.c)
@@ -74,6 +84,7 @@ def frozen_guess(
             if block.role is Role.STATE:
                 w[block.rows] = y
             elif block.role is Role.STATE_DERIVATIVE:
+                # Rates are at speed 1; the program's are multiplied by the speed of time.
                 w[block.rows] = pieces[n].rate(share) * total / (edges[k + 1] - edges[k])
             elif block.name in estimates:
                 w[block.rows] = np.asarray(estimates[block.name](y, p)).reshape(-1)
@@ -116,6 +127,7 @@ class _Piece:
 
     def rate(self, share: float) -> np.ndarray:
         """Derivatives of (q, v, clock) by the numerical time, at speed 1."""
+        # A difference quotient within the piece: dense output of a jump has no derivative.
         low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
         return np.asarray((self.state(high) - self.state(low)) / ((high - low) * self.numerical))
 
@@ -144,25 +156,28 @@ class _Motion:
     def __init__(self, frozen: Frozen, trajectory: Trajectory, p: np.ndarray) -> None:
         self.frozen, self.trajectory, self.p = frozen, trajectory, p
         self.names = [contact.name for contact in frozen.contacts]
-        given = [value for contact in frozen.contacts for value in (contact.strength, contact.half_period)]
-        values = np.array(ca.Function("strengths", [frozen.original.p], [ca.vertcat(ca.SX(0, 1), *given)])(p))
+        constants = [value for contact in frozen.contacts for value in (contact.strength, contact.half_period)]
+        values = np.array(ca.Function("strengths", [frozen.original.p], [ca.vertcat(ca.SX(0, 1), *constants)])(p))
         self.strengths, self.half_periods = values.reshape(-1, 2).T
         self.frames = frozen.original.mechanics.frames_at(p)
         self.first, self.last = trajectory.t0, trajectory.t0 + trajectory.duration
 
     def clip(self, t: float) -> float:
-        """A time of the trajectory."""
+        """Return the time of the trajectory [s] for a time of the grid, within its ends."""
         return min(max(t + self.first, self.first), self.last)
 
     def stage(self, start: float, end: float, elements: int) -> list[_Piece]:
-        """The pieces of one control stage, as many as it has elements."""
+        """Return the pieces of one control stage, as many as it has elements."""
+        # Events at an edge belong to the stage that begins there, whatever rounding says.
         tiny = 1e-9 * (end - start)
         inside = [e for e in self.trajectory.events if start - tiny <= e.time - self.first < end - tiny]
         impacts: dict[float, dict[str, float]] = {}
         for event in inside:
             if event.kind == "impact":
+                # Several contacts that are hit at one instant share one jump.
                 impacts.setdefault(event.time - self.first, {})[event.name] = float(event.impulse or 0.0)
         others = sorted({e.time - self.first for e in inside} - set(impacts))
+        # An impact inside needs an element itself and separates two others.
         room = elements - len(impacts) - sum(start + tiny < t for t in impacts) - 1
         cuts = sorted({start, end, *impacts, *[t for t in others if start + tiny < t][: max(room, 0)]})
         pieces: list[_Piece] = []
@@ -177,21 +192,24 @@ class _Motion:
         """Halve the longest motions, or leave out the shortest pieces, until there is one per element."""
         pieces = list(pieces)
         while len(pieces) < elements:
+            # A jump has no inside to be cut.
             k = int(np.argmax([0.0 if piece.jump else piece.numerical for piece in pieces]))
             middle = pieces[k].time(0.5)
             pieces[k : k + 1] = [self._run(pieces[k].start, middle), self._run(middle, pieces[k].end)]
         while len(pieces) > elements:
+            # More impacts than elements: what is shortest in numerical time costs the guess least.
             pieces.pop(int(np.argmin([piece.numerical for piece in pieces])))
         return pieces
 
     def _jumps(self, time: float, hits: Mapping[str, float]) -> list[_Piece]:
-        """The elements of a jump: one, or two where a contact bounces by a constant force each way."""
+        """Return the elements of a jump: one, or two where a contact bounces by a constant force each way."""
         x_start, x_end = (self.trajectory(self.clip(time), side) for side in SIDES)
-        struck = [c for c, name in enumerate(self.names) if name in hits]
+        hit = [c for c, name in enumerate(self.names) if name in hits]
         whole = _Piece(
             start=time,
             end=time,
-            numerical=max(hits[self.names[c]] / self.strengths[c] + self.half_periods[c] for c in struck),
+            # The auxiliary motion pushes with a_n, so an impulse takes impulse / a_n; an elastic one half a period.
+            numerical=max(hits[self.names[c]] / self.strengths[c] + self.half_periods[c] for c in hit),
             x_start=x_start,
             x_end=x_end,
             trajectory=self.trajectory,
@@ -199,10 +217,11 @@ class _Motion:
             hits=hits,
             at_v=self.frozen.original.at_v,
         )
-        bounces = [c for c in struck if self.frames.restitution[c] > 0.0]
+        bounces = [c for c in hit if self.frames.restitution[c] > 0.0]
         if not bounces:
             return [whole]
         e, n_q = self.frames.restitution[bounces[0]], self.frozen.original.n_q
+        # A constant force each way makes two parabolas of lengths e : 1; a linear spring one half-wave.
         two = np.isfinite(self.strengths[bounces[0]])
         down = whole.numerical * (e / (1 + e) if two else 0.5)
         middle = x_start + (x_end - x_start) / (1 + e)  # n'v = 0
@@ -215,6 +234,7 @@ class _Motion:
         return [first, replace(whole, numerical=whole.numerical - down, x_start=middle, bend=-depth)]
 
     def _run(self, start: float, end: float) -> _Piece:
+        # dtau = dt / (dt/dtau): the mean of the reciprocal rates, not the reciprocal of their mean.
         rates = [self.weights(start + share * (end - start))[1] for share in SAMPLES]
         return _Piece(
             start=start,
@@ -229,24 +249,26 @@ class _Motion:
         )
 
     def force(self, label: str, t: float) -> float:
-        """A contact force [N]; zero where the trajectory does not tell it."""
+        """Return a contact force [N]; zero if the trajectory has no series of it."""
         series = self.trajectory.series.get(label)
         return 0.0 if series is None or not len(series) else float(np.interp(t + self.first, series.t, series.values))
 
     def weights(self, t: float) -> tuple[dict[str, float], float]:
-        """Weights beta of the auxiliary motions, and dt/dtau = prod (1 - beta): lambda = a_n beta / (dt/dtau)."""
+        """Return weights beta of auxiliary motions, and dt/dtau = prod (1 - beta): lambda = a_n beta / (dt/dtau)."""
         contacts = self.frozen.contacts
         shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) for c in contacts]) / self.strengths
         if not shares.any():
             return dict.fromkeys((c.name for c in contacts), 0.0), 1.0
+        # r -> r - prod(1 - s r) rises from -1 to at least 0 in the bracket: one root, also for many contacts.
         rate = root(lambda r: float(r - np.prod(1.0 - shares * r)), 0.0, min(1.0, 1.0 / shares.max()))
         return {c.name: float(share * rate) for c, share in zip(contacts, shares, strict=True)}, rate
 
     def algebraic(self, piece: _Piece, share: float, role: Enum | None) -> np.ndarray:
-        """All step functions (n_alpha,), or all weights, the rate of the clock and accelerations (n_z,)."""
+        """Return all step functions (n_alpha,), or all weights, the rate of the clock and accelerations (n_z,)."""
         t = piece.time(min(max(share, MARGIN), 1 - MARGIN))
         weights = self.weights(t)[0]
         if piece.jump:
+            # While the clock stands still exactly the auxiliary motions of the hit contacts act.
             weights = {name: float(name in piece.hits) for name in self.names}
         if role is Role.STEP_FUNCTION:
             return self._step_functions(piece, share, t, weights)
@@ -258,26 +280,27 @@ class _Motion:
     def _step_functions(self, piece: _Piece, share: float, t: float, weights: Mapping[str, float]) -> np.ndarray:
         # In a jump velocities vanish at its ends, and their signs are rounding.
         values = np.asarray(self._functions(piece.state(0.5 if piece.jump else share), self.p)).reshape(-1)
-        found = (values > 0).astype(float)
+        steps = (values > 0).astype(float)
         for contact, frozen in zip(self.frozen.original.contacts, self.frozen.contacts, strict=True):
             weight, at = weights[contact.name], frozen.functions
             # What presses is closed, and what does not is open, whatever its gap rounds to.
             closed = weight > max(values[at[Role.GAP]], ROUNDING)
-            found[at[Role.GAP]] = float(not closed)
+            steps[at[Role.GAP]] = float(not closed)
             if closed and not contact.bounces:
-                found[at[Role.NORMAL_VELOCITY]] = 1.0 - weight
+                steps[at[Role.NORMAL_VELOCITY]] = 1.0 - weight
                 if Role.TANGENTIAL_VELOCITY in at and not piece.jump:
                     row = at[Role.TANGENTIAL_VELOCITY]
-                    found[row] = self._stick(contact, t, found[row])
-        return found
+                    steps[row] = self._stick(contact, t, steps[row])
+        return steps
 
     def _stick(self, contact: Contact, t: float, otherwise: float) -> float:
-        """The share of a planar friction force that is below the end of its cone."""
+        """Return the fraction alpha in [0, 1] of a planar friction force (1 - 2 alpha) mu lambda_n."""
         normal = self.force(f"lambda_normal[{contact.name}]", t)
         if normal <= 0:
             return otherwise
         mu = self.frames.friction[self.names.index(contact.name)]
         share = self.force(f"lambda_tangent[{contact.name}]", t) / (mu * normal)
+        # Filippov's convex combination of the two ends of the cone that gives this force.
         return float(np.clip(0.5 * (1 - share), 0.0, 1.0))
 
     @cached_property

@@ -28,13 +28,16 @@ from nosnoc_py.transcription.generated_step import Step, step_of
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
+# Names of the files; other code compiles and reads them by these.
 SOURCE, HEADER, LAYOUT, README = "nlp.c", "nlp.h", generated_step.LAYOUT, "README.md"
 FILES = (SOURCE, HEADER, LAYOUT, README)
 LIBRARY = "libnlp.so"
 COMPILE = f"gcc -O1 -fPIC -shared -o {LIBRARY} {SOURCE} -lm"
 COMPILE_STEP = COMPILE.replace(SOURCE, f"{SOURCE} {generated_step.SOURCE}")
 STEP_FILES = (generated_step.SOURCE, generated_step.HEADER)
+# Mark by which a folder is known to be generated here, so that it may be replaced.
 FORMAT = "nosnoc_py NLP functions 1"
+# Exported functions in the order of the README, with their descriptions.
 WORDS = {
     "nlp_f": "objective",
     "nlp_grad_f": "its gradient (dense)",
@@ -52,7 +55,7 @@ WORDS = {
 
 
 def functions(mpcc: MPCC) -> dict[str, ca.Function]:
-    """The functions that are exported, by name."""
+    """Return the exported functions by name."""
     w, p, f, g, G, H = mpcc.w, mpcc.p, mpcc.objective, mpcc.g, mpcc.G, mpcc.H
     dense = {
         "nlp_f": f,
@@ -64,26 +67,30 @@ def functions(mpcc: MPCC) -> dict[str, ca.Function]:
         "nlp_r": mpcc.r,
         "nlp_indicator": mpcc.indicator(G, H),
     }
+    # Dense vectors: callers in C index them without a pattern. Jacobians and the Hessian stay sparse.
     values = {name: ca.densify(value) for name, value in dense.items()}
     values |= {f"nlp_jac_{name}": ca.jacobian(rows, w) for name, rows in zip("gGH", (g, G, H), strict=True)}
-    made = {name: ca.Function(name, [w, p], [values[name]], ["w", "p"], ["value"]) for name in WORDS if name in values}
+    exported = {
+        name: ca.Function(name, [w, p], [values[name]], ["w", "p"], ["value"]) for name in WORDS if name in values
+    }
+    # Products G_i H_j enter only by their multipliers: a solver forms them from those of G and H as it relaxes.
     weights = [ca.SX.sym(f"lam_{name}", rows.numel()) for name, rows in zip("fgGH", (f, g, G, H), strict=True)]
     lagrangian = sum((ca.dot(lam, rows) for lam, rows in zip(weights, (f, g, G, H), strict=True)), ca.SX(0))
     hessian = ca.hessian(lagrangian, w)[0]
     inputs = ["w", "p", "lam_f", "lam_g", "lam_G", "lam_H"]
-    made["nlp_hess_lag"] = ca.Function("nlp_hess_lag", [w, p, *weights], [hessian], inputs, ["value"])
-    return made
+    exported["nlp_hess_lag"] = ca.Function("nlp_hess_lag", [w, p, *weights], [hessian], inputs, ["value"])
+    return exported
 
 
 def generate(
     problem: Transcription, folder: str | os.PathLike[str], values: np.ndarray, w: np.ndarray, solution: Any = None
 ) -> Path:
-    """See `Transcription.generate`; `values` are the parameters (n_p,) of the MPCC, `w` the guess (n_w,)."""
+    """Write the files, see `Transcription.generate`; `values` (n_p,) are the MPCC's parameters, `w` (n_w,) a guess."""
     target = _target(folder)
     step = None if solution is None else step_of(problem, solution, values)
-    made = functions(problem.mpcc)
-    layout = json.dumps(_description(problem, made, values, w, step), indent=1) + "\n"
-    contents = {**_sources(made), LAYOUT: layout, README: _readme(problem, made, step)}
+    exported = functions(problem.mpcc)
+    layout = json.dumps(_description(problem, exported, values, w, step), indent=1) + "\n"
+    contents = {**_sources(exported), LAYOUT: layout, README: _readme(problem, exported, step)}
     if step is not None:
         contents |= generated_step.sources(step)
     try:
@@ -94,7 +101,7 @@ def generate(
 
 
 def _target(folder: Any) -> Path:
-    """The folder, if nothing in it would be lost."""
+    """Return the folder, and refuse one whose files would be lost."""
     try:
         target = Path(folder).absolute()
     except TypeError:
@@ -107,6 +114,7 @@ def _target(folder: Any) -> Path:
         present = sorted(path.name for path in target.iterdir())
     except OSError as error:
         raise OptionError(f"generate: cannot read the folder {target}: {error.strerror or error}.") from None
+    # A user's own file would be lost with the folder; a compiled library may be.
     foreign = [name for name in present if name not in (*FILES, *STEP_FILES, LIBRARY)]
     if foreign or (present and not _is_own(target)):
         raise OptionError(
@@ -124,8 +132,9 @@ def _is_own(folder: Path) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, str]) -> None:
-    """All files or none: they are written beside the folder, which then takes the old one's place."""
+    """Write all files or none: into a folder beside the old one, whose place it then takes."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same parent, so that a rename does not cross file systems and is atomic.
     fresh, old = (target.with_name(f".{target.name}.{uuid4().hex}") for _ in range(2))
     try:
         fresh.mkdir()
@@ -136,6 +145,7 @@ def _write(target: Path, contents: Mapping[str, str]) -> None:
         try:
             fresh.rename(target)
         except OSError:
+            # The new folder could not take the place: put the old one back before the error is reported.
             if old.exists():
                 old.rename(target)
             raise
@@ -197,7 +207,7 @@ def _blocks(layout: Layout) -> list[dict[str, Any]]:
 
 
 def _bounds(values: np.ndarray) -> list[float | None]:
-    """JSON has no infinity: None where there is no bound."""
+    """Return bounds for JSON, which has no infinity: None where there is no bound."""
     return [float(value) if np.isfinite(value) else None for value in values]
 
 

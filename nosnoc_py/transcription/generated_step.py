@@ -1,9 +1,12 @@
 """One step of a closed loop as C: the program of a kept branch, solved for a measured x0.
 
-The steps of `mpcc.interior` are written out as functions, and a loop in C around them factorises their matrices. The
-branch is that of a solution: which sides of the pairs vanish is fixed when the code is generated. The loop has the
-inertia of the matrices, but no line search: it starts at the last plan, and what it cannot solve it reports. What it
-reports as solved has residuals of the unrelaxed problem that `resolve` would accept.
+The steps of the interior-point method in `mpcc.interior` are exported as CasADi functions; a loop in C around them
+(`step_source`) factorises their matrices. The branch is that of a solution: which sides of the pairs vanish is fixed
+when the code is generated, and so is the sparsity of every factor.
+
+The loop corrects the inertia of the matrices as Waechter and Biegler (2006, Algorithm IC) do, but has no line search:
+it starts at the last plan, and reports what it cannot solve. Invariant: what it reports as solved has residuals of the
+unrelaxed problem that `resolve` would accept, evaluated by `_audit` after the last step.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ STATUSES = {
     2: "the limit of iterations is reached where they hold",
     3: "no step: the matrix is singular, or something is not a number",
 }
-# Residuals of the unrelaxed problem, as in `Strategy`; iterations; steps this short, so often in a row, lead nowhere.
+# EXACT: largest residual of the unrelaxed problem, as in `Strategy`. ITERATIONS bounds the time of one call. Lengths of
+# steps (of 1) below SHORT, SHORT_STEPS times in a row, make no progress: bounds of the branch contradict its equations.
 EXACT, ITERATIONS, SHORT, SHORT_STEPS = 1e-8, 60, 1e-3, 5
 
 
@@ -54,12 +58,12 @@ class Step:
 
     @property
     def functions(self) -> tuple[ca.Function, ...]:
-        """All that the C code calls."""
+        """Functions that the C code calls."""
         return self.steps.begin, self.steps.look, self.steps.move, self.audit
 
 
 def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
-    """The step on the branch of a solution; `values` (n_p,) are the parameters that C is not given.
+    """Return the step on the branch of a solution; `values` (n_p,) are the parameters that C is not given.
 
     Raises
     ------
@@ -70,10 +74,12 @@ def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
     w, p, solved = solved_branch("generate: step", problem, solution)
     if "x0" not in m.parameters.names:
         raise OptionError("generate: step: the OCP leaves the initial state free: no measured one can be given.")
+    # The way a branch was solved decides whether switched equations are penalised: a parameter of the program.
     branch, penalised = Branch(solved.G, solved.H, solved.r), solved.way == "penalise"
     program = problem.solvers.finish({}).program
     lbx, ubx, lbg, ubg = program.bounds(p, branch)
     place = BranchSolution(
+        # The program is scaled, and has differences in place of pairs that only enter as such.
         x=np.clip(as_differences(m, w) / m.w_scale, lbx, ubx),
         scale=m.w_scale,
         parameters=np.append(p, float(penalised)),
@@ -83,6 +89,7 @@ def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
         fixed=program.fixed(p, branch),
     )
     steps = write(InteriorPoint(program.nlp, {**SETTINGS, **FAST}), place)
+    # Blocks come in the order of the stages: the first one is the control to apply.
     first = next(iter(m.variables.blocks(role=Role.CONTROL)), None)
     return Step(
         steps=steps,
@@ -95,19 +102,22 @@ def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
 
 
 def _audit(m: MPCC, size: int) -> ca.Function:
-    """The largest residual of the unrelaxed problem, as `mpcc.residuals` has it, and a sum that is finite with all."""
+    """Return a function of the largest residual of the unrelaxed problem and of a sum that is finite if all are."""
     plan = ca.SX.sym("plan", size)
     w, (i, j) = ca.SX(plan[: m.w0.size]), m.pairs()
     for group in m.groups:
         if group.difference_only:
+            # The parts of a difference are determined up to a common summand: take those of which one is zero.
             plus, minus = m.G_variable[group.left].tolist(), m.H_variable[group.right].tolist()
             w[plus], w[minus] = w[plus] - ca.fmin(w[plus], w[minus]), w[minus] - ca.fmin(w[plus], w[minus])
     unequal = ca.SX(ca.DM(m.enforced.astype(float))) * m.r * m.indicator(m.G, m.H)
     g, G, H, unequal = ca.Function("rows", [m.w, m.p], [m.g, m.G, m.H, unequal])(w, m.p)
     left, right = G[i.tolist(), 0], H[j.tolist(), 0]
+    # Relative for sides above 1, as `mpcc.residuals` has it.
     products = ca.fabs(left * right) / ca.fmax(1.0, ca.fmax(ca.fabs(left), ca.fabs(right)))
     bounds = [row for x, low, high in ((w, m.lbw, m.ubw), (g, m.lbg, m.ubg)) for row in _outside(x, low, high)]
     residuals = ca.densify(ca.vertcat(*bounds, -G, -H, ca.fabs(unequal), products))
+    # A maximum skips NaN in C, a sum does not: the second output shows it.
     worst = ca.fmax(0.0, ca.mmax(residuals))
     outputs = [ca.vertcat(worst, ca.sum1(ca.fabs(residuals)))]
     return ca.Function("nlp_step_audit", [m.p, plan], outputs, ["p", "plan"], ["residuals"])
@@ -119,7 +129,7 @@ def _outside(x: ca.SX, lower: Array, upper: Array) -> tuple[ca.SX, ca.SX]:
 
 
 def sources(step: Step) -> dict[str, str]:
-    """step.c and step.h."""
+    """Return the texts of step.c and step.h."""
     generator = ca.CodeGenerator(SOURCE)
     for function in step.functions:
         generator.add(function)
@@ -127,14 +137,16 @@ def sources(step: Step) -> dict[str, str]:
         generator.generate(f"{folder}/")
         code = (Path(folder) / SOURCE).read_text(encoding="utf-8")
     sizes = {"x0": _length(step.x0), "p": _length(step.p), "u": len(step.u), "plan": step.steps.start.size}
-    told = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
-    return {SOURCE: code + _filled(BODY, _numbers(step)), HEADER: _filled(HEADER_TEXT, {**sizes, "statuses": told})}
+    explained = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
+    header = _filled(HEADER_TEXT, {**sizes, "statuses": explained})
+    return {SOURCE: code + _filled(BODY, _numbers(step)), HEADER: header}
 
 
 def _numbers(step: Step) -> dict[str, Any]:
     """Return the text of the C code for each word between @."""
     steps, by_columns = step.steps, step.steps.factor.T
     most = {name: max(getattr(f, f"sz_{name}")() for f in step.functions) for name in ("arg", "res", "iw", "w")}
+    # `call` fills three arguments and results whatever the function takes; C has no arrays of size 0.
     rooms = {"arg": max(3, most["arg"]), "res": max(3, most["res"]), "iw": max(1, most["iw"]), "w": max(1, most["w"])}
     return rooms | {
         "values": step.values.size,
@@ -169,7 +181,7 @@ def _length(rows: slice) -> int:
 
 
 def _listed(numbers: Any) -> str:
-    """Numbers with all of their digits, in lines; C knows no empty list."""
+    """Return numbers with all of their digits, in lines; C has no empty list."""
     texts = [f"{number!r}" for number in np.asarray(numbers).tolist()] or ["0"]
     return "\n  " + ",\n  ".join(", ".join(texts[k : k + 20]) for k in range(0, len(texts), 20))
 
@@ -195,8 +207,8 @@ def described(problem: Transcription, step: Step) -> dict[str, Any]:
 
 
 def readme(step: Step) -> str:
-    """The section of the README on the step."""
-    told = "\n".join(f"- {number}: {text}" for number, text in STATUSES.items())
+    """Return the section of the README on the step."""
+    statuses = "\n".join(f"- {number}: {text}" for number, text in STATUSES.items())
     n_x, n_p, n_plan = _length(step.x0), _length(step.p), step.steps.start.size
     return f"""
 ## One step of the closed loop
@@ -212,7 +224,7 @@ stage for a measured x0 ({n_x} numbers) and parameters p ({n_p} numbers, or NULL
 
 It returns
 
-{told}
+{statuses}
 
 Which sides of the pairs vanish is fixed by the solution; bounds and other inequalities become active and inactive as
 they must. Any status but 0 means: this x0 has another sequence of events, or plain steps do not reach the optimum; then

@@ -30,7 +30,7 @@ FREE = "free parameters"  # the block of parameters that are optimised
 
 
 def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.ndarray:
-    """Return w for parameters of the MPCC; see `Transcription.initial_guess`."""
+    """Return w (n_w,) for parameters `values` (n_p,) of the MPCC; see `Transcription.initial_guess`."""
     if isinstance(guess, Solution) and guess.layout_key == problem.layout_key:
         return np.array(guess.w)
     guess = guess_by_name(problem.ocp, guess)
@@ -39,6 +39,7 @@ def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.
     if isinstance(guess, Trajectory):
         if not np.isfinite(guess.x).all():
             raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
+        # Blocks that move with their stage are copied after the interpolation, which leaves them alone.
         moved = _moved_blocks(problem, guess)
         w = problem.from_trajectory(guess, places, p, moved)
         if isinstance(guess, Shifted):
@@ -60,17 +61,18 @@ def stages_alike(problem: Transcription) -> bool:
 
 
 def _horizon(problem: Transcription, guess: Any, values: np.ndarray) -> float:
-    """Length of the horizon [s]; one that is free starts at what is left of a trajectory."""
+    """Return the length of the horizon [s]; a free one starts at the length of the trajectory that is left."""
     free = problem.ocp.free_time
     # One with other states is in numerical time.
     if free is None or not isinstance(guess, Trajectory) or guess.state_names != problem.ocp.system.state_names:
         return problem.horizon(problem.mpcc.w0, values)
+    # A shifted guess is prolonged to its old length; what was added is no motion to keep.
     left = guess.duration - (guess.later if isinstance(guess, Shifted) else 0.0)
     return float(np.clip(left, free.lower, free.upper))
 
 
 def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon: float, guess: Any) -> np.ndarray:
-    """Free parameters start where the guess has them, else at the values given for all; a free horizon at its own."""
+    """Set free parameters to those of the guess, or else to p, and a free horizon to its length; return w."""
     known = guess.parameters if isinstance(guess, Trajectory) else {}
     layout, names = problem.mpcc.variables, problem.dcs.p_names
     for block in layout.blocks(role=Role.FREE_PARAMETER):
@@ -82,20 +84,21 @@ def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon
 
 
 def _from_functions(problem: Transcription, guess: Any, places: TimeGrid, values: np.ndarray) -> np.ndarray:
-    """From a control, or from controls and states by name; states stay where they start by default."""
+    """Return w from a control, or from controls and states by name; by default states stay at x0."""
     ocp, horizon = problem.ocp, float(places.nodes[-1][-1])
     layout = problem.mpcc.parameters
     start = np.asarray(values[layout["x0"]]) if "x0" in layout.names else start_of(ocp)
     state: Callable[[float], np.ndarray] = lambda t: start  # noqa: E731
     if isinstance(guess, Mapping):
-        given = checked_guess(guess)
-        state = _states(ocp.system, given["x"], start, horizon) if given.get("x") is not None else state
-        guess = given.get("u")
+        parts = checked_guess(guess)
+        state = _states(ocp.system, parts["x"], start, horizon) if parts.get("x") is not None else state
+        guess = parts.get("u")
     control = None if guess is None else control_guess(guess, ocp.system.n_u, horizon)
 
     def at(t: float, side: str) -> np.ndarray:
         x = np.array(state(t))
         if not ocp.system.autonomous:
+            # The time is the last state of a system that is not autonomous, whatever the guess says of it.
             x[start.size - 1] = start[-1] + t
         return np.append(x, t)[: len(problem.dcs.x_names)]  # the clock, if it is a state
 
@@ -103,16 +106,17 @@ def _from_functions(problem: Transcription, guess: Any, places: TimeGrid, values
 
 
 def _states(system: Any, given: Any, start: np.ndarray, horizon: float) -> Callable[[float], np.ndarray]:
-    """States as a function of time; where a system has the time among them it may be left out."""
+    """Return the states as a function of time; if the time is a state it may be left out."""
     rows = None if callable(given) else np.asarray(given, dtype=object)
     if rows is not None and not system.autonomous and rows.ndim and rows.shape[-1] == start.size - 1:
+        # The user left the time out: append it.
         known = state_guess(given, start.size - 1, horizon)
         return lambda t: np.append(known(t), start[-1] + t)
     return state_guess(given, start.size, horizon)
 
 
 def start_of(ocp: OCP) -> np.ndarray:
-    """The initial state (n_x,); where it is free, the admissible one nearest to zero."""
+    """Return the initial state (n_x,); if it is free, the admissible one nearest to zero."""
     if ocp.x0 is not None:
         return np.asarray(ocp.x0)
     return with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(ocp.system, "unit_parts", ()))
@@ -121,7 +125,7 @@ def start_of(ocp: OCP) -> np.ndarray:
 def from_trajectory(
     problem: Transcription, guess: Trajectory, places: TimeGrid, p: np.ndarray, known: Container[tuple[str, At]]
 ) -> np.ndarray:
-    """An iterate from a trajectory in the time of the elements; what is `known` keeps its default."""
+    """Return an iterate from a trajectory in the time of the elements; blocks in `known` keep their default."""
     mpcc, dcs = problem.mpcc, problem.dcs
     if guess.state_names != dcs.x_names:
         raise TranscriptionError(
@@ -139,9 +143,11 @@ def from_trajectory(
     return fill(
         mpcc,
         dcs,
+        # Boundaries of elements are moved onto the impacts: inside of an element a state cannot jump.
         places.through([e.time for e in impacts], free_stages=not problem.fesd.equidistant_control_grid),
         p,
         lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
+        # After the end of the control grid the last control is held.
         (lambda t: guess.control(min(clip(t), guess.u_grid[-1]))[:n_u]) if has_control else None,
         lambda name, t, side: look(name, clip(t), side),
         impacts,

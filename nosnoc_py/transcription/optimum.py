@@ -1,4 +1,12 @@
-"""Sensitivities of a solution: which data, at which parameters, and what of the iterate is told."""
+"""Sensitivities of a solution: check that it has any, choose the data, and collect derivatives and flags.
+
+On a fixed branch the MPCC is an NLP, whose solution is differentiated by the implicit function theorem (Fiacco 1983);
+the linear algebra is in `Solvers.parametric`. Here are the questions around it: which parameters of the program belong
+to x0, p and the horizon, how the last state follows from the iterate, and in which variables the optimum is not unique.
+
+Invariant: the iterate, the values of the parameters and the branch belong together. A solution of another problem with
+the same variables is recognised by its objective.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +27,22 @@ if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
 Array = np.ndarray
-# What a direction without curvature may not move: the share of these in a direction of length one.
+# A direction without curvature, of length one, that moves a quantity by more than this leaves it undetermined. Far
+# above the rounding of a null space, far below a component that matters.
 SEEN = 1e-6
-# Objectives of one iterate by one problem agree to this share.
+# Largest relative difference of the objectives of one iterate in one problem: rounding alone is some 1e-14, and the
+# objective of a changed problem differs by far more.
 SAME = 1e-8
 
 
 def sensitivity(
     problem: Transcription, last: Answer | Solution, asked: dict[str, bool | str | Sequence[str] | None]
 ) -> SolutionSensitivity:
-    """Derivatives of a solution of a problem by the data that are asked for: see `Transcription.differentiate`."""
+    """Return the derivatives of a solution by the chosen data: see `Transcription.differentiate`."""
     w, values, solved = solved_branch("differentiate", problem, last)
     data, columns = _columns(problem, asked)
-    found = problem.solvers.parametric(w, values, solved, columns)
+    derivatives = problem.solvers.parametric(w, values, solved, columns)
+    # The clock of time-freezing, the last row, is none of the user's states.
     end = problem.elements[-1].x_right[: len(problem.ocp.system.state_names)]
     of_end = [end, ca.jacobian(end, problem.mpcc.w), ca.jacobian(end, problem.mpcc.p)]
     x_end, by_w, by_p = (
@@ -41,17 +52,17 @@ def sensitivity(
         names=tuple(problem.mpcc.parameters.label(int(k))[0] for k in columns),
         data=data,
         values=values[columns],
-        objective=found.objective,
-        u=np.stack([problem.controls(column) for column in found.w.T], axis=-1),
-        x_end=by_w @ found.w + by_p[:, columns],
-        w=found.w,
-        flags=(*found.flags, *_undetermined(problem, found.loose, by_w)),
+        objective=derivatives.objective,
+        u=np.stack([problem.controls(column) for column in derivatives.w.T], axis=-1),
+        x_end=by_w @ derivatives.w + by_p[:, columns],
+        w=derivatives.w,
+        flags=(*derivatives.flags, *_undetermined(problem, derivatives.loose, by_w)),
         at=Prediction(objective=last.objective, u=problem.controls(w), x_end=x_end.reshape(-1), w=np.array(w)),
     )
 
 
 def solved_branch(who: str, problem: Transcription, last: Any) -> tuple[Array, Array, SolvedBranch]:
-    """The iterate, the parameters and the branch of a solution of this problem; `who` asks for it.
+    """Return the iterate, the parameters and the branch of a solution; `who` is named in messages.
 
     Raises
     ------
@@ -85,7 +96,7 @@ def solved_branch(who: str, problem: Transcription, last: Any) -> tuple[Array, A
 
 
 def _check_same(who: str, problem: Transcription, last: Answer | Solution, w: Array, values: Array) -> None:
-    """A solution of another problem may have the same variables; it has not the same objective."""
+    """Raise `OptionError` if the objective is another one: a different problem may have the same variables."""
     here = float(ca.Function("f", [problem.mpcc.w, problem.mpcc.p], [problem.mpcc.objective])(w, values))
     if not abs(here - last.objective) <= SAME * max(1.0, abs(last.objective)):
         raise OptionError(
@@ -101,6 +112,7 @@ def _columns(
     layout, data, columns = problem.mpcc.parameters, list[str](), list[int]()
     for what in DATA:
         rows = range(layout.size)[layout[what]] if what in layout.names else range(0)
+        # Free parameters have a row of p as start value only; the optimum does not depend on it.
         there = {layout.label(row)[0]: row for row in rows if layout.label(row)[0] not in problem.ocp.free_parameters}
         chosen = _chosen(what, asked[what], tuple(there))
         data += [what] * len(chosen)
@@ -113,7 +125,7 @@ def _columns(
 
 
 def _chosen(what: str, asked: Any, there: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of components: all of them, none, or those that are named."""
+    """Return the names of components: all of them, none, or those in `asked`."""
     if asked is None or asked is False:
         return there if asked is None else ()
     if asked is True:
@@ -130,10 +142,10 @@ def _chosen(what: str, asked: Any, there: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _values(problem: Transcription, solution: Solution) -> Array:
-    """The parameters of the program that a solution is of."""
+    """Return the parameters of the program (n_p,) from the fields of a solution."""
     values, layout = problem.mpcc.p0.copy(), problem.mpcc.parameters
-    given = {"x0": solution.x0, "p": solution.p, "horizon": solution.horizon}
-    for what, numbers in given.items():
+    data = {"x0": solution.x0, "p": solution.p, "horizon": solution.horizon}
+    for what, numbers in data.items():
         if what in layout.names:
             values[layout[what]] = numbers
     return values

@@ -1,4 +1,14 @@
-"""The way back from numerical to physical time: frozen pieces become jumps, auxiliary motions forces and impulses."""
+"""The way back from numerical to physical time: frozen pieces become jumps, auxiliary motions forces and impulses.
+
+In numerical time tau the clock t(tau) rises or stands still (Theorems 5 and 8 of the paper on time-freezing:
+Nurkanovic, Albrecht, Brogliato, Diehl, Automatica 2023). An element in which the clock stands still is (part of) an
+impact: states on its sides are the limits of a jump, and its impulse is the integral of the auxiliary force over tau.
+An element in which the clock runs is motion: its states are resampled at nodes in t, and contact forces are weights a_n
+beta divided by dt/dtau.
+
+Invariants: elements with a running clock join without gaps and cover the horizon; every frozen element is in exactly
+one jump; a trajectory that ends in a jump gets a last element of length zero, behind it.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +31,19 @@ from nosnoc_py.tolerances import IMPACT, RESTING
 if TYPE_CHECKING:
     from nosnoc_py.transcription.numerical_time import FrozenTranscription
 
-# Elements in which the clock advances by less than this share of a control stage are jumps.
+# Elements in which the clock advances by less than this fraction of a mean control stage are jumps. Above the tolerance
+# of the solver (1e-8), below every step that a mesh can resolve. Forces are divided by no smaller rate of the clock.
 FROZEN = 1e-7
 # Nodes of the polynomials in physical time: the clock of an element may be any polynomial, and its inverse is none.
 NODES = radau_iia(8).c
+# Halvings of an element: 2^-60 of its length is below rounding.
 BISECTIONS = 60
 
 
 def physical_fields(
     problem: FrozenTranscription, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
-    """Fields of a `Trajectory` in physical time, its field `numerical` the one in numerical time (Theorems 5 and 8).
+    """Return the fields of a `Trajectory` in physical time; `numerical` is that in numerical time (Theorems 5 and 8).
 
     Parameters
     ----------
@@ -44,20 +56,22 @@ def physical_fields(
     """
     numerical = trajectory_fields(problem.dcs, problem.tableau, readout, p, u, u_grid)
     elements = problem.grid.elements
+    # A simulation repeats its grid: u has the rows of all repetitions, `elements` those of one.
     speed = np.repeat(u[:, -1], elements * (len(u) // len(elements)))
-    frozen, found = problem.frozen, _Values.read(problem, readout, p, speed)
+    frozen, values = problem.frozen, _Values.read(problem, readout, p, speed)
     horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
-    pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
+    pieces = _Pieces(readout, values, numerical["interpolant"], horizon, shortest)
     dense = RungeKuttaInterpolant(
         t_left=pieces.t_left,
         h=pieces.h,
         c=NODES,
         x_left=pieces.x_left,
         x_stages=pieces.x_nodes,
+        # A jump at the start: the state before it is on no element.
         x_initial=readout.x_minus[0, :-1],
     )
     system = frozen.original
-    made = MotionRecord.of(
+    record = MotionRecord.of(
         dense,
         pieces.x_right,
         events=_events(frozen, pieces),
@@ -66,7 +80,7 @@ def physical_fields(
         unit_parts=system.unit_parts,
     )
     return {
-        **made.fields,
+        **record.fields,
         "state_names": system.state_names,
         "u_grid": u_grid,
         "u": u[:, :-1],
@@ -97,6 +111,7 @@ class _Values:
         system, contacts = frozen.original, frozen.contacts
         stage_values = partial(at_stages, dcs, r, p)
         approach = ca.vertcat(*[c.approach for c in contacts])
+        # Only differences across jumps are used, where potentials cancel.
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
         at_ends = ca.Function("ends", [dcs.x, dcs.p], [ca.vertcat(kinetic, approach)])
         ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
@@ -110,6 +125,7 @@ class _Values:
             **numbers,
             clock_rate=stage_values(frozen.clock_rate)[..., 0],
             gap=stage_values(system.mechanics.gaps),
+            # Quadrature of the scheme; speed * h is the length in tau, since the right-hand side is multiplied by it.
             impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, numbers["normal_force"]),
             ends=ends[..., 1:],
             energy=ends[..., 0],
@@ -127,6 +143,7 @@ class _Pieces:
         clock = np.clip(np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1), *horizon)
         runs = clock[:, 1] - clock[:, 0] > shortest
         self.rows = np.flatnonzero(runs)
+        # The number of running elements before each one: frozen elements with the same number are one jump.
         before = np.cumsum(runs)
         # Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements.
         self.jumps = {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
@@ -135,13 +152,15 @@ class _Pieces:
         self.x_left, self.x_right = r.x_left[self.rows, :-1], r.x_right[self.rows, :-1]
         self.x_nodes = self._resampled(numerical)
         if not runs[-1]:
+            # The horizon ends in a jump: the state after it needs an element to belong to.
             end = r.x_right[-1:, :-1]
             self.h, self.t_left = np.append(self.h, 0.0), np.append(self.t_left, clock[-1, 1])
             self.x_left, self.x_right = np.vstack([self.x_left, end]), np.vstack([self.x_right, end])
             self.x_nodes = np.concatenate([self.x_nodes, np.repeat(end[:, None], NODES.size, axis=1)])
 
     def _resampled(self, numerical: Interpolant) -> np.ndarray:
-        """States at the nodes in physical time (pieces, NODES, n_x): the clock is inverted by bisection."""
+        """Return states at the nodes in physical time (pieces, NODES, n_x): the clock is inverted by bisection."""
+        # All elements at once: the clock does not fall within one, so bisection needs no derivative of it.
         left = np.concatenate([[0.0], np.cumsum(self._r.h)[:-1]])[self.rows]
         length = self._r.h[self.rows]
         wanted = self.t_left[:, None] + self.h[:, None] * NODES
@@ -151,6 +170,7 @@ class _Pieces:
             early = self._at(numerical, left, length, middle)[..., -1] < wanted
             low, high = np.where(early, middle, low), np.where(early, high, middle)
         x = self._at(numerical, left, length, 0.5 * (low + high))[..., :-1]
+        # The last node is 1: without rounding, so that elements join.
         x[:, -1] = self.x_right
         return x
 
@@ -165,8 +185,9 @@ class _Pieces:
 
     @cached_property
     def closed(self) -> np.ndarray:
-        """Which contacts press in a running element (running elements, n_c)."""
+        """Mask (running elements, n_c): True if the contact presses in the element."""
         v, rows = self.values, self.rows
+        # Strict complementarity in the scale of the contact: it presses more than it is open or opens.
         open_by = np.maximum(v.gap[rows].max(axis=1), v.approach[rows].max(axis=1))
         return np.asarray(v.weight[rows].max(axis=1) > open_by)
 
@@ -174,11 +195,12 @@ class _Pieces:
         """Return a mask (running elements,): True if the contact slips."""
         v, rows = self.values, self.rows
         speed = np.linalg.norm(v.slip[contact][rows], axis=2).max(axis=1)
+        # The margin of the cone against the slip velocity, whose product vanishes: the larger one decides.
         return np.asarray((v.cone_margin[rows, :, contact].max(axis=1) < speed) & (speed > RESTING))
 
 
 def _events(frozen: Frozen, pieces: _Pieces) -> tuple[Event, ...]:
-    """Impacts, contacts and releases, slip and stick, in the order of time."""
+    """Return impacts, contacts and releases, slip and stick, in the order of time."""
     events: list[Event] = []
     for k in range(len(pieces.t_left)):
         time = float(pieces.t_left[k])
@@ -191,34 +213,37 @@ def _events(frozen: Frozen, pieces: _Pieces) -> tuple[Event, ...]:
 
 def _impacts(frozen: Frozen, v: _Values, rows: np.ndarray, time: float) -> list[Event]:
     gain = float(v.energy[rows[-1], 1] - v.energy[rows[0], 0])
-    found = []
+    impacts = []
     for i, contact in enumerate(frozen.contacts):
         impulse = float(v.impulse[rows, i].sum())
         before, after = float(v.ends[rows[0], 0, i]), float(v.ends[rows[-1], 1, i])
+        # A frozen element without an approaching contact only redistributes time.
         if impulse > IMPACT and before < -IMPACT:
-            found.append(Event(time, contact.name, "impact", impulse, before, after, gain))
-    return found
+            impacts.append(Event(time, contact.name, "impact", impulse, before, after, gain))
+    return impacts
 
 
 def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event]:
-    found, both = [], slice(k - 1, k + 1)
+    modes, both = [], slice(k - 1, k + 1)
     for i, contact in enumerate(frozen.contacts):
+        # Mean slip over the elements: a single stage at a reversal may have either sign.
         before, after = pieces.values.slip[i][pieces.rows[both]].mean(axis=1)
-        found.append((contact.name, kinds.of_modes(pieces.closed[both, i], pieces.slips(i)[both], before @ after < 0)))
-    return kinds.events_at(time, found)
+        modes.append((contact.name, kinds.of_modes(pieces.closed[both, i], pieces.slips(i)[both], before @ after < 0)))
+    return kinds.events_at(time, modes)
 
 
 def _series(frozen: Frozen, pieces: _Pieces) -> dict[str, Series]:
-    """Contact forces at the stages: an impulse per numerical time, divided by the rate of the clock (Eq. 18b)."""
+    """Return the forces at the stages: an impulse per numerical time, divided by the rate of the clock (Eq. 18b)."""
     v, rows = pieces.values, pieces.rows
     times = pieces.t_stages.reshape(-1)
+    # Elements may begin or end with a clock that just stands still.
     rate = np.maximum(v.clock_rate[rows], FROZEN)
-    found = {}
+    series = {}
     for i, contact in enumerate(frozen.contacts):
         force = (v.normal_force[rows, :, i] / rate).reshape(-1)
-        found[f"lambda_normal[{contact.name}]"] = Series(times, force, Role.NORMAL_FORCE)
+        series[f"lambda_normal[{contact.name}]"] = Series(times, force, Role.NORMAL_FORCE)
         size = contact.friction_force.numel()
         for j in range(size):
             label = f"lambda_tangent[{contact.name}]" + (f"[{j}]" if size > 1 else "")
-            found[label] = Series(times, (v.friction_force[i][rows, :, j] / rate).reshape(-1), Role.TANGENTIAL_FORCE)
-    return found
+            series[label] = Series(times, (v.friction_force[i][rows, :, j] / rate).reshape(-1), Role.TANGENTIAL_FORCE)
+    return series

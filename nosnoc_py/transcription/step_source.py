@@ -1,4 +1,10 @@
-"""The C around the functions of a step: factors of the matrices, the loop, the prototypes."""
+"""The C around the functions of a step: factors of the matrices, the loop, the prototypes.
+
+Words between @ are filled in by `generated_step`. `nlp_step_look` evaluates the matrix, the right-hand sides and the
+residuals at an iterate; the loop factorises L D L' with the fixed sparsity, raises the regularisation until the inertia
+is that of a minimum, and moves on by `nlp_step_move`. The file has no allocation, no recursion and no input or output,
+so it runs on targets without an operating system. State is static, so one call at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The way from an OCP and a method to their finite elements, as an MPCC."""
+"""The way from an OCP and a method to their finite elements, as an MPCC.
+
+Four steps: (1) the method reformulates the system as a dynamic complementarity system (DCS): contacts by FESD-J,
+switches by Filippov's convexification (Stewart or Heaviside steps), or both after time-freezing; (2) the grid divides
+the horizon into control stages, and these into elements whose lengths are unknown where switches are detected; (3)
+`FiniteElements` writes Runge-Kutta equations, cross complementarities and step equilibration; (4) costs and constraints
+of the user are evaluated at the nodes they ask for. FESD: Nurkanovic, Sperl, Albrecht, Diehl (Numer. Math. 2024).
+
+A simulation step is the same program with x0, u and the length as parameters, so that one transcription serves all
+steps. Invariant: nothing here has numbers of a particular solve; everything that `Transcription.parameters` may change
+is a symbol.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +44,11 @@ from nosnoc_py.transcription.guesses import FREE, start_of
 from nosnoc_py.transcription.numerical_time import FrozenTranscription
 from nosnoc_py.transcription.transcription import Transcription, block_name
 
+# Default bound on the relative change of lengths of elements within a stage. An optimum with lengths near zero has poor
+# accuracy; a simulation has to follow an event wherever in its step it happens.
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
-# How far, in control stages, a chosen time may be from the end of one.
+# How far, in control stages, a chosen time may be from the end of one: rounding of times that the user computes.
 AWAY = 1e-6
 
 
@@ -55,7 +68,7 @@ def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcrip
 
 
 def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
-    """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
+    """Discretise one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
     method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
     if isinstance(method.elements.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
@@ -67,13 +80,15 @@ def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
 
 
 def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulation: bool) -> Transcription:
-    """An OCP has controls as variables; a simulation step has them, and x0, as parameters."""
+    """Discretise an OCP, with controls as variables, or a simulation step, with controls and x0 as parameters."""
     options = method.elements
     frozen = freeze(ocp.system, method) if isinstance(method, TimeFreezing) else None
+    # The DCS has the running cost, which is integrated with the states by the same scheme.
     dcs = dcs_of(ocp, method, frozen, simulation=simulation)
     scheme = tableau(options.scheme, options.rk_stages)
     builder = ProgramBuilder()
     symbols = _Symbols.make(builder, ocp, options.control_stages, simulation=simulation)
+    # Symbols come first: the order in which a builder is asked is the order of rows in w and p.
     grid = Grid.of(symbols.horizon, options.elements_per_stage, _stage_lengths(builder, method, gamma))
     if isinstance(method, TimeFreezing):
         symbols = symbols.with_clock(builder, method.speed_of_time)
@@ -100,7 +115,7 @@ def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulati
 
 
 def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: float) -> list[ca.SX]:
-    """Lengths of the control stages relative to equal ones: one each, or unknowns that add up to their number."""
+    """Return lengths of the control stages relative to equal ones: ones, or unknowns that add up to their number."""
     options = method.elements
     count = options.control_stages
     if options.equidistant_control_grid:
@@ -109,6 +124,7 @@ def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: 
         raise OptionError(
             "equidistant_control_grid: time-freezing ties the control stages to the physical clock; leave it True."
         )
+    # A stage may be as long, relative to an equal one, as an element may be in its stage.
     lower, upper = step_bounds(options.replace(switch_detection=True), gamma)
     name = (STAGE_LENGTH,)
     role = Role.STAGE_LENGTH
@@ -119,9 +135,10 @@ def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: 
 
 
 def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simulation: bool) -> DCS:
-    """The DCS that a method makes of the system of an OCP, with the user's own complementarities."""
+    """Return the DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
+        # Defaults that differ between an OCP and a simulation step are settled before the DCS is written.
         rate, rest = gap_rate_of(method, system, simulation=simulation), rest_velocity_of(method, simulation=simulation)
         dcs = contact_dcs(system, method.replace(gap_rate=rate, rest_velocity=rest), running_cost=cost)
     elif frozen is not None:
@@ -139,12 +156,12 @@ def _own_pair(pair: Complementarity) -> Pair:
 
 
 def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
-    """The option `gap_rate` with its default."""
+    """Return the option `gap_rate`, or its default."""
     return (simulation and is_curved(system)) if method.gap_rate is None else method.gap_rate
 
 
 def rest_velocity_of(method: FESDJ, *, simulation: bool) -> float:
-    """The option `rest_velocity` with its default [m/s]."""
+    """Return the option `rest_velocity` [m/s], or its default."""
     default = REST_VELOCITY if simulation else 0.0
     return default if method.rest_velocity is None else method.rest_velocity
 
@@ -168,25 +185,28 @@ class _Symbols:
         )
 
     def with_clock(self, builder: ProgramBuilder, bounds: tuple[float, float]) -> _Symbols:
-        """The clock starts at zero, and the speed of time is one more control."""
+        """Return the symbols with a clock that starts at zero and the speed of time as an additional control."""
         start = float(np.clip(1.0, *bounds))
         numbers, role = (*bounds, start), Role.SPEED_OF_TIME
+        # One per stage, as the controls: constant speeds keep the controls equidistant in physical time.
         speeds = [builder.variable(SPEED, At(k), (SPEED,), *numbers, role=role) for k in range(len(self.controls))]
         controls = [ca.vertcat(u, speed) for u, speed in zip(self.controls, speeds, strict=True)]
         return replace(self, x_initial=ca.vertcat(self.x_initial, 0), controls=controls)
 
 
 def _parameters(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
-    """Values that are given, but for those that are optimised."""
+    """Return p: parameters of the program, and variables in the rows that are optimised."""
     names = ocp.system.parameter_names
     p = builder.parameter("p", names, ocp.p, role=Role.PARAMETER)
     if not ocp.free_parameters:
         return p
     lower, upper = np.array(list(ocp.free_parameters.values())).T
     rows = [names.index(name) for name in ocp.free_parameters]
+    # A start value is the best known size of a parameter; one that starts at zero has none.
     scale = np.where(ocp.p[rows] != 0.0, np.abs(ocp.p[rows]), 1.0)
     numbers = (lower, upper, ocp.p[rows], scale)
     free = builder.variable(FREE, At(), tuple(ocp.free_parameters), *numbers, role=Role.FREE_PARAMETER)
+    # A copy: the symbols of the builder's parameters must not be overwritten.
     p = ca.SX(p)
     for row, symbol in zip(rows, ca.vertsplit(free), strict=True):
         p[row] = symbol
@@ -229,7 +249,8 @@ def _controls(builder: ProgramBuilder, ocp: OCP, stages: int, *, is_parameter: b
 
 
 def _add_clock(builder: ProgramBuilder, elements: Sequence[Element], horizon: ca.SX, stages: int) -> None:
-    """At the end of every control stage the clock shows k T / N: controls are equidistant in physical time."""
+    """Impose that the clock shows k T / N at the end of stage k: controls are equidistant in physical time."""
+    # The last element of each stage wins.
     last = {e.at.stage: e for e in elements}
     for k, e in enumerate(last.values()):
         builder.constraint(CLOCK, At(k), e.x_right[-1] - (k + 1) * horizon / stages, role=Role.CLOCK)
@@ -240,9 +261,11 @@ def _add_costs_and_constraints(
 ) -> None:
     s, p, n_x, n_u = ocp.system, symbols.p, len(ocp.system.state_names), ocp.system.n_u
     start, end = symbols.x_initial[:n_x], elements[-1].x_right[:n_x]
+    # Without a free time no function depends on this symbol; it fills the argument.
     time = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
     at_end = [s.x, s.x_initial, s.p, time], (end, start, p, symbols.horizon)
     builder.objective += ca.Function("terminal_cost", at_end[0], [ocp.terminal_cost])(*at_end[1])
+    # Roots have no derivative at zero, where constraints are often active.
     for c in (constraint.without_roots(s.u) for constraint in ocp.path_constraints):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
         for at, x, e in place_constraints(elements, c.at):
@@ -259,8 +282,9 @@ def _add_costs_and_constraints(
 
 
 def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], symbols: _Symbols) -> None:
-    """Costs and constraints at chosen times, which have to be ends of control stages: others move with the switches."""
+    """Add costs and constraints at chosen times, which are ends of control stages: other nodes move with switches."""
     s, stages = ocp.system, len(symbols.controls)
+    # State at every end of a control stage, the start first.
     nodes = [symbols.x_initial, *{e.at.stage: e.x_right for e in elements}.values()]
     for term in ocp.point_terms:
         places = term.times * stages / ocp.horizon
@@ -277,6 +301,7 @@ def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], 
             builder.objective += cost(x, symbols.p, values)
             if term.constraint is not None:
                 rows = ca.Function("rows", [s.x, s.p], [term.constraint.expression])(x, symbols.p)
+                # At(0, 0) marks the start; the end of stage k - 1 is the start of stage k.
                 _constrain(builder, term.constraint, At(int(place) - 1) if place else At(0, 0), rows)
 
 

@@ -1,4 +1,13 @@
-"""OCP + method -> Transcription: every intermediate as a value, and the way back to a `Solution`."""
+"""OCP + method -> Transcription: every intermediate as a value, and the way back to a `Solution`.
+
+A transcription has the dynamic complementarity system (DCS), the grid, the tableau, the finite elements and the MPCC,
+each of which can be inspected. x0, p and a fixed horizon are parameters of the MPCC: `solve`, `resolve` and `prepare`
+solve again without a new transcription, with functions and solvers that are built once (`solvers`).
+
+Invariants: `layout_key` is equal for two transcriptions if iterates w may be passed between them. A `Solution` is read
+out whatever its status, and its status says if it may be used: residuals of the unrelaxed problem decide first, then
+the laws of mechanics in the scale of the motion (`audited`).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +57,7 @@ from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 from nosnoc_py.transcription.optimum import sensitivity
 
-# Events that a grid may hold, by kind, in the order in which they are told.
+# Events that a grid may hold, by kind, in the order of the message; an impact that sticks is listed as an impact alone.
 HELD = {
     "impact": "impacts",
     "contact": "contacts",
@@ -90,7 +99,7 @@ class Transcription(EvaluatesProblem):
     elements: tuple[Element, ...]
     reader: Reader
     simulate: Callable[..., Trajectory] | None = field(default=None, repr=False)
-    may_free_stages: ClassVar[bool] = True  # whether the lengths of the control stages may be unknowns
+    may_free_stages: ClassVar[bool] = True  # True if the lengths of the control stages may be unknowns
 
     @property
     def fesd(self) -> FESD:
@@ -116,6 +125,7 @@ class Transcription(EvaluatesProblem):
     @cached_property
     def layout_key(self) -> str:
         """Fingerprint of the variables: iterates may be passed between transcriptions with the same key."""
+        # Names and places of all variables; bounds, costs and constraints may differ.
         text = ";".join(f"{b.name}{b.at}{b.components}" for b in self.mpcc.variables.blocks())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -126,20 +136,41 @@ class Transcription(EvaluatesProblem):
 
     @named_arguments
     def parameters(self, x0: Any = None, p: Any = None, horizon: float | None = None, u: Any = None) -> np.ndarray:
-        """Parameter vector of the MPCC; what is not given is the OCP's own.
+        """Return the parameter vector (n_p,) of the MPCC; what is not given is the OCP's own.
+
+        Parameters
+        ----------
+        x0 : (n_x,), optional
+            Initial state.
+        p : (n_p,), optional
+            Parameters of the system.
+        horizon : float, optional
+            Length [s].
+        u : (n_u,), optional
+            Control of a simulation step.
 
         Raises
         ------
         ModelError, TranscriptionError
             For wrong lengths, NaN, an x0 that penetrates, or an x0 where the OCP leaves it free.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> problem.parameters(x0=[0.5, 0.0], horizon=2.0)
+        array([2. , 0.5, 0. ])
         """
         ocp, layout = self.ocp, self.mpcc.parameters
         values = self.mpcc.p0.copy()
         if p is not None:
-            values[layout["p"]] = given = ocp.system.parameters(p)
-            ocp.check_parameters(given)
+            values[layout["p"]] = system_values = ocp.system.parameters(p)
+            ocp.check_parameters(system_values)
             if x0 is None and ocp.x0 is not None:
-                ocp.system.check_state(ocp.x0, given)  # gaps may depend on p
+                ocp.system.check_state(ocp.x0, system_values)  # gaps may depend on p
         if x0 is not None:
             if ocp.x0 is None:
                 raise TranscriptionError("x0 was given, but the OCP leaves the initial state free; fix it in the OCP.")
@@ -160,21 +191,43 @@ class Transcription(EvaluatesProblem):
         """Return w from a guess: None, a control (constant, function, rows), states and controls by name, a Trajectory
         or a Solution.
 
+        Parameters
+        ----------
+        guess : optional
+            None for the cold start; a number or (n_u,) or (N, n_u) or a function of the time [s] for the control; a
+            mapping with "x" and "u"; a `Trajectory`, cut or held to the horizon; a `Solution`, of any grid.
+        parameters : (n_p,), optional
+            Parameters of the MPCC, as from `parameters`; by default those of the OCP.
+
+        Returns
+        -------
+        (n_w,)
+
         Raises
         ------
         TranscriptionError
             If names, shapes or numbers of the guess do not fit the problem.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> bool((problem.controls(problem.initial_guess(0.5)) == 0.5).all())
+        True
         """
         return initial_guess(self, guess, self.mpcc.p0 if parameters is None else parameters)
 
     def horizon(self, w: np.ndarray, values: np.ndarray) -> float:
-        """Length of the horizon at an iterate [s], also where it is free."""
+        """Return the length of the horizon at an iterate [s], also where it is free."""
         if self.ocp.free_time is None:
             return float(values[self.mpcc.parameters["horizon"]][0])
         return float(next(w[block.start] for block in self.mpcc.variables.blocks(role=Role.HORIZON)))
 
     def parameter_values(self, w: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Parameters of the system at an iterate (n_p,), the free ones as they are there."""
+        """Return the parameters of the system (n_p,) at an iterate, the free ones with their values there."""
         p = np.array(values[self.mpcc.parameters["p"]])
         for block in self.mpcc.variables.blocks(role=Role.FREE_PARAMETER):
             p[[self.dcs.p_names.index(name) for name in block.components]] = w[block.rows]
@@ -201,8 +254,39 @@ class Transcription(EvaluatesProblem):
     ) -> Solution:
         """Solve, or solve again with other x0, p, horizon, without a new transcription.
 
-        With `near` by the first attempt alone, from a small relaxation, which does not forget the guess. `nearby` makes
-        a motion of a failed solution, from which `ns.Auto` starts where its first descents fail.
+        Parameters
+        ----------
+        solver : Auto, Homotopy or ActiveSet, optional
+            Default `ns.Auto()`.
+        x0, p, horizon : optional
+            Other data than the OCP's, where it fixes them; see `parameters`.
+        guess : optional
+            See `initial_guess`. From a solution of this transcription its branch is solved first.
+        callback : function, optional
+            Called with the `SolverState` after every step; it stops the solver by returning `ns.Stop`.
+        time_limit : float, optional
+            [s].
+        near : bool
+            Only the first attempt, from a small relaxation parameter, which keeps the guess.
+        nearby : function, optional
+            Returns a motion for a failed solution; `ns.Auto` starts from it if its first descents fail.
+
+        Raises
+        ------
+        ModelError, TranscriptionError
+            If data or the guess do not fit, see `parameters` and `initial_guess`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=3))
+        >>> solution = problem.solve()
+        >>> further = problem.solve(x0=[0.2, 0.0], guess=solution)
+        >>> further.success, bool(further.objective < solution.objective)
+        (True, True)
         """
         solver = Auto() if solver is None else solver
         started = time.monotonic()
@@ -210,10 +294,12 @@ class Transcription(EvaluatesProblem):
         w = self.initial_guess(guess, values)
         limit = np.inf if time_limit is None else time_limit
         if near:
+            # A small first relaxation parameter keeps the active set of the guess; Auto's other attempts would not.
             first, sigma = solver.warm(self.mpcc)
             how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": time_limit}
             state = first.run(self.mpcc, w, values, **how, solvers=self.solvers)
         else:
+            # A guess that is an iterate of this problem has a branch: some Newton steps instead of a homotopy.
             state = self._again(solver, guess, values, started + limit, callback)
             if state is None:
                 state = self.run(solver, w, values, started + limit, callback, guess=guess, nearby=nearby)
@@ -224,7 +310,7 @@ class Transcription(EvaluatesProblem):
         return {}
 
     def moves(self, stages: int) -> Moves:
-        """Index maps that move everything by control stages, made once."""
+        """Return the index maps of a shift by control stages; they are built once for each number."""
         if stages not in self._moves:
             self._moves[stages] = Moves.of(self, stages)
         return self._moves[stages]
@@ -351,7 +437,7 @@ class Transcription(EvaluatesProblem):
         p: bool | str | Sequence[str] | None = None,
         horizon: bool = False,
     ) -> SolutionSensitivity:
-        """Derivatives of a solution of this transcription by x0, p and the horizon, on its branch.
+        """Return the derivatives of a solution of this transcription by x0, p and the horizon, on its branch.
 
         Flags say where there are none: a pair of which either side may leave zero, a bound that is active without a
         multiplier, an optimum that is not isolated.
@@ -360,9 +446,9 @@ class Transcription(EvaluatesProblem):
         ----------
         solution : Answer or Solution
         x0, p : bool, str or sequence of str, optional
-            Whether to differentiate by them, or by which components; by default by all that the OCP fixes.
+            True, False, or the names of components to differentiate by; by default all that the OCP fixes.
         horizon : bool
-            Whether to differentiate by the horizon, too.
+            True to differentiate by the horizon, too.
 
         Raises
         ------
@@ -378,10 +464,10 @@ class Transcription(EvaluatesProblem):
         >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
         >>> ocp = ns.OCP(mass, horizon=1.0, x0=[-1, 0], stage_cost=u**2, terminal_cost=10 * (q**2 + v**2))
         >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
-        >>> found = problem.differentiate(problem.solve())
-        >>> found
+        >>> derivatives = problem.differentiate(problem.solve())
+        >>> derivatives
         SolutionSensitivity: objective and 10 x 1 controls by q_0, v_0
-        >>> near = found.predict(x0=[-0.99, 0.0])
+        >>> near = derivatives.predict(x0=[-0.99, 0.0])
         >>> answer = problem.resolve(problem.solve(), x0=[-0.99, 0.0])
         >>> bool(abs(near.u - answer.u).max() < 1e-6)
         True
@@ -391,16 +477,17 @@ class Transcription(EvaluatesProblem):
     def _again(
         self, solver: Strategy, guess: Any, values: np.ndarray, deadline: float, callback: Callback | None
     ) -> SolverState | None:
-        """The branch of a guess solved at these parameters, where no other branch beside the point descends."""
-        if (found := start_again(self, guess, 0)) is None:
+        """Solve the branch of a guess; return None if there is none, it fails, or an adjacent branch descends."""
+        if (begin := start_again(self, guess, 0)) is None:
             return None
-        state = Resolve(self.solvers, values, solver, deadline).solve_on_branch(*found)
+        state = Resolve(self.solvers, values, solver, deadline).solve_on_branch(*begin)
         if state.status is None:
             return None
         certificate = solver.certify(state)
         state = replace(state, certificate=certificate)
         if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
             return replace(state, status=state.status or stop)
+        # Another branch descends: the homotopy may find it, this one cannot.
         return None if certificate.b_stationary is False else state
 
     @named_arguments
@@ -429,6 +516,7 @@ class Transcription(EvaluatesProblem):
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
             how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
             if nearby is not None and isinstance(strategy, Auto):
+                # Only `Auto` goes on from a motion near a failed solution.
                 how["nearby"] = start_of
             return strategy.run(self.mpcc, start, values, **how)
 
@@ -436,10 +524,12 @@ class Transcription(EvaluatesProblem):
         if isinstance(guess, Trajectory):
             first, sigma = solver.warm(self.mpcc)
             state = once(first, w, sigma)
+            # Any other end (solved, a limit of time, a callback that stops) is final.
             if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
             records, w = state.records, self.initial_guess(None, values) if keeps_its_iterate(self, guess) else w
         state = once(solver, w)
+        # Steps of both attempts are numbered through.
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))
 
@@ -462,6 +552,11 @@ class Transcription(EvaluatesProblem):
 
         Parameters
         ----------
+        folder : path
+        x0, p, horizon : optional
+            Data in `layout.json`, by default the OCP's.
+        guess : optional
+            Guess in `layout.json`, see `initial_guess`.
         step : Answer or Solution, optional
             Of this transcription, solved. `step.c` then has `nlp_step`, which solves again for a measured x0 on the
             branch of this solution, as `resolve` does, and returns the first control and a status.
@@ -475,6 +570,18 @@ class Transcription(EvaluatesProblem):
         ------
         OptionError
             If the folder cannot be written or holds other files, or `step` is no solution of this transcription.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sorted(path.name for path in problem.generate(f"{folder}/cart").iterdir())
+        ['README.md', 'layout.json', 'nlp.c', 'nlp.h']
         """
         from nosnoc_py.transcription.generate import generate
 
@@ -482,11 +589,11 @@ class Transcription(EvaluatesProblem):
         return generate(self, folder, values, self.initial_guess(guess, values), step)
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
-        """Numbers of all finite elements at an iterate."""
+        """Return the numbers of all finite elements at an iterate."""
         return self.reader(w, values)
 
     def controls(self, w: np.ndarray) -> np.ndarray:
-        """Controls (N, n_u) of an iterate."""
+        """Return the controls (N, n_u) of an iterate."""
         return self._rows(Role.CONTROL, w)
 
     def _rows(self, role: Role, w: np.ndarray) -> np.ndarray:
@@ -494,24 +601,25 @@ class Transcription(EvaluatesProblem):
         return np.array(rows).reshape(self.grid.control_stages, -1)
 
     def _stage_edges(self, w: np.ndarray) -> np.ndarray:
-        """Boundaries (N + 1,) of the control stages, in units of an equal one."""
+        """Return the boundaries (N + 1,) of the control stages, in units of an equal one."""
         count = self.grid.control_stages
         if self.fesd.equidistant_control_grid:
             return np.arange(count + 1.0)
+        # The last edge is exact: lengths add up to their number only to the solver's tolerance.
         return np.append(np.cumsum(np.append(0.0, self._rows(Role.STAGE_LENGTH, w)[:-1, 0])), float(count))
 
     def inputs(self, w: np.ndarray) -> np.ndarray:
-        """Controls of the DCS (N, n): those of the system, and with time-freezing the speed of time."""
+        """Return the controls of the DCS (N, n): those of the system, and with time-freezing the speed of time."""
         return np.hstack([self.controls(w), self._rows(Role.SPEED_OF_TIME, w)])
 
     def from_trajectory(
         self, guess: Trajectory, places: TimeGrid, p: np.ndarray, known: Container[tuple[str, At]]
     ) -> np.ndarray:
-        """An iterate from a trajectory; what is `known` keeps its default."""
+        """Return an iterate from a trajectory; blocks in `known` keep their default."""
         return from_trajectory(self, guess, places, p, known)
 
     def fields_of(self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
-        """Fields of a trajectory in physical time, of the elements of this grid, or of it several times in a row.
+        """Return the fields of a trajectory in physical time, for one pass through the grid or several in a row.
 
         Parameters
         ----------
@@ -524,7 +632,17 @@ class Transcription(EvaluatesProblem):
 
     @named_arguments
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
-        """Return the solution that a state of a strategy stands for, whatever its status."""
+        """Return the solution that a state of a strategy stands for, whatever its status.
+
+        Parameters
+        ----------
+        state : SolverState
+            Iterate w, parameters and residuals, as a callback gets it.
+        solver : str
+            Representation of its options, for the record.
+        wall_seconds : float, optional
+            Total time [s]; by default the sum of the steps.
+        """
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)
         readout = self.read(state.w, state.p)
         status = state.status or Status.STOPPED
@@ -533,8 +651,10 @@ class Transcription(EvaluatesProblem):
         u = self.inputs(state.w)
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
         if state.multipliers is not None:
+            # Multipliers of the dynamics as functions of time; those of constraints are in `multipliers`.
             fields["series"] = {**fields["series"], **self._costates(state.multipliers.g, readout)}
         worst, gaining = None, ""
+        # Only a DCS with impacts (FESD-J) has the laws that are checked here.
         if status.success and self.dcs.jump is not None:
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
             # A small gain is no residual of the solver, either; a law that is broken otherwise has no impacts to judge.
@@ -546,9 +666,9 @@ class Transcription(EvaluatesProblem):
         elif worst is not None:
             status = Status.BADLY_SCALED
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
-        told = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
+        broken = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
         refused = f"an impact would gain energy at {gaining}" if gaining else ""
-        notes = (state.message, refused, told, held, self.late(state.w))
+        notes = (state.message, refused, broken, held, self.late(state.w))
         solution = Solution(
             **fields,
             message="; ".join(note for note in notes if note),
@@ -581,29 +701,32 @@ class Transcription(EvaluatesProblem):
         """Say which events the grid holds in place: such an optimum may be one of the grid and not of the problem."""
         if not self.fesd.switch_detection:
             return ""
-        told, known = list[str](), set[float]()
+        places, listed = list[str](), set[float]()
         for kind, several in HELD.items():
-            held = self._at_bound(w, [event.time for event in events if event.kind == kind], h, horizon)
-            new = [time for time in dict.fromkeys(held) if time not in known]  # an impact that sticks is told once
-            known |= set(new)
-            told += [f"the {several} at t = {', '.join(f'{time:.6g}' for time in new)}"] if new else []
-        if not told:
+            at_bound = self._at_bound(w, [event.time for event in events if event.kind == kind], h, horizon)
+            new = [time for time in dict.fromkeys(at_bound) if time not in listed]  # an impact that sticks is told once
+            listed |= set(new)
+            places += [f"the {several} at t = {', '.join(f'{time:.6g}' for time in new)}"] if new else []
+        if not places:
             return ""
         fixed = self.may_free_stages and self.fesd.equidistant_control_grid
         free = "equidistant_control_grid=False, " if fixed else ""
         return (
-            f"the grid holds {', '.join(told)} (on the control grid, or a step beside them at its bound): try "
+            f"the grid holds {', '.join(places)} (on the control grid, or a step beside them at its bound): try "
             f"{free}another number of control stages, a larger gamma_h, a guess from another grid, or "
             "solution.polish(), whose grid moves with the events"
         )
 
     def _at_bound(self, w: np.ndarray, times: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
-        """Events between two control stages, or beside a step that could not be longer or shorter."""
+        """Return times [s] of events between two control stages, or beside a step at its bound."""
+        # A step at its bound may be there because an event pulls it: the optimum is then one of the mesh.
         rows = [block.start for block in self.mpcc.variables.blocks(role=Role.STEP)]
         bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
         starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
+        # Starts of stages with equal lengths are fixed in time.
         first = np.array([e.at.element == 0 and self.fesd.equidistant_control_grid for e in self.elements])
         nodes = [int(np.argmin(np.abs(starts - time))) for time in times]
+        # Either neighbour of the node limits how far the event may move; the start of the horizon is no event.
         return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 
     def _multipliers(self, state: SolverState, horizon: float, readout: Readout) -> dict[str, Series]:
@@ -612,21 +735,22 @@ class Transcription(EvaluatesProblem):
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
         places = TimeGrid.of_lengths(self.grid, self.tableau.c, readout.h)
-        found: dict[str, Series] = {}
+        multipliers: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
             times = np.array(
                 [
+                    # Terminal constraints have no place on the grid.
                     horizon if b.at == At() else self._clock(readout, places.time(b.at, end=b.at.rk is None))
                     for b in blocks
                 ]
             )
             for i, component in enumerate(blocks[0].components):
-                found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
-        return found
+                multipliers[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
+        return multipliers
 
     def _clock(self, readout: Readout, t: float) -> float:
-        """The time of the user at a time of the elements [s]."""
+        """Return the physical time [s] at a time of the elements [s]."""
         return t
 
     def __repr__(self) -> str:
@@ -638,16 +762,17 @@ class Transcription(EvaluatesProblem):
 
 
 def block_name(c: Constraint) -> str:
-    """The user's constraints have blocks of their own, whatever they are called."""
+    """Return the name of the block of a user's constraint; the prefix keeps it apart from the method's own blocks."""
     return f"constraint {c.name}"
 
 
-# Elements shorter than this, relative to their equal share, only distribute a jump of the costate.
+# Elements shorter than this, relative to their equal share, only distribute a jump of the costate: their quotient
+# -mu / (b h) is of no value.
 NO_LENGTH = 1e-6
 
 
 def costates(problem: Transcription, multipliers: np.ndarray, h: np.ndarray) -> dict[str, Series]:
-    """lambda(t) at the Runge-Kutta stages, with the sign of the Hamiltonian lambda'f + L.
+    """Return lambda(t) at the Runge-Kutta stages, with the sign of the Hamiltonian lambda'f + L.
 
     The rows of stage j are S_j - h f(X_j) = 0, S the increments of the element, and the Lagrangian has mu' times them:
     what multiplies h f(X_j) is -mu_j, where the Hamiltonian has b_j lambda(t_j). With derivatives V_j as unknowns the
@@ -674,7 +799,7 @@ def costates(problem: Transcription, multipliers: np.ndarray, h: np.ndarray) -> 
 
 
 def _limit(solver: Any, time_limit: Any) -> float:
-    """Seconds that a solution may take; raises `OptionError` for what is no solver and no time limit."""
+    """Return the time limit [s]; raise `OptionError` if the solver or the limit has a wrong type."""
     check_run(None, time_limit)
     if solver is not None and not isinstance(solver, Strategy):
         raise OptionError(f"solver: expected ns.Auto(...), ns.Homotopy(...) or ns.ActiveSet(...), given {solver!r}.")
