@@ -1,4 +1,8 @@
-"""Read-only arrays of a checked shape: what every number in a result is stored as."""
+"""Read-only arrays of a checked shape: every number in a result is stored as one.
+
+Results are shared between a user's script, plots and later solves, so an assignment into one of their arrays would
+change the others without a trace. Arrays are copied once, checked, and locked; mappings refuse changes.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ def read_only(value: npt.ArrayLike, name: str, *shape: int | str) -> Array:
         If the shape differs.
     """
     array = np.array(value, dtype=float)
+    # A word admits any length: replace it by the length that is there, and compare.
     wanted = tuple(n if isinstance(s, str) else s for s, n in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
         expected = ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "")
@@ -44,6 +49,7 @@ class FrozenDict(dict[Any, Any]):
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("this mapping belongs to a result or a system, which do not change; work on dict(...) of it.")
 
+    # All ways by which a dict changes in place; a proxy (MappingProxyType) could not be pickled.
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -51,8 +57,9 @@ class FrozenDict(dict[Any, Any]):
 
 
 def frozen(value: Any) -> Any:
-    """The same value, of which arrays and mappings cannot be changed in place."""
+    """Return the value with arrays and mappings that cannot be changed in place."""
     if isinstance(value, np.ndarray):
+        # A view, so that the caller's own array stays writable.
         value = value.view()
         value.setflags(write=False)
         return value
@@ -81,8 +88,9 @@ def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:
         raise TranscriptionError(f"t: expected a time [s] or several of them, given {t!r}.") from None
     if times.ndim != 1:
         raise TranscriptionError(f"t: given an array of shape {times.shape}, expected a scalar or (times,).")
+    # Sums of lengths of elements differ from the end by round-off.
     slack = 1e-9 * max(abs(t_0), abs(t_f))
-    # asked this way round because every comparison with NaN is false
+    # Test for legal times, not for illegal ones: every comparison with NaN is false, so NaN is refused.
     legal = (times >= t_0 - slack) & (times <= t_f + slack)
     if not legal.all():
         raise TranscriptionError(

@@ -13,20 +13,20 @@ from nosnoc_py.status import Verdict
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Candidate:
-    """One start of a search and what became of it.
+    """One start of a search with its result.
 
     Parameters
     ----------
     start : str
-        Its kind.
+        Kind of the start.
     sequence : Sequence or None
-        Of its solution; None where there is none.
+        Sequence of modes of its solution; None without a solution.
     objective : float
-        Of its solution, infinite where there is none.
+        Objective of its solution; infinite without a solution.
     verdict : Verdict or None
-        What the simulation makes of it; None where it was not worth one.
+        Verdict of an independent simulation; None if it was not simulated.
     seconds : float
-        That it took.
+        Time it took [s].
     """
 
     start: str
@@ -49,10 +49,10 @@ class Candidate:
         count = 0 if self.sequence is None else len(self.sequence)
         phases = "" if self.sequence is None else f" in {count} phase{'' if count == 1 else 's'}"
         if not np.isfinite(self.objective):
-            found = f"no solution{phases}" if phases else "nothing found"
+            outcome = f"no solution{phases}" if phases else "nothing found"
         else:
-            found = f"{self.objective:.6g}{phases}, {self.verdict or 'not simulated'}"
-        return f"{self.start}: {found}, {self.seconds:.2f} s"
+            outcome = f"{self.objective:.6g}{phases}, {self.verdict or 'not simulated'}"
+        return f"{self.start}: {outcome}, {self.seconds:.2f} s"
 
     def __repr__(self) -> str:
         return f"<{self}>"

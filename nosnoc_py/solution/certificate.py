@@ -1,4 +1,13 @@
-"""Certificates: a solution compared with an independent simulation of its control."""
+"""Certificates: a solution compared with an independent simulation of its control.
+
+A solver verifies its own discretised equations. A certificate verifies the motion: an event-driven simulation applies
+the control of the solution to the system, and end state, objective, events and constraints are compared. Because a
+motion may amplify errors, the solution is also simulated in windows, each from its own state: if all windows agree and
+the whole does not, the discretisation is right and the motion sensitive.
+
+Invariants: numbers of the solution are "claimed", those of the simulation "true"; what the simulation did not reach is
+NaN or infinite, never zero.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +24,9 @@ from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
 from nosnoc_py.solution.violation import Violation
 from nosnoc_py.status import Verdict
 
-# Rows of a long list that the table shows.
+# Most lines of a list in `repr`; a longer one ends with the number of the others.
 SHOWN = 12
-# Numbers and words that `to_dict` takes as they are.
+# Fields that `to_dict` copies; the others need a conversion.
 REPORTED = (
     "reason",
     "end_state_error",
@@ -37,13 +46,13 @@ class Window:
     Parameters
     ----------
     start, end
-        [s].
+        Times [s].
     defect
         Largest difference of a state at its end.
     state
         The name of this state.
     events_agree
-        Whether the same events happened, but for those at its edges, and the simulation got to the end.
+        True if the same events happened, apart from those at its edges, and the simulation reached the end.
     time, difference
         The first event that differs [s], in words; NaN and "" without one.
     stopped
@@ -61,20 +70,21 @@ class Window:
 
     @property
     def length(self) -> float:
-        """[s]."""
+        """Length of the window [s]."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventPair:
-    """An event of the solution and the one of the simulation that answers to it; None where there is none."""
+    """An event of the solution (`claimed`) with its partner in the simulation (`found`), or None without a partner."""
 
     claimed: Event | None
     found: Event | None
 
     @property
     def event(self) -> Event:
-        """The one that is claimed, or the other where it is not."""
+        """The claimed event, or the simulated one if it has no partner."""
+        # One of the two exists: a pair is made of an event.
         event = self.claimed or self.found
         assert event is not None
         return event
@@ -99,13 +109,13 @@ class Balance:
     kinetic_start, kinetic_end
         Kinetic energy [J].
     work
-        Of all forces but contact forces, with that of a changing mass matrix [J].
+        Work of all forces except contact forces, with that of a changing mass matrix [J].
     friction
         Work of friction forces [J]; not positive.
     impacts
         Kinetic energy gained in impacts [J]; negative where it is lost.
     energy_residual
-        What is left of kinetic_end - kinetic_start - work - friction - impacts [J].
+        kinetic_end - kinetic_start - work - friction - impacts [J]: zero up to the error of the simulation.
     impulse_residual
         Largest component of M v at the end - M v at the start - the integral of all forces - all impulses [N s].
     impulses
@@ -130,7 +140,7 @@ class Certificate:
     ----------
     verdict : Verdict
     reason
-        Why, in one sentence; of a refuted solution the first place where it goes wrong.
+        Reason of the verdict in one sentence; of a refuted solution the first place where it is wrong.
     tolerance
         Absolute and relative, for the end state and the objective.
     end_state_error
@@ -138,7 +148,7 @@ class Certificate:
     end_state_errors : (n_x,)
         Simulation minus solution.
     objective, true_objective
-        As the solution claims, and on the true trajectory.
+        Objective of the solution, and that of the true trajectory.
     windows
         The solution in pieces.
     events
@@ -159,9 +169,19 @@ class Certificate:
     balance : Balance or None
         Of the true trajectory.
     trajectory : Trajectory
-        The true one, up to where the simulation got.
+        The true trajectory, up to where the simulation got.
     seconds
-        The simulation took [s].
+        Time of the simulation [s].
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> certificate = ns.certify(ocp, ns.solve(ocp, ns.FESDJ(control_stages=2)))
+    >>> certificate.confirmed, bool(abs(certificate.objective_error) < 1e-6)
+    (True, True)
     """
 
     verdict: Verdict
@@ -263,6 +283,7 @@ class Certificate:
             size = f"{window.defect:.2e} ({window.state})" if np.isfinite(window.defect) else "unknown"
             span = f"{size} in [{window.start:.4g}, {window.end:.4g}] s"
             rows.append(("windows", f"{len(self.windows)}, largest defect {span}; same events in {agree}"))
+        # Where the whole motion agrees, amplification is of no interest.
         if self.amplification is not None and self.verdict is Verdict.CONFIRMED_IN_WINDOWS:
             rows.append(("amplification", f"{self.amplification:.3g}, from the largest defect to the end state"))
         laws = {"equations of motion": self.equations, "law of impacts": self.jumps}

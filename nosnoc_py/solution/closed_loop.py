@@ -27,18 +27,19 @@ class ClosedLoop:
     period : float
         Between samples [s].
     deadline : float
-        For an answer [s]; infinite without one.
+        Longest time of an answer [s]; infinite without a deadline.
     t : (n + 1,)
-        Samples and the end.
+        Times of the samples and of the end [s].
     x, measured : (n + 1, n_x), (n, n_x)
-        The plant's state, and what the controller saw of it.
+        The plant's state, and its measurement by the controller.
     u : (n, n_u)
+        Controls, constant over a period.
     sources, statuses, hows, messages : tuple of str
-        Where each control is from, what the solver said, how it answered, and what went wrong.
+        Source of each control, status of the solver, kind of its answer (`Answer.how`), and errors.
     latency, preparation : (n,)
         Seconds from the state to the control, and before.
     late : (n,)
-        Whether the answer came after the deadline (1) or not (0).
+        1 if the answer came after the deadline, else 0.
     costs : (n,)
         The OCP's stage cost over each period; NaN of a controller that has none.
     motion_t, motion_x : (m,), (m, n_x)
@@ -94,6 +95,7 @@ class ClosedLoop:
     @property
     def percentiles(self) -> dict[str, float]:
         """Percentiles of the latencies [s]: p50, p90, p99 and the largest, without the first sample (it builds all)."""
+        # The first answer builds functions and solvers, which no later one does.
         seconds = self.latency[1:] if len(self.latency) > 1 else self.latency
         if not seconds.size:
             return {}
@@ -116,7 +118,7 @@ class ClosedLoop:
         raise OptionError(f"expected a name of {', '.join((*self.state_names, *self.control_names))}, given {name!r}.")
 
     def summary(self) -> str:
-        """A few lines of text."""
+        """Return a report of a few lines: samples, sources of controls, latencies, impacts and cost."""
         counts = ", ".join(f"{count} {source}" for source, count in self.counts.items())
         times = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in self.percentiles.items())
         lines = [
@@ -125,6 +127,7 @@ class ClosedLoop:
             f"latency: {times or 'none'}; {self.misses} after the deadline",
             f"contacts: {sum(event.kind == 'impact' for event in self.events)} impacts",
         ]
+        # A controller without an OCP has costs of NaN.
         if np.isfinite(self.costs).all() and self.costs.size:
             lines.append(f"cost: {self.cost:.6g}")
         return "\n".join(lines + ([self.message] if self.message else []))
@@ -140,14 +143,16 @@ class ClosedLoop:
         """Write the log to one netCDF file (.nc), which `ns.load` reads; raise `OptionError` for another name."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        told = {name: value for name, value in values.items() if name not in arrays}
-        return write(path, type(self).__name__, told | {"events": [asdict(event) for event in self.events]}, arrays)
+        entries = {name: value for name, value in values.items() if name not in arrays}
+        return write(path, type(self).__name__, entries | {"events": [asdict(event) for event in self.events]}, arrays)
 
 
-def _read(told: dict[str, Any], arrays: dict[str, Array]) -> ClosedLoop:
-    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    events = tuple(Event(**event) for event in told["events"])
-    return ClosedLoop(**{**told, **lists, **arrays, "events": events, "status": Status(told["status"])})
+def _read(entries: dict[str, Any], arrays: dict[str, Array]) -> ClosedLoop:
+    # JSON has lists only; the fields are tuples.
+    lists = {name: tuple(value) for name, value in entries.items() if isinstance(value, list)}
+    events = tuple(Event(**event) for event in entries["events"])
+    return ClosedLoop(**{**entries, **lists, **arrays, "events": events, "status": Status(entries["status"])})
 
 
+# `storage` knows trajectories only: other kinds of files register their reader.
 READERS[ClosedLoop.__name__] = _read

@@ -1,4 +1,12 @@
-"""Explanation of a result in words: the verdict, the worst residuals, the first failure, what to try."""
+"""Explanation of a result in words: the verdict, the worst residuals, the first failure, what to try.
+
+The log of a solver has one record per relaxed problem. Three patterns in it have a known remedy: (1) the first problem
+that failed, since later failures follow from it; (2) a stall: sigma falls by orders of magnitude while the residual
+keeps its size; (3) a locally infeasible end in which no contact ever closed. Every finding is a pair of a sentence and
+a remedy; remedies of several findings are listed once.
+
+Invariant: the text is made from the result alone, so it can be had again from a saved solution.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +27,14 @@ if TYPE_CHECKING:
 
     Result: TypeAlias = Solution | MPCCResult
 
+# Words of IPOPT, of Newton's method and of the linear programs for a problem that was solved.
 CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
-# A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.
+# A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size. Residuals up to
+# SMALL, about the solver's tolerance, may stand still.
 STALL_SIGMA, STALL_RESIDUAL, SMALL = 1e-2, 0.5, 1e-7
+# Entries of a list that the text names.
 SHOWN = 3
-# What contacts push with, and forces [N] and impulses [N s] that count as none.
+# Series of contact forces, and the size [N], [N s] below which they are the residual of a solver.
 PUSHES, NOTHING = (Role.NORMAL_FORCE, Role.NORMAL_IMPULSE), 1e-6
 CLOSING = ("impact", "contact")
 
@@ -35,7 +46,7 @@ MEANINGS: dict[Enum | None, str] = {
     Role.REBOUND_PARTS: "has just the velocity of its law of restitution, as at an impact",
 }
 
-# What solvers say -> (what it means, what to try).
+# Status of the solver -> (its meaning, what to try).
 WORDS: dict[str, tuple[str, str]] = {
     "Infeasible_Problem_Detected": (
         "IPOPT ended where the violation of the constraints is locally smallest but not zero",
@@ -106,7 +117,7 @@ CERTIFIED: dict[Stationarity, str] = {
 }
 
 
-# What every result has; `message`, `series`, `events` and the biactive pairs are read where they exist.
+# Attributes of every result; `message`, `series`, `events` and the biactive pairs are read where they exist.
 NEEDED = (
     *("status", "objective", "complementarity", "complementarity_min", "infeasibility", "stationarity", "worst", "log"),
 )
@@ -114,35 +125,50 @@ NEEDED = (
 
 @named_arguments
 def explain(result: Result) -> str:
-    """Say in a few lines what a result rests on and, unless it is solved, what went wrong and what to try.
+    """Explain a result in a few lines: its residuals, its stationarity and, unless it is solved, remedies.
 
     Parameters
     ----------
     result
-        What `solve` or `solve_mpcc` returned.
+        Result of `ns.solve` or `ns.solve_mpcc`.
+
+    Returns
+    -------
+    str
+        Some lines of text.
 
     Raises
     ------
     OptionError
         For anything that lacks residuals, a status or a log, e.g. a simulated trajectory.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> print(ns.explain(ns.solve(ocp, ns.FESDJ(control_stages=2))).split(":")[0])
+    Solved
     """
     _check(result)
     lines = [*_verdict(result), *_broken(result), *_worst(result), *_biactive(result)]
-    found = _first_failure(result.log)
-    repeats = bool(found) and result.status in SAME and any(f" {word}: " in found[0][0] for word in SAME[result.status])
+    findings = _first_failure(result.log)
+    # The remedy of the status would repeat that of the first failure.
+    repeats = bool(findings) and any(f" {word}: " in findings[0][0] for word in SAME.get(result.status, ()))
     if not result.status.success:
-        found += [*_stalls(result.log, result.infeasibility), *_untouched(result)]
-    lines += [sentence for sentence, _ in found]
+        findings += [*_stalls(result.log, result.infeasibility), *_untouched(result)]
+    lines += [sentence for sentence, _ in findings]
     if not result.status.success:
-        remedies = list(dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in found if remedy))
+        remedies = list(dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in findings if remedy))
         general = [] if repeats else [f"  {'In general: ' if remedies else ''}{result.status.remedy}"]
         lines += ["What to try:", *remedies, *general]
     return "\n".join(lines)
 
 
-Finding = tuple[str, str]  # what was found, and what to try
+Finding = tuple[str, str]  # a sentence, and what to try
 
-# Statuses whose general remedy says what that of the first failure says already.
+# Statuses whose general remedy repeats that of the first failure.
 SAME = {
     Status.LOCALLY_INFEASIBLE: ("Infeasible_Problem_Detected", "Restoration_Failed"),
     Status.ITERATION_LIMIT: ("Maximum_Iterations_Exceeded",),
@@ -194,10 +220,10 @@ def _biactive(result: Result) -> list[str]:
     count = "1 pair is" if len(names) == 1 else f"{len(names)} pairs are"
     roles: Sequence[PairRole] = getattr(result, "biactive_roles", ())
     meanings = dict.fromkeys(f"contact {pair.of} {MEANINGS[pair.role]}" for pair in roles if pair.role in MEANINGS)
-    said = f"; here {', '.join(list(meanings)[:SHOWN])}" if meanings else ""
+    examples = f"; here {', '.join(list(meanings)[:SHOWN])}" if meanings else ""
     return [
         f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}.",
-        f"  Such a pair leaves open which of its sides is to vanish{said}.",
+        f"  Such a pair leaves open which of its sides is to vanish{examples}.",
     ]
 
 
@@ -221,6 +247,7 @@ def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
     failed = [record for record in log if record.solver_status and record.solver_status not in CONVERGED]
     if not failed:
         return []
+    # Finishing steps (sigma 0) may fail on the way to a solution; a failed relaxed problem is earlier in cause.
     relaxed = [record for record in failed if record.sigma > 0]
     first = (relaxed or failed)[0]
     at = f" at sigma {first.sigma:.1e}" if first.sigma > 0 else ""
@@ -236,7 +263,9 @@ def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
 
 def _stalls(log: Sequence[StepRecord], infeasibility: float) -> list[Finding]:
     """Describe the last run of the homotopy in which residuals did not decrease with sigma."""
+    # A problem that was interrupted shows no residual of sigma.
     complete = [record for record in log if record.solver_status != "User_Requested_Stop"]
+    # The last run decides: earlier ones were given up.
     for run in reversed(list(_runs(complete))):
         if (tail := _tail(run, lambda record: record.complementarity)) is not None:
             return [_stalled_complementarity(tail)]
@@ -254,6 +283,7 @@ def _stalls(log: Sequence[StepRecord], infeasibility: float) -> list[Finding]:
 
 def _stalled_complementarity(tail: Sequence[StepRecord]) -> Finding:
     course = _course(tail, "complementarity")
+    # Converged problems with a lasting violation: the penalty balances the objective there.
     if all(record.solver_status in CONVERGED for record in tail):
         return (
             f"Complementarity stalled: {course} although these problems converged: a local minimum of the elastic "
@@ -285,8 +315,10 @@ def _tail(run: Sequence[StepRecord], residual: Callable[[StepRecord], float]) ->
     if residual(last) <= SMALL:
         return None
     for start, first in enumerate(run):
+        # Later starts have seen even less of a decrease of sigma.
         if last.sigma > STALL_SIGMA * first.sigma * (1 + 1e-9):
             return None
+        # A residual that grew is no stall but a divergence.
         if STALL_RESIDUAL * residual(first) < residual(last) <= 2 * residual(first):
             return run[start:]
     return None

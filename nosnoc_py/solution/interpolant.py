@@ -1,4 +1,13 @@
-"""Dense output: the state between the nodes, and on either side of a jump."""
+"""Dense output: the state between the nodes, and on either side of a jump.
+
+On every finite element the state is the polynomial through its left end and its stages (Lagrange's form, Hairer and
+Wanner 1996), so dense output has the values of the solver and needs no further evaluation of the system. Elements may
+have length zero, which is how solvers with variable steps leave one out.
+
+Invariants: at an element boundary side "-" is the right end of the element before and side "+" the left end of the
+element after, also if the time differs from the boundary by round-off; before the first element the state is
+`x_initial`.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +40,12 @@ class Interpolant(Protocol):
         ...
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return everything it is made of: its fields by name."""
+        """Return the fields by name, as arrays that a file holds."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Build it again from `to_arrays`."""
+        """Build the interpolant from the result of `to_arrays`."""
         return cls(**arrays)
 
 
@@ -86,6 +95,7 @@ class RungeKuttaInterpolant(Interpolant):
     def linear(cls, t: npt.ArrayLike, x: npt.ArrayLike) -> RungeKuttaInterpolant:
         """Join nodes t (nodes,), x (nodes, n_x) by straight lines; a repeated time is a jump."""
         t, x = np.asarray(t, dtype=float), np.asarray(x, dtype=float)
+        # A single node: an element of length zero, so that there is a motion at all.
         if t.size == 1:
             t, x = np.repeat(t, 2), np.repeat(x, 2, axis=0)
         stages = x[1:, np.newaxis, :]
@@ -99,7 +109,7 @@ class RungeKuttaInterpolant(Interpolant):
         t
             Times [s] within the trajectory.
         side
-            Which limit at an element boundary: "-" the right end of the element before, "+" the left end of the
+            Limit at an element boundary: "-" the right end of the element before, "+" the left end of the
             element after. They differ where the state jumps, also at the start (`x_initial`) and, if the last
             elements have length zero, at the end.
 
@@ -112,6 +122,7 @@ class RungeKuttaInterpolant(Interpolant):
         times = inside(t, self.t_0, self.t_f)
         element, tau = self._before(times) if side == "-" else self._after(times)
         x: Array = np.einsum("mk,mkx->mx", lagrange_basis(self._nodes, tau), self._values[element])
+        # Index -1 has taken the last element: the left limit at the start is on no element.
         x[element < 0] = self.x_initial
         return x if np.ndim(t) else x.reshape(-1)
 
@@ -123,6 +134,7 @@ class RungeKuttaInterpolant(Interpolant):
     @property
     def t_f(self) -> float:
         """End of the last element [s]."""
+        # The last length may be negative by the solver's tolerance.
         return float(max(self.t_left[-1] + self.h[-1], self._edges[-1]))
 
     @property
@@ -133,6 +145,7 @@ class RungeKuttaInterpolant(Interpolant):
     def _before(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
         """Element that ends at t or contains it, -1 at the start; position in it."""
         element = np.searchsorted(self._edges, t - self._snap, "left") - 1
+        # Index -1 (the start) gives t_f, which is overwritten in `__call__`.
         right = np.append(self._edges[1:], self.t_f)[element]
         return element, np.where(right - t <= self._snap, 1.0, self._position(element, t))
 
@@ -144,6 +157,7 @@ class RungeKuttaInterpolant(Interpolant):
 
     def _position(self, element: npt.NDArray[np.intp], t: Array) -> Array:
         h = self.h[element]
+        # Where an element has no length any place in it is its right end.
         tau = np.divide(t - self.t_left[element], h, out=np.ones_like(t), where=h > self._snap)
         return np.clip(tau, 0.0, 1.0)
 
@@ -153,7 +167,7 @@ class RungeKuttaInterpolant(Interpolant):
 
     @cached_property
     def _edges(self) -> Array:
-        # solvers return lengths like -1e-9; the search needs sorted boundaries
+        # Solvers return lengths like -1e-9; the search needs sorted boundaries.
         return np.maximum.accumulate(self.t_left)
 
     @cached_property
@@ -173,6 +187,7 @@ def check_side(side: str) -> None:
 
 def jumps_of(x_initial: npt.ArrayLike, x_left: Array, x_right: Array, jump_tolerance: float = 1e-8) -> Array:
     """Return a mask (E,): True if the state jumps before the finite element; see `nodes_of`."""
+    # Relative above 1, absolute below: states have units of all sizes, and some are zero.
     before = np.vstack([x_initial, x_right[:-1]])
     return np.asarray(np.any(np.abs(x_left - before) > jump_tolerance * np.maximum(1.0, np.abs(before)), axis=1))
 

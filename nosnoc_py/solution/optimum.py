@@ -1,4 +1,10 @@
-"""Derivatives of the solution of an optimal control problem by its data, and what they predict."""
+"""Derivatives of the solution of an optimal control problem by its data, and first-order predictions from them.
+
+On the branch of the complementarities that a solution is on, the optimum w*(data) is a smooth function; its derivative
+solves a linear system with the matrix of the optimality conditions (Fiacco 1983). Predictions leave the branch
+unchanged, so they hold as long as the order of events stays; `flags` names what may make the optimum not
+differentiable.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +17,9 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 
-# Names of the data that x0, p and the horizon are, in the order of the columns.
+# Kinds of data, in the order of the columns.
 DATA = ("x0", "p", "horizon")
-TOLD = 3  # flags in a repr
+FLAGS_SHOWN = 3  # in a repr
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,9 +54,9 @@ class SolutionSensitivity:
     names : tuple of str
         The data, n_par of them: components of x0, then of p, then the horizon.
     data : tuple of str
-        What each of them belongs to: "x0", "p" or "horizon".
+        Kind of each of them: "x0", "p" or "horizon".
     values : (n_par,)
-        Of the data at the solution.
+        Values of the data at the solution.
     objective : (n_par,)
         d f* / d data, without penalties.
     u : (N, n_u, n_par)
@@ -60,8 +66,8 @@ class SolutionSensitivity:
     w : (n_w, n_par)
         d w* / d data.
     flags : tuple of str
-        Why the optimum has no derivative, or none that is certain: empty where it exists. The numbers then are those
-        of what holds in spite of it.
+        Reasons why the optimum may have no derivative; empty if it exists. With flags the numbers hold on the branch of
+        the solution with its active bounds alone.
     at : Prediction
         The solution itself.
 
@@ -111,17 +117,34 @@ class SolutionSensitivity:
         x0, p : optional
             As many numbers as there are components in `names`, in their order.
         horizon : float, optional
+            Length [s].
+
+        Returns
+        -------
+        Prediction
+            Objective, controls, last state and iterate.
 
         Raises
         ------
         OptionError
             For data that were left out of the sensitivity, another number of components, or what is no finite number.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(mass, horizon=1.0, x0=[-1, 0], stage_cost=u**2, terminal_cost=10 * (q**2 + v**2))
+        >>> derivatives = ns.solve(ocp, ns.FESDJ(control_stages=2)).differentiate()
+        >>> bool(derivatives.predict(x0=[-0.9, 0.0]).objective < derivatives.at.objective)  # a shorter way
+        True
         """
         change = np.zeros(len(self.names))
-        for what, given in zip(DATA, (x0, p, horizon), strict=True):
-            if given is not None:
+        for what, numbers in zip(DATA, (x0, p, horizon), strict=True):
+            if numbers is not None:
+                # Only the components that were differentiated by: others are not in `names`.
                 rows = [k for k, of in enumerate(self.data) if of == what]
-                change[rows] = self._read(what, given, [self.names[k] for k in rows]) - self.values[rows]
+                change[rows] = self._read(what, numbers, [self.names[k] for k in rows]) - self.values[rows]
         return Prediction(
             objective=self.at.objective + float(self.objective @ change),
             u=self.at.u + self.u @ change,
@@ -148,5 +171,5 @@ class SolutionSensitivity:
     def __repr__(self) -> str:
         stages, controls = self.at.u.shape
         text = f"SolutionSensitivity: objective and {stages} x {controls} controls by {', '.join(self.names)}"
-        more = f"; and {len(self.flags) - TOLD} more flags" if len(self.flags) > TOLD else ""
-        return text + (f"; not certain to exist: {'; '.join(self.flags[:TOLD])}{more}" if self.flags else "")
+        more = f"; and {len(self.flags) - FLAGS_SHOWN} more flags" if len(self.flags) > FLAGS_SHOWN else ""
+        return text + (f"; not certain to exist: {'; '.join(self.flags[:FLAGS_SHOWN])}{more}" if self.flags else "")

@@ -1,4 +1,8 @@
-"""Small records that results are made of: events, series, steps of the homotopy, residuals."""
+"""Small records that results consist of: events, series, steps of the homotopy, residuals.
+
+They are frozen and hold numbers, words and roles only, so that they can be compared, pickled and written to files.
+Numbers of NumPy are converted to Python's, which JSON can write.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ import numpy as np
 from nosnoc_py.errors import TranscriptionError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign, read_only
 
+# The first six are of contacts (a contact closes without a jump), the others of switching functions.
 EVENT_KINDS = ("impact", "contact", "release", "slip", "stick", "reversal", "switch", "enter_sliding", "leave_sliding")
+# Kinds of violated conditions of an MPCC.
 RESIDUAL_KINDS = ("complementarity", "equation", "bound")
 
 
@@ -21,7 +27,7 @@ class Event:
     Parameters
     ----------
     time
-        When it happens [s].
+        Time [s].
     name
         Name of the contact or of the switching function.
     kind
@@ -47,6 +53,7 @@ class Event:
         _require(self.kind, EVENT_KINDS, "kind of event")
         for name in ("time", "impulse", "v_before", "v_after", "energy_gain"):
             value = getattr(self, name)
+            # NumPy's floats pass isinstance(float) but print differently: convert them.
             if value is not None and type(value) is not float:
                 assign(self, **{name: float(value)})
 
@@ -77,7 +84,7 @@ class Series:
     values : (times,)
         Values at these times.
     role : Enum, optional
-        What it is, where the method says so: a `nosnoc_py.roles.Role`.
+        Role of the quantity (`nosnoc_py.roles.Role`), if the method knows it.
     """
 
     t: Array
@@ -117,9 +124,9 @@ class Discretization:
     nodes
         Its nodes c, in the order of the stages.
     collocation
-        Whether the states at the stages are the values of one polynomial, that of the dense output, at these nodes.
+        True if the states at the stages are values of one polynomial, that of the dense output, at these nodes.
     time_freezing
-        Whether the elements are those of the motion in numerical time.
+        True if the elements are those of the motion in numerical time.
     """
 
     scheme: str
@@ -160,7 +167,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Residual:
-    """One violated condition and where it stands.
+    """One violated condition with its place.
 
     Parameters
     ----------
@@ -202,9 +209,9 @@ class SolvedBranch:
     Parameters
     ----------
     G, H : (n_G,), (n_H,) bool
-        Which nonnegative quantities are zero.
+        True for the nonnegative quantities that are zero.
     r : (n_r,) bool
-        Which switched equations hold.
+        True for the switched equations that hold.
     way : str
         How the finish treats equations that are not the problem's own: "hold", "penalise", "polish".
     lam_x, lam_g : (n_x,), (n_g,)

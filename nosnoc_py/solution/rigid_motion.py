@@ -1,4 +1,9 @@
-"""Dense output of a rigid body: parabolas of the position, rotations about a fixed axis, straight lines of momenta."""
+"""Dense output of a rigid body: cubics of the position, rotations about a fixed axis, straight lines of momenta.
+
+States of a rigid body contain a rotation matrix, and entry-wise polynomials of it would leave SO(3). Between two nodes
+the body turns about a fixed axis at a constant rate, the geodesic of SO(3), so every value is a rotation up to
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ class RigidMotion(Interpolant):
     x : (nodes, 18)
         Position [m], rotation row by row, momentum [kg m/s], angular momentum in the body's frame [kg m^2/s].
     mass : ()
-        Of the body [kg].
+        Mass of the body [kg].
     """
 
     t: Array
@@ -60,6 +65,7 @@ class RigidMotion(Interpolant):
         else:
             left = np.searchsorted(self.t, times + snap, "right") - 1
             right, node = np.minimum(left + 1, len(self.t) - 1), left
+        # Exactly at a node (up to round-off) the node's own value counts: interpolation would mix the sides of a jump.
         at_node = np.abs(self.t[node] - times) <= snap
         x = self._between(left, np.where(at_node, left, right), times)
         x[at_node] = self.x[node[at_node]]
@@ -68,11 +74,13 @@ class RigidMotion(Interpolant):
     def _between(self, left: npt.NDArray[np.intp], right: npt.NDArray[np.intp], t: Array) -> Array:
         """States between pairs of nodes."""
         h = self.t[right] - self.t[left]
+        # A node itself has no interval to be in.
         s = np.divide(t - self.t[left], h, out=np.zeros_like(t), where=h > 0.0)[:, np.newaxis]
         a, b, h = self.x[left], self.x[right], h[:, np.newaxis]
         x = a + s * (b - a)
         position, rotation = slice(0, 3), slice(3, 12)
-        # the deviation from the straight line: h s (1 - s) ((1 - s) (v_a - v) - s (v_b - v)), v the mean velocity
+        # Deviation of Hermite's cubic from the straight line, h s (1 - s) ((1 - s) (v_a - v) - s (v_b - v)), v the mean
+        # velocity of the interval.
         way = b[:, position] - a[:, position]
         first = h * a[:, 12:15] / self.mass - way
         second = h * b[:, 12:15] / self.mass - way

@@ -1,4 +1,10 @@
-"""Derivatives of a simulated motion with respect to its initial state and to parameters."""
+"""Derivatives of a simulated motion with respect to its initial state and to parameters.
+
+Between events derivatives follow the variational equation; at an event they jump by the saltation matrix (Aizerman and
+Gantmakher 1958; Leine and Nijmeijer 2004). They exist if every event is crossed with speed and no two events coincide;
+`flags` names where that fails. Sensitivities are computed by the simulators; here are the record, its checks and one-
+sided derivatives.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +49,8 @@ class Sensitivity:
     orbital_p, orbital_u : (nodes, n_x, n_p), (nodes, N, n_x, n_u), optional
         d x(t) / d p and d x(t) / d u of every control stage, as `orbital`. By `EventDriven` only.
     flags : tuple of str
-        Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
-        events from the first such time on.
+        Times at which the motion is not smooth in its data, with reasons. Then `x0` and `p` are NaN, and so are
+        the rows of the events from the first such time on.
     directions : function (n_x,) -> (n_x,), optional
         One-sided derivative of x(T) in a direction of x0, where the motion is not smooth but piecewise so. It is not
         written to files. By `EventSelected` only.
@@ -69,6 +75,7 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         x0 = read_only(self.x0, "x0 of a sensitivity (n_x, n_x)", "n_x", "n_x")
+        # A second time with the number of rows as number of columns: square.
         x0 = read_only(x0, "x0 of a sensitivity (n_x, n_x)", len(x0), len(x0))
         p = read_only(self.p, "p of a sensitivity (n_x, n_p)", len(x0), "n_p")
         assign(self, x0=x0, p=p, flags=tuple(self.flags))
@@ -80,6 +87,7 @@ class Sensitivity:
             assign(self, event_times_x0=times, event_times_p=times_p)
         if self.u is not None:
             assign(self, u=read_only(self.u, "u of a sensitivity (N, n_x, n_u)", "N", len(x0), "n_u"))
+        # Words admit any length where no derivative by the control fixes them.
         stages, n_u = ("N", "n_u") if self.u is None else (self.u.shape[0], self.u.shape[2])
         shapes: dict[str, tuple[Any, ...]] = {
             "orbital": ("nodes", len(x0), len(x0)),
@@ -88,8 +96,8 @@ class Sensitivity:
             "event_times_u": ("n_events", stages, n_u),
         }
         for name, shape in shapes.items():
-            if (given := getattr(self, name)) is not None:
-                assign(self, **{name: read_only(given, f"{name} ({', '.join(map(str, shape))})", *shape)})
+            if (array := getattr(self, name)) is not None:
+                assign(self, **{name: read_only(array, f"{name} ({', '.join(map(str, shape))})", *shape)})
 
     @property
     def smooth(self) -> bool:
@@ -97,7 +105,7 @@ class Sensitivity:
         return not self.flags
 
     def of_directions(self, admitted: Array) -> Sensitivity:
-        """The derivatives by x0 in what is left of directions by a projection (n_x, n_x)."""
+        """Return the derivatives by x0 behind a projection of directions (n_x, n_x)."""
         fields = {name: getattr(self, name) for name in ("x0", "event_times_x0", "orbital")}
         return replace(self, **{name: each @ admitted for name, each in fields.items() if each is not None})
 

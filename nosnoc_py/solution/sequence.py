@@ -1,4 +1,9 @@
-"""A sequence of modes as one writes it down."""
+"""Sequences of modes: the notation in which a user states, and results list, the order of modes of a motion.
+
+Phases are mappings from names to modes, impacts between them words. Contacts that are not mentioned are open, so free
+flight is an empty mapping. Invariant: `phases` and `impacts` have equal lengths; `impacts[k]` is the impact at the
+start of phase k, "" without one.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 
+# First word of an item that is an impact.
 IMPACT = "impact "
 EXPECTED = 'a mapping such as {"ground": "stick"} for a phase, or a word such as "impact ground" between two phases'
 
@@ -30,7 +36,7 @@ class Sequence:
         "|"; constraints "free" or "active". A contact that closes has an impact, which need not be mentioned; one that
         bounces is: "impact ball", with what it does on the way, if it is no stick, as in "impact ball slip+, wall".
     times : (phases - 1,), optional
-        When phases end, but the last [s], where it is known.
+        Ends of all phases but the last [s], if they are known.
 
     Raises
     ------
@@ -60,11 +66,13 @@ class Sequence:
         phases, impacts, pending = list[Mapping[str, str]](), list[str](), ""
         for item in items:
             if isinstance(item, dict):
+                # A mode given as a number (+1, 0) would never equal a mode of a motion.
                 if not all(isinstance(part, str) for pair in item.items() for part in pair):
                     raise ModelError(f"Sequence: names and modes are words, given {item!r}.")
                 phases.append(item)
                 impacts.append(pending)
                 pending = ""
+            # Two impacts in a row have no phase between them: one word lists all contacts of one instant.
             elif isinstance(item, str) and item.startswith(IMPACT) and not pending:
                 pending = item
             else:
@@ -83,10 +91,11 @@ class Sequence:
         return "\n".join(["Sequence([", *lines, f"]{times})"])
 
     def __eq__(self, other: object) -> bool:
-        """The same modes and impacts; times may differ."""
+        """True if modes and impacts are equal; times may differ."""
         return isinstance(other, Sequence) and self.items == other.items
 
     def __hash__(self) -> int:
+        # Times are left out, as in `__eq__`.
         return hash(tuple(frozenset(item.items()) if isinstance(item, dict) else item for item in self.items))
 
 
@@ -94,6 +103,7 @@ def _times(given: Any, count: int) -> np.ndarray:
     try:
         times = np.asarray(given, float).reshape(-1)
     except (TypeError, ValueError):
+        # Refused below, with the message that says what is expected.
         times = np.full(1, np.nan)
     if times.size != count or not np.isfinite(times).all() or (np.diff(times, prepend=0.0) < 0.0).any():
         raise ModelError(

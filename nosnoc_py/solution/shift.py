@@ -1,4 +1,9 @@
-"""The rest of a trajectory, from later on, prolonged to its old length: a guess for a receding horizon."""
+"""The rest of a trajectory, from later on, prolonged to its old length: a guess for a receding horizon.
+
+The first element is cut and keeps its polynomial, evaluated at new nodes; at the end one element holds the last state.
+Invariants: the shifted trajectory begins at time zero and has the duration of the old one; shifted by whole control
+stages it has as many stages, and carries the unshifted iterate, whose variables the transcription moves one by one.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +24,20 @@ SAME = 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Shifted(Trajectory):
-    """A trajectory that begins later than the one it was made of.
+    """A trajectory that begins later than its original.
 
     Parameters
     ----------
     later
-        By how much [s].
+        Length of the shift [s].
     stages
-        How many control stages that is; 0 where it is no whole number of equal ones.
+        Number of control stages in the shift; 0 if it is no whole number of equal ones.
     w : (n_w,)
-        Iterate of the solution it was made of, unshifted; empty where there is none.
+        Iterate of the original solution, unshifted; empty without one.
     layout_key
         Fingerprint of the transcription that `w` belongs to.
     branch
-        The branch that `w` solves, unshifted.
+        Branch that `w` solves, unshifted.
     """
 
     later: float
@@ -46,12 +51,12 @@ class Shifted(Trajectory):
         assign(self, w=read_only(self.w, "w", "n_w"), later=float(self.later), stages=int(self.stages))
 
 
-# Fields that the rest of a trajectory has like the whole.
+# Fields that the shifted trajectory shares with the whole one.
 SAME_FIELDS = ("state_names", "control_names", "parameters", "status", "units")
 
 
 def shifted(trajectory: Trajectory, duration: float | None = None, stages: int | None = None) -> Shifted:
-    """See `Trajectory.shift`."""
+    """Return the rest of a trajectory, see `Trajectory.shift`."""
     later, whole = _length(trajectory, duration, stages)
     start, end = trajectory.t0 + later, float(trajectory.t[-1])
     slack = SAME * trajectory.duration
@@ -72,6 +77,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
         series=_series(trajectory, start, slack),
         later=later,
         stages=whole,
+        # A second shift has no iterate: `stages` counts from the solution itself.
         w=getattr(trajectory, "w", np.empty(0)) if whole and not isinstance(trajectory, Shifted) else np.empty(0),
         layout_key=getattr(trajectory, "layout_key", ""),
         branch=getattr(trajectory, "branch", None),
@@ -98,39 +104,42 @@ def _length(trajectory: Trajectory, duration: Any, stages: Any) -> tuple[float, 
         raise TranscriptionError(
             f"shift: expected more than 0 s and less than the whole trajectory, {length:g} s, given {duration:g} s."
         )
+    # Only on equal stages is every variable a stage later one of the same place.
     equal = len(trajectory.u) > 0 and bool(np.ptp(np.diff(edges)) <= SAME * length)
     nearest = int(np.argmin(np.abs(edges - duration)))
     return float(duration), nearest if equal and abs(edges[nearest] - duration) <= SAME * length else 0
 
 
-def _prolonged(found: Interpolant, start: float, end: float, later: float, slack: float) -> RungeKuttaInterpolant:
-    """Elements from `start` on; what is left of the first one keeps its polynomial, and at the end all stands still."""
-    if not isinstance(found, RungeKuttaInterpolant):
-        raise TranscriptionError(f"shift: there is none for a trajectory with a {type(found).__name__}.")
-    keep = (found.t_left + found.h > start + slack) | (found.t_left > start + slack)
-    t_left, h = found.t_left[keep], found.h[keep]
-    x_left, x_stages = found.x_left[keep].copy(), found.x_stages[keep].copy()
+def _prolonged(interpolant: Interpolant, start: float, end: float, later: float, slack: float) -> RungeKuttaInterpolant:
+    """Return the elements from `start` on [s], the first one cut there, with a last one that holds the state."""
+    if not isinstance(interpolant, RungeKuttaInterpolant):
+        raise TranscriptionError(f"shift: there is none for a trajectory with a {type(interpolant).__name__}.")
+    keep = (interpolant.t_left + interpolant.h > start + slack) | (interpolant.t_left > start + slack)
+    t_left, h = interpolant.t_left[keep], interpolant.h[keep]
+    x_left, x_stages = interpolant.x_left[keep].copy(), interpolant.x_stages[keep].copy()
+    # The first element begins before the shift: its polynomial, at the nodes of what is left of it.
     if t_left[0] < start - slack:
         h[0] -= start - t_left[0]
         t_left[0] = start
-        x_left[0] = found(start, "+")
-        x_stages[0] = found(start + found.c * h[0], "-")
-    last = found(end, "+")
-    rest = np.broadcast_to(last, (1, found.c.size, last.size))
+        x_left[0] = interpolant(start, "+")
+        x_stages[0] = interpolant(start + interpolant.c * h[0], "-")
+    last = interpolant(end, "+")
+    rest = np.broadcast_to(last, (1, interpolant.c.size, last.size))
     return RungeKuttaInterpolant(
         t_left=np.append(t_left, end) - start,
         h=np.append(h, later),
-        c=found.c,
+        c=interpolant.c,
         x_left=np.vstack([x_left, last]),
         x_stages=np.concatenate([x_stages, rest]),
     )
 
 
 def _controls(trajectory: Trajectory, later: float, stages: int, slack: float) -> tuple[Array, Array]:
-    """Control stages, the last control held to the end in that many stages."""
+    """Return the control stages; the last control is held to the end in `stages` stages."""
     if not len(trajectory.u):
         return np.zeros(1), trajectory.u
     grid = trajectory.u_grid - trajectory.u_grid[0] - later
+    # A stage that ends at the shift, up to round-off, is over.
     keep = grid[1:] > slack
     end = grid[-1]
     edges = np.concatenate([[0.0], grid[1:][keep], end + later * np.arange(1, stages + 1) / stages])
@@ -139,6 +148,7 @@ def _controls(trajectory: Trajectory, later: float, stages: int, slack: float) -
 
 def _series(trajectory: Trajectory, start: float, slack: float) -> dict[str, Series]:
     return {
+        # Times within the slack before the start become the start.
         name: Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep], series.role)
         for name, series in trajectory.series.items()
         if (keep := series.t > start - slack).any()

@@ -1,4 +1,10 @@
-"""The solution of an optimal control problem: a trajectory with residuals, multipliers and the way it was found."""
+"""The solution of an optimal control problem: a trajectory with residuals, multipliers and the history of its solution.
+
+Residuals are those of the unrelaxed problem in the user's units, whatever relaxation the solver used. A solution that
+`solve` returned also knows its problem, and continues from there: `polish`, `refine` and `differentiate`. This link is
+an attribute, not a field: solutions from files or of `dataclasses.replace` do without it, and name the function to call
+instead.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +29,11 @@ from nosnoc_py.status import Stationarity
 __all__ = ["Residual", "Solution", "StepRecord"]
 
 
-# Numbers and words that a summary takes as they are.
+# Fields that `to_dict` copies; the others need a conversion.
 REPORTED = (
     *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
-# The attribute by which a solution that `solve` returned knows its problem: an object that goes on from a solution by
-# `polish(solution, ...)`, `refine(solution, method, ...)` and `differentiate(solution, ...)`, or by some of these.
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -65,7 +69,7 @@ class Solution(Trajectory):
     stationarity
         Kind of stationary point, `UNKNOWN` until certified.
     iterations, wall_seconds
-        The whole effort.
+        Iterations and time [s] of all steps.
     log
         One record per step of the homotopy.
     multipliers
@@ -76,23 +80,39 @@ class Solution(Trajectory):
     biactive
         Names of the pairs with both sides zero, where the kind of stationary point is decided.
     biactive_roles
-        What these pairs are, in the same order.
+        Roles of these pairs, in the same order.
     w : (n_w,)
         Raw iterate of the MPCC.
     layout_key
         Fingerprint of the transcription that `w` belongs to.
     branch
-        Of the complementarities at `w`, where the solver ended on one: solving again starts there.
+        Branch of the complementarities at `w`, if the solver ended on one: solving again starts there.
     method, solver
         Representations of the options.
     sequence
-        The modes of the motion and when they change, where the method knows them.
+        Modes of the motion and the times of their changes, if the method knows them.
     certificate
         Comparison with an independent simulation; None if there was none.
     candidates
-        The starts of a search with their results.
+        Starts of a search with their results.
     agreement
         Kinds of start of a search that reached this objective independently of each other.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=2))
+    >>> solution.success, solution.u.shape, bool(solution.infeasibility < 1e-6)
+    (True, (2, 1), True)
+    >>> print(solution.summary().splitlines()[0].split(",")[0])
+    solved
+    >>> solution.differentiate(x0="q_0").names
+    ('q_0',)
+    >>> solution.refine(ns.FESDJ(control_stages=3)).u.shape
+    (3, 1)
     """
 
     objective: float
@@ -133,6 +153,11 @@ class Solution(Trajectory):
     def polish(self, **options: Any) -> Solution:
         """Return the better of this solution and the optimum of its sequence of modes; see `nosnoc_py.polish`.
 
+        Parameters
+        ----------
+        **options
+            Keyword arguments of `nosnoc_py.polish`.
+
         Raises
         ------
         OptionError
@@ -143,7 +168,14 @@ class Solution(Trajectory):
     def refine(self, method: Any, solver: Any = None, **options: Any) -> Solution:
         """Solve the same problem by another method, from this solution; see `nosnoc_py.solve`.
 
-        Finite elements start from a small relaxation, which does not forget where they start, unless a solver is given.
+        Parameters
+        ----------
+        method : Method
+            Such as `ns.FESDJ(control_stages=40)`.
+        solver : Strategy, optional
+            By default finite elements start from a small relaxation parameter, which keeps the guess.
+        **options
+            Keyword arguments of `nosnoc_py.solve`.
 
         Raises
         ------
@@ -158,10 +190,16 @@ class Solution(Trajectory):
     def differentiate(
         self, *, x0: bool | str | Names | None = None, p: bool | str | Names | None = None, horizon: bool = False
     ) -> SolutionSensitivity:
-        """Derivatives of this optimum by x0, p and the horizon; see `nosnoc_py.Transcription.differentiate`.
+        """Return the derivatives of this optimum by x0, p and the horizon; see `nosnoc_py.Transcription.differentiate`.
 
-        Of solutions by finite elements. Those by other methods have one after
-        `solution.refine(ns.FESDJ(...))`.
+        Only solutions by finite elements have them; others after `solution.refine(ns.FESDJ(...))`.
+
+        Parameters
+        ----------
+        x0, p : bool, str or sequence of str, optional
+            True, False, or the names of components to differentiate by; by default all that the OCP fixes.
+        horizon : bool
+            True to differentiate by the horizon, too.
 
         Raises
         ------
@@ -175,10 +213,11 @@ class Solution(Trajectory):
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
-        made_by = ", solver ".join(text for text in (self.method, self.solver) if text)
+        options = ", solver ".join(text for text in (self.method, self.solver) if text)
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
-        told = (self._cost(), self._residuals(), self._certified(), self._starts(), self._effort(), made_by)
-        lines += [f"  {line}" for line in told if line]
+        report = (self._cost(), self._residuals(), self._certified(), self._starts(), self._effort(), options)
+        lines += [f"  {line}" for line in report if line]
+        # Events of a failed solver are of no motion, unless its simulation confirms them.
         true = self.certificate is not None and self.certificate.confirmed
         if self.events and not self.success and not true:
             whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
@@ -213,6 +252,7 @@ class Solution(Trajectory):
         answers += [self._starts(), self._residuals(), self._effort()]
         rows = [line.partition(": ")[::2] for line in answers if line]
         rows += [("method", self.method)] if self.method else []
+        # Events have a table of their own below.
         rows += [branch.partition(": ")[::2] for branch in super()._branches() if not branch.startswith("events (")]
         return page(repr(self).partition("\n")[0], table(rows), *self._html_parts())
 
@@ -232,6 +272,7 @@ class Solution(Trajectory):
         if (sequence := self.sequence) is None:
             return [], ()
         ends = ["" for _ in sequence.phases] if sequence.times is None else [f"{t:.6g}" for t in sequence.times]
+        # The last phase ends with the trajectory.
         ends += [f"{self.t[-1]:.6g}"] * (len(sequence.phases) - len(ends))
         rows = list[tuple[str, ...]]()
         for k, (phase, impact, end) in enumerate(zip(sequence.phases, sequence.impacts, ends, strict=True)):
@@ -250,10 +291,11 @@ class Solution(Trajectory):
         )
 
     def _certified(self) -> str:
-        """The verdict, why where it is not that the solution is confirmed, and the true objective where it differs."""
+        """Return the verdict, its reason unless the solution is confirmed, and the true objective if it differs."""
         if (certificate := self.certificate) is None:
             return ""
         because = "" if certificate.confirmed else f": {certificate.reason}"
+        # Relative above 1, absolute below, as the certificate compares.
         error, size = abs(certificate.objective_error), max(1.0, abs(certificate.objective))
         true = f", true objective {certificate.true_objective:.8g}" if error > certificate.tolerance * size else ""
         return f"certificate: {certificate.verdict}{because}{true}"

@@ -1,7 +1,11 @@
 """Trajectories on disk: one netCDF-3 file that xarray opens and that `load` reads back to the bit.
 
-Arrays are netCDF variables; everything else is one JSON attribute. JSON escapes what is not ASCII and Python's JSON
-writes shortest round-trip decimals, so names and numbers come back as they went.
+Arrays are netCDF variables; everything else is one JSON attribute. JSON escapes what is not ASCII, and Python writes
+the shortest decimals that give the same number again, so names and numbers are restored exactly.
+
+Every field passes through `_pack` and `_unpack`, which are inverses; arrays of nested records (interpolants,
+sensitivities, certificates) get the name of their field as prefix. Invariants: a file is written entirely or not at
+all; its checksum covers all numbers and words; files of every earlier format version stay readable (`READABLE`).
 """
 
 from __future__ import annotations
@@ -34,18 +38,22 @@ from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Stationarity, Status, Verdict
 
+# Raised when old versions of the library could not read new files.
 FORMAT_VERSION = 2
-# Files of version 1 know no roles, and no elements of their motion; everything else is the same.
+# Files of version 1 have no roles and no discretization; everything else is the same.
 READABLE = (1, FORMAT_VERSION)
 SUFFIX = ".nc"
 
+# Global attribute of the file with the JSON.
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution, "Shifted": Shifted}
-# Other kinds of files: name of the class -> what makes it from its fields and arrays. Whoever defines one adds it.
+# Other kinds of files: name of the class -> function that builds it from fields and arrays. Its module registers it.
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Array]], Any]] = {}
+# Fields that are one array each.
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
+# Arrays of a `Sensitivity`; its one-sided derivatives are functions, and are not written.
 _SENSITIVITIES = (
     "x0",
     "p",
@@ -57,11 +65,13 @@ _SENSITIVITIES = (
     "orbital_p",
     "orbital_u",
 )
+# Arrays of a `SolvedBranch` with their types: netCDF-3 stores them as doubles.
 _BRANCH = {"G": bool, "H": bool, "r": bool, "lam_x": float, "lam_g": float}
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
+# Named dimensions for xarray; other arrays get dimensions of their own name.
 _DIMENSIONS = {"t": ("node",), "x": ("node", "state"), "u_grid": ("control_edge",), "u": ("control_stage", "control")}
 
 
@@ -100,7 +110,17 @@ def write(path: str | Path, kind: str, values: dict[str, Any], arrays: dict[str,
 
 @named_arguments
 def load(path: str | Path) -> Any:
-    """Read what `save` wrote: a `Trajectory`, a `Solution`, or the log of a closed loop if it was one.
+    """Read a file of `save`: a `Trajectory`, a `Solution`, or a `ClosedLoop`.
+
+    Parameters
+    ----------
+    path : str or Path
+        Name of a netCDF file (.nc).
+
+    Returns
+    -------
+    Trajectory, Solution or ClosedLoop
+        Equal to the saved one, but without the link to its problem: `polish` and `value` need the OCP or the system.
 
     Raises
     ------
@@ -108,6 +128,17 @@ def load(path: str | Path) -> Any:
         If there is no such file.
     TranscriptionError
         If the file is damaged, was not written by `save`, or has another format version.
+
+    Examples
+    --------
+    >>> import tempfile, casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = motion.save(f"{folder}/decay.nc")
+    ...     loaded = ns.load(path)
+    >>> loaded.state_names, bool((loaded.x == motion.x).all())
+    (('x_0',), True)
     """
     if not isinstance(path, str | Path):
         raise OptionError(f"load: expected the path of a file, given {type(path).__name__}.")
@@ -116,7 +147,7 @@ def load(path: str | Path) -> Any:
     data = Path(path).read_bytes()
     try:
         meta, arrays = _from_netcdf(data)
-    except Exception as error:  # whatever scipy's parser trips over in foreign bytes
+    except Exception as error:  # scipy's parser raises errors of many types for foreign bytes
         raise _damaged(path, error) from error
     if meta.get("format_version") not in READABLE:
         raise TranscriptionError(
@@ -236,7 +267,7 @@ def _candidate(value: dict[str, Any]) -> Candidate:
 
 
 def _packed_certificate(certificate: Certificate, arrays: dict[str, Array]) -> dict[str, Any]:
-    """All of it, with the true trajectory."""
+    """Return all fields of a certificate for JSON; its arrays, and those of the true trajectory, go to `arrays`."""
     own: dict[str, Array] = {"end_state_errors": certificate.end_state_errors}
     motion = certificate.trajectory
     parts = {f.name: _pack(f.name, getattr(motion, f.name), own) for f in fields(motion)}
@@ -260,7 +291,7 @@ def _certificate(value: dict[str, Any], arrays: dict[str, Array]) -> Certificate
     own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
     motion = value["trajectory"]
     parts = {name: _unpack(name, part, own) for name, part in motion["fields"].items()}
-    made: dict[str, Any] = {
+    rebuilt: dict[str, Any] = {
         "verdict": Verdict(value["verdict"]),
         "state_names": tuple(value["state_names"]),
         "end_state_errors": own["end_state_errors"],
@@ -273,8 +304,8 @@ def _certificate(value: dict[str, Any], arrays: dict[str, Array]) -> Certificate
         "trajectory": _CLASSES[motion["class"]](**parts),
     }
     for name in ("violation", "findings"):
-        made[name] = tuple(Violation(**one | {"law": Law[one["law"]]}) for one in value[name])
-    return Certificate(**value | made)
+        rebuilt[name] = tuple(Violation(**one | {"law": Law[one["law"]]}) for one in value[name])
+    return Certificate(**value | rebuilt)
 
 
 def _role(value: str | None) -> Role | None:
@@ -289,8 +320,9 @@ def _plain(value: Any) -> Any:
 def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     from scipy.io import netcdf_file
 
-    # netCDF-3 reads a dimension of length zero as unlimited: empty arrays live in their shape alone
+    # netCDF-3 reads a dimension of length zero as unlimited: of empty arrays only the shape is written.
     meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
+    # As a reader gets it (tuples are lists, keys are words), so that both compute the same checksum.
     meta = json.loads(json.dumps(meta, default=_plain))
     buffer = io.BytesIO()
     with netcdf_file(buffer, "w", version=2) as file:
@@ -303,9 +335,10 @@ def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
 
 
 def _checksum(meta: dict[str, Any], arrays: dict[str, Array]) -> str:
-    """SHA-256 of all numbers and words of a file: a bit that turned on a disc is other numbers, not a damaged file."""
+    """Return the SHA-256 of all numbers and words: netCDF itself does not detect a flipped bit in a number."""
     digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(arrays):
+        # Little-endian on every machine.
         digest.update(name.encode() + np.ascontiguousarray(arrays[name], dtype="<f8").tobytes())
     return digest.hexdigest()
 
@@ -327,6 +360,7 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             name: np.array(file.variables[name][...], dtype=float) if np.prod(shape) else np.empty(shape)
             for name, shape in meta.get("shapes", {}).items()
         }
+    # Files of early versions have no checksum.
     if (written := meta.pop("checksum", None)) is not None and written != _checksum(meta, arrays):
         raise ValueError("the checksum of its numbers is another one")
     return meta, arrays

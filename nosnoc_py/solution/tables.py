@@ -58,6 +58,7 @@ def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:
 def _kind_of(t: Array, trajectory: Trajectory) -> str:
     """Return the kind of times that a series has: of impacts, of ends of elements, or others."""
     impacts = [event.time for event in trajectory.events if event.kind == "impact"]
+    # Exact comparison: these times are copies of those of the events and nodes.
     if t.size and np.isin(t, impacts).all():
         return "impact"
     return "element_end" if np.isin(t, trajectory.t).all() else "sample"
@@ -69,9 +70,11 @@ def _dimensions(trajectory: Trajectory) -> dict[str, tuple[str, ...]]:
     dims |= dict.fromkeys(trajectory.control_names, ("control_stage",))
     grids: dict[bytes, str] = {}
     for name, series in trajectory.series.items():
+        # Bytes as key: arrays are not hashable, and equal times share a dimension.
         key = series.t.tobytes()
         if key not in grids:
             word = _kind_of(series.t, trajectory)
+            # A second grid of a kind gets a number: dimensions of one name have one length.
             more = sum(taken.startswith(word) for taken in grids.values())
             grids[key] = f"{word}_{more}" if more else word
         dims[name] = (grids[key],)

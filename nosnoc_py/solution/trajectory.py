@@ -1,4 +1,10 @@
-"""A trajectory: what every simulator returns, with names, events and dense output."""
+"""A trajectory: the result of every simulator, with names, events and dense output.
+
+A trajectory consists of nodes, with the left limit before the right limit where the state jumps, dense output between
+them, controls on their own grid, and series of contact quantities on theirs. Invariants: names are unique over states,
+controls, series and parameters, so `trajectory[name]` is unambiguous; arrays and mappings cannot be changed; the link
+to the problem or system (`PROBLEM`) is no field: it is lost in files, copies and other processes.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +32,11 @@ if TYPE_CHECKING:
 
     from nosnoc_py.solution.shift import Shifted
 
-# Attribute of what a result knows of its problem or its system; it is none of its fields.
+# Attribute with the problem or the system of a result; it is no field, so that files and copies do without it.
 PROBLEM = "_problem"
-# What a summary takes as it is.
+# Fields and properties that `to_dict` copies.
 SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
-# Events that a summary lists.
+# Most events that a summary lists.
 SHOWN = 20
 
 
@@ -61,15 +67,15 @@ class Trajectory:
     parameters
         Values of the parameters, by name.
     status, message
-        Why the work ended, and what the solver said.
+        Status, and the message of the solver or simulator.
     units
         Units by name, for the labels of axes.
     sensitivity
-        Derivatives with respect to the initial state and the parameters, where they were asked for.
+        Derivatives with respect to the initial state and the parameters, if requested.
     numerical
         The same motion in numerical time, with the clock as a state, where time was frozen.
     discretization
-        The finite elements the motion is made of; None where it is not made of any.
+        Finite elements of the motion; None if it was computed without.
 
     Raises
     ------
@@ -103,7 +109,7 @@ class Trajectory:
         x = read_only(self.x, "x (nodes, n_x)", t.size, len(self.state_names))
         u = read_only(self.u, "u (control stages, n_u)", u_grid.size - 1, len(self.control_names))
         assign(self, t=t, u_grid=u_grid, x=x, u=u, events=tuple(self.events))
-        # plain copies, because a mapping proxy could not travel to and from a worker process
+        # Plain copies: a mapping proxy could not be pickled for a worker process.
         parameters = {name: float(value) for name, value in self.parameters.items()}
         assign(self, series=dict(self.series), parameters=parameters, units=dict(self.units))
         twice = [name for name, count in Counter(self.names).items() if count > 1]
@@ -114,23 +120,38 @@ class Trajectory:
     def _check_sensitivity(self) -> None:
         if self.sensitivity is None:
             return
-        found = self.sensitivity
-        events = len(self.events) if found.event_times_x0 is None else len(found.event_times_x0)
-        controls = self.u.shape if found.u is None else (len(found.u), found.u.shape[2])
-        given = events, *found.p.shape, *controls
+        derivatives = self.sensitivity
+        events = len(self.events) if derivatives.event_times_x0 is None else len(derivatives.event_times_x0)
+        controls = self.u.shape if derivatives.u is None else (len(derivatives.u), derivatives.u.shape[2])
+        sizes = events, *derivatives.p.shape, *controls
+        # Parts that were not computed count as fitting.
         expected = len(self.events), len(self.state_names), len(self.parameters), *self.u.shape
-        if given != expected:
+        if sizes != expected:
             raise TranscriptionError(
                 "sensitivity: numbers of events, states, parameters, control stages and controls are "
-                f"{', '.join(map(str, given))}, expected {', '.join(map(str, expected))}."
+                f"{', '.join(map(str, sizes))}, expected {', '.join(map(str, expected))}."
             )
-        if found.orbital is not None and len(found.orbital) != len(self.t):
+        if derivatives.orbital is not None and len(derivatives.orbital) != len(self.t):
             raise TranscriptionError(
-                f"sensitivity: orbital has {len(found.orbital)} nodes, expected those of the trajectory, {len(self.t)}."
+                f"sensitivity: orbital has {len(derivatives.orbital)} nodes, expected {len(self.t)} as the trajectory."
             )
 
     def __getitem__(self, name: str) -> Any:
-        """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""
+        """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar).
+
+        Raises
+        ------
+        UnknownNameError
+            For other names; the message lists all.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0)
+        >>> float(motion["x_0"][0])
+        2.0
+        """
         if name in self.parameters:
             return self.parameters[name]
         if (pair := self._over_time(name)) is None:
@@ -138,14 +159,28 @@ class Trajectory:
         return pair[1]
 
     def times(self, name: str) -> Array:
-        """Return the times [s] of `self[name]`; for a control the starts of its stages."""
+        """Return the times [s] of `self[name]`; for a control the starts of its stages.
+
+        Raises
+        ------
+        UnknownNameError
+            For names that have no times.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0)
+        >>> bool((motion.times("x_0") == motion.t).all())
+        True
+        """
         if (pair := self._over_time(name)) is None:
             legal = (*self.state_names, *self.control_names, *self.series)
             raise UnknownNameError(name, legal, "quantity over time")
         return pair[0]
 
     def _over_time(self, name: str) -> tuple[Array, Array] | None:
-        """Times and values of a state, a control or a series."""
+        """Return times and values of a state, a control or a series, or None."""
         if name in self.state_names:
             return self.t, self.x[:, self.state_names.index(name)]
         if name in self.control_names:
@@ -153,19 +188,64 @@ class Trajectory:
         return (self.series[name].t, self.series[name].values) if name in self.series else None
 
     def __call__(self, t: npt.ArrayLike, side: Side = "+") -> Array:
-        """Return the state at t, (n_x,) or (times, n_x); `side` is the limit to take where it jumps."""
+        """Return the state at t, (n_x,) or (times, n_x), by dense output.
+
+        Parameters
+        ----------
+        t : float or (times,)
+            Times [s] within the trajectory.
+        side : {"+", "-"}
+            Limit at a jump: "+" after it, "-" before it.
+
+        Raises
+        ------
+        TranscriptionError
+            If a time is outside of the trajectory.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+        >>> motion = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6)
+        >>> impact = motion.impacts[0].time
+        >>> float((motion(impact, "+")[1] / motion(impact, "-")[1]).round(6))
+        -0.5
+        """
+        # Simulators without dense output: straight lines, in which repeated times are jumps.
         interpolant = self.interpolant or RungeKuttaInterpolant.linear(self.t, self.x)
         return interpolant(t, side)
 
     def control(self, t: npt.ArrayLike) -> Array:
-        """Return the control at t, (n_u,) or (times, n_u): right-continuous, at the end the last value."""
+        """Return the control at t, (n_u,) or (times, n_u): right-continuous, at the end the last value.
+
+        Parameters
+        ----------
+        t : float or (times,)
+            Times [s] within the control grid.
+
+        Raises
+        ------
+        TranscriptionError
+            If there is no control, or a time is outside of its grid.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> motion = ns.simulate(ns.ODE(x=x, u=u, flow=u), x0=[0.0], duration=1.0, u=[[1.0], [-1.0]])
+        >>> motion.control([0.0, 0.5]).ravel()
+        array([ 1., -1.])
+        """
         if not len(self.u):
             raise TranscriptionError("the trajectory has no control stages, so there is no control to evaluate.")
         if self.control_interpolant is not None:
             return self.control_interpolant(t)
         times = inside(t, self.u_grid[0], self.u_grid[-1])
         snap = SNAP * np.abs(self.u_grid[[0, -1]]).max()
+        # A time at an edge up to round-off belongs to the stage that begins there: right-continuous.
         stage = np.searchsorted(self.u_grid, times + snap, "right") - 1
+        # At the end there is no next stage.
         u: Array = self.u[np.minimum(stage, len(self.u) - 1)]
         return u if np.ndim(t) else u.reshape(-1)
 
@@ -287,10 +367,17 @@ class Trajectory:
         return tuple(event for event in self.events if event.kind == "impact")
 
     def raise_for_status(self) -> None:
-        """Raise a `SolverError` with status, message and remedy unless the work succeeded."""
+        """Raise a `SolverError` with status, message and remedy unless the work succeeded.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).raise_for_status()  # nothing to raise
+        """
         if not self.success:
-            said = f" ({self.message})" if self.message else ""
-            raise SolverError(f"{self.status}{said}. {self.status.remedy}")
+            reason = f" ({self.message})" if self.message else ""
+            raise SolverError(f"{self.status}{reason}. {self.status.remedy}")
 
     @named_arguments
     def shift(self, duration: float | None = None, *, stages: int | None = None) -> Shifted:
@@ -311,13 +398,30 @@ class Trajectory:
         ------
         TranscriptionError
             If both are given, or nothing of the trajectory would be left.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> later = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).shift(0.25)
+        >>> later.t0, later.duration, bool(later.x[0] < 2.0)
+        (0.0, 1.0, True)
         """
+        # A circular import at the top: `Shifted` is a `Trajectory`.
         from nosnoc_py.solution.shift import shifted
 
         return shifted(self, duration, stages)
 
     def summary(self) -> str:
-        """Return a report of a few lines: status, interval, final state, events and, after a failure, what to try."""
+        """Return a report of a few lines: status, interval, final state, events and, after a failure, what to try.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> print(ns.simulate(ns.ODE(x=x, flow=1), x0=[2.0], duration=1.0).summary().splitlines()[1])
+          final state: x_0 = 3
+        """
         span = f"{self.status}, t = {self.t0:g} .. {self.t[-1]:g} s, {len(self.t)} nodes"
         final = zip(self.state_names, self.final_state, strict=True)
         lines = [span, "  final state: " + enumerate_some([f"{name} = {value:.6g}" for name, value in final], 12)]
@@ -332,7 +436,15 @@ class Trajectory:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None."""
+        """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).to_dict()["state_names"]
+        ['x_0']
+        """
         return {name: jsonable(value) for name, value in self._summary_fields().items()}
 
     def _summary_fields(self) -> dict[str, Any]:

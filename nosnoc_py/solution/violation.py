@@ -1,4 +1,8 @@
-"""Laws of a motion, and violations of them: what an audit finds and a certificate lists."""
+"""Laws of a motion, and violations of them: findings of an audit and entries of a certificate.
+
+Amounts have the unit of their law. Shares relate them to the scale of the motion (its speeds, forces, lengths), so that
+violations of different laws can be compared and ranked.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +50,16 @@ class Violation:
     Parameters
     ----------
     time
-        When [s].
+        Time of the violation [s].
     law
     subject
         The state, contact or constraint that breaks it; of a statement the whole sentence.
     amount
-        By how much, in `unit`.
+        Size of the violation, in `unit`.
     share
-        The same as a share of what is at work in the motion; infinite for what is not a number.
+        The same relative to the scale of the motion; infinite if it is not a number.
     unit
-        Empty where a constraint has none.
+        Unit of `amount`; empty for a constraint without one.
     """
 
     time: float
@@ -67,7 +71,7 @@ class Violation:
 
     @property
     def what(self) -> str:
-        """The law, who breaks it and by how much, in words."""
+        """The law, its subject and the amount, in words."""
         text = self.law.value.format(self.subject)
         if self.law is Law.STATEMENT:
             return text
