@@ -131,9 +131,9 @@ class Trajectory:
                 "sensitivity: numbers of events, states, parameters, control stages and controls are "
                 f"{', '.join(map(str, sizes))}, expected {', '.join(map(str, expected))}."
             )
-        if derivatives.orbital is not None and len(derivatives.orbital) != len(self.t):
+        if (orbital := derivatives.orbital) is not None and len(orbital) != len(self.t):
             raise TranscriptionError(
-                f"sensitivity: orbital has {len(derivatives.orbital)} nodes, expected {len(self.t)} as the trajectory."
+                f"sensitivity: orbital has {len(orbital)} nodes, expected those of the trajectory, {len(self.t)}."
             )
 
     def __getitem__(self, name: str) -> Any:
