@@ -1,4 +1,4 @@
-"""Algebraic variables and equations of the user's own."""
+"""Algebraic variables and equations of the user."""
 
 from __future__ import annotations
 
@@ -80,6 +80,8 @@ class Algebraic:
             raise ModelError(
                 f"Algebraic: expected one equation for each of the {count} variables, given {equations.shape[0]}."
             )
+        # The structural rank is a necessary condition that needs no numbers; numerical singularity depends on the
+        # state.
         if ca.sprank(ca.jacobian(equations, z)) < count:
             raise ModelError(
                 "Algebraic: the equations do not determine z: their Jacobian in z is singular, whatever its entries; "
@@ -100,5 +102,6 @@ class Algebraic:
     @property
     def solution(self) -> ca.SX:
         """z (n_z,) as expressions of everything else, of equations that are affine in z."""
+        # Affine equations are E(z) = E(0) + E_z z, hence z = -E_z^-1 E(0).
         start = ca.substitute(self.equations, self.z, ca.SX.zeros(self.z.numel()))
         return -ca.solve(ca.densify(ca.jacobian(self.equations, self.z)), ca.densify(start))

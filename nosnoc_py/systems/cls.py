@@ -1,4 +1,15 @@
-"""Complementarity Lagrangian systems: rigid bodies with unilateral contacts and dry friction (FESD-J, Eq. 1)."""
+"""Complementarity Lagrangian systems: rigid bodies with unilateral contacts and dry friction (FESD-J, Eq. 1).
+
+A `CLS` is a description and no method: it checks its expressions once, replaces what is not mechanics by mechanics, and
+is immutable afterwards. After construction the following holds, so that no method needs a special case:
+
+- time, if given, is the last first-order state, with the rate 1;
+- algebraic variables are eliminated, and compliant contacts are part of the force: `contacts` are rigid;
+- expressions do not depend on the length of quaternions, which integration does not keep;
+- gap rates are n'v plus a drift that depends on neither v nor u, so that impulses change them by n'M^-1 n only.
+
+`kinematics` evaluates all quantities of the contacts.
+"""
 
 from __future__ import annotations
 
@@ -42,32 +53,31 @@ class Contact:
     name : str
         Name of the contact; forces, impulses and events carry it.
     gap : SX scalar
-        Signed distance f_c(q) [m]: positive when open, zero in contact, negative behind it, with a gradient that is not
-        zero where the gap is. |q|, q^2 and the distance of two points are none: they do not change sign. Without
-        friction any such smooth function will do, the normal force then has the unit that makes normal * force a
-        generalised force. With friction it has to be a distance: a gap that is ten times as large makes normal forces,
-        and so friction, a tenth.
+        Signed distance f_c(q) [m]: positive when open, zero in contact, negative in penetration, with a gradient that
+        is not zero in contact. |q|, q^2 and the distance of two points are not allowed: they do not change sign.
+        Without friction any such smooth function is allowed; the normal force then has the unit that makes
+        normal * force a generalised force. With friction it has to be a distance: for a gap that is ten times as large,
+        normal forces and friction are ten times smaller.
     normal : SX (n_v,), optional
         Direction J_n(q) of the normal force in generalised coordinates; default: N'(q) times the gradient of the gap,
         the gradient itself where q' = v.
     tangent : SX (n_v, n_t), optional
         Directions J_t(q) of the friction force in generalised coordinates, n_t = 1 (planar) or 2; J_t'v is the slip
-        velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane (they are not
-        checked to be: in generalised coordinates they need not have length one).
+        velocity. In 3-D the columns belong to two perpendicular unit directions of the contact plane. This is not
+        checked, as the columns need not have length one in generalised coordinates.
     friction : float, SX scalar, or n_t of them
         Coefficient mu >= 0: |lambda_t| <= mu lambda_n. Two numbers make it anisotropic, one for each tangent column:
         sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1). An expression of the
-        system's parameters p may be measured, identified (`OCP(free_parameters=...)`) or changed without building
-        anything again; its value is checked when p is given.
+        system's parameters p can be identified (`OCP(free_parameters=...)`) or changed without compiling again; its
+        value is checked when p is given.
     restitution : float or SX scalar
         Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-). A number, or an expression of p.
     surface_velocity : SX (n_t,) or float
-        Velocity [m/s] of what is touched, along the tangents, where it moves without a coordinate of its own (a
-        conveyor belt, a turntable): the slip is J_t'v - surface_velocity. In q, y (so in time) and p.
+        Velocity [m/s] of the touched surface along the tangents, if it moves without a coordinate of its own (a
+        conveyor belt, a turntable): the slip is J_t'v - surface_velocity. An expression of q, y (hence time) and p.
     stiffness : float or SX scalar, optional
-        k [N/m] of a compliant contact: instead of complementarity and impacts bodies overlap, and a spring pushes them
-        apart, k max(0, -f_c) max(0, 1 - d f_c'), a force of the system like others. An expression of p, if it is one.
-        Default: rigid.
+        k [N/m] of a compliant contact: instead of complementarity and impacts, bodies overlap and are pushed apart by
+        the force k max(0, -f_c) max(0, 1 - d f_c'). A number or an expression of p. Default: rigid contact.
     damping : float or SX scalar
         Damping d [s/m] of a compliant contact, which reduces the force during separation (Hunt and Crossley 1975);
         about 1.5 (1 - e) over the speed of impact for a restitution e near 1.
@@ -149,6 +159,8 @@ class Contact:
             )
         if min(friction) < 0:
             raise ModelError(f"{what}: friction has to be nonnegative, given {_friction_text(friction)}{given}.")
+        # With mu_k = 0 for one tangent the friction ellipse degenerates to a segment, on which directions have no
+        # meaning.
         if any(friction) != all(friction):
             raise ModelError(
                 f"{what}: anisotropic friction needs positive coefficients, given {_friction_text(friction)}{given}; "
@@ -191,6 +203,7 @@ class Contact:
     def cone(self) -> tuple[Any, Any]:
         """mu, and weights (n_t,) of the tangents in which an anisotropic cone is circular: mu_k / mu, at most one."""
         if all(isinstance(mu, float) for mu in self.friction):
+            # Relative to the largest coefficient: weights are at most one, and never divide by zero.
             mu = max(self.friction)
             return mu, ca.DM([value / mu if mu else 1.0 for value in self.friction])
         # It is unknown which expression is larger: with the first one the other weights may exceed one.
@@ -235,7 +248,7 @@ class CLS(Described):
     q : SX (n_q,)
         Generalised coordinates.
     v : SX (n_v,)
-        Generalised velocities, as many as coordinates unless `kinematic_matrix` or `quaternions` say how these follow.
+        Generalised velocities, as many as coordinates unless there are `kinematic_matrix` or `quaternions`.
     u : SX (n_u,), optional
         Controls.
     p : SX (n_p,), optional
@@ -246,12 +259,12 @@ class CLS(Described):
         f_v(q, v, y, u, p): every force but the contact forces.
     contacts : sequence of Contact
     kinematic_matrix : SX (n_q, n_v), optional
-        N(q) where q' = N(q) v is not v: body-fixed velocities, quasi-velocities.
+        N(q) if q' = N(q) v is not v: body-fixed velocities, quasi-velocities.
     quaternions : sequence of SX (4,), optional
-        Unit quaternions among the coordinates, each four components of q that follow each other, real part first.
-        Without a `kinematic_matrix` three velocities stand in the place of each, the body-fixed angular velocity w, and
-        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever length integration leaves;
-        nodes have length one. For costs and constraints see `ns.attitude_error`.
+        Unit quaternions among the coordinates, each four consecutive components of q, real part first. Without a
+        `kinematic_matrix` each has three velocities in its place, the body-fixed angular velocity w, and
+        q' = q (0, w) / 2. Expressions of q are evaluated for the normalised quaternion; nodes of results have length
+        one. For costs and constraints see `ns.attitude_error`.
     y : SX (n_y,), optional
         First-order states besides the mechanics: currents of motors, filters, temperatures. The state is (q, v, y).
     y_rate : SX (n_y,)
@@ -272,7 +285,7 @@ class CLS(Described):
     p_default : sequence of float, optional
         Default values of the parameters; without them values have to be given wherever the system is used.
     scene : sequence of shapes of `ns.scene`, optional
-        What the system looks like, for `ns.animate` and `ns.snapshots`.
+        Shapes that `ns.animate` and `ns.snapshots` draw.
 
     Attributes
     ----------
@@ -350,6 +363,7 @@ class CLS(Described):
         construct(self, locals())
 
     def __post_init__(self) -> None:
+        # The order matters: time and eliminated variables first, as all later checks see the final symbols.
         joined = self._join_time("y")
         if self.algebraic is not None:
             self._eliminate(self.algebraic)
@@ -366,6 +380,7 @@ class CLS(Described):
         self._set("compliant", tuple(contact for contact in every if contact.stiffness is not None))
         self._set("contacts", tuple(contact for contact in every if contact.stiffness is None))
         self._describe(force=len(self.contacts))
+        # Before compliant forces are added: messages about symbols concern the user's own force.
         check_free(self.force, allowed, "CLS: force")
         # Compliant contacts become forces here; the rest of the library needs no case for them.
         self._set("force", sum((generalised_force(self, contact) for contact in self.compliant), self.force))
@@ -375,9 +390,10 @@ class CLS(Described):
             self.parameters()  # raises for wrong default values now, not at the first use
 
     def _eliminate(self, own: Algebraic) -> None:
-        """Solve for the algebraic variables: contacts then see nothing but forces."""
+        """Eliminate the algebraic variables, so that contacts act on an ordinary mechanical system."""
         if not isinstance(own, Algebraic):
             raise self._error(f"algebraic: expected ns.Algebraic, given {type(own).__name__}.")
+        # Bounds or nonlinear equations could leave several solutions, of which a substitution can express only one.
         if not own.affine or np.isfinite([*np.asarray(own.lower), *np.asarray(own.upper)]).any():
             raise self._error(
                 "algebraic: beside contacts the equations have to be affine in z, and z without bounds; make z a "
@@ -399,8 +415,8 @@ class CLS(Described):
     def of_unit(self, expression: ca.SX) -> ca.SX:
         """Return an expression that does not depend on the length of the quaternions.
 
-        Integration leaves them a length that is not one, by as much as it errs. Their direction turns as it should, for
-        q' = q (0, w) / 2 is linear in q: nothing depends on the length, and nodes are told with length one.
+        Integration does not keep their length exactly. As q' = q (0, w) / 2 is linear in q, the direction is right for
+        every length; with expressions that do not depend on the length the error has no effect.
         """
         return with_unit(expression, self.q, self.unit_parts)
 
@@ -429,6 +445,8 @@ class CLS(Described):
         rate = matrix @ self.v
         result = ca.SX(rate)
         for part in self.unit_parts:
+            # A rate that is not linear in the quaternion is scaled by its length, so that the direction still turns
+            # correctly.
             result[part] = scaled_alike(rate[part], self.q, part)
         return result
 
@@ -485,6 +503,7 @@ class CLS(Described):
         values = [np.ones(symbol.numel()) for symbol in others]
         if self.p_default is not None:
             values[3] = np.asarray(self.p_default, dtype=float).reshape(-1)
+        # A gap rate that jumps by itself would be an impact without an event that announces it.
         if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
             raise ModelError(
                 f"contact {contact.name!r}: what it moves by itself changes its velocity at once, as at the corners of "
@@ -557,7 +576,7 @@ class CLS(Described):
 
     @cached_property
     def mechanics(self) -> ContactMechanics:
-        """Expressions and compiled functions of the contacts, made once."""
+        """Expressions and compiled functions of the contacts, built once."""
         return ContactMechanics(self)
 
     def kinematics(self, x: Any, u: Any = 0.0, p: Any = None) -> Kinematics:
@@ -590,6 +609,7 @@ class CLS(Described):
         """Return the normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
             return column(contact.normal, "normal", self.n_v)
+        # Virtual work: the generalised force of a unit normal force is N' grad gap, as q' = N v.
         return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
 
     def gap_rate(self, contact: Contact) -> ca.SX:
@@ -617,6 +637,7 @@ class CLS(Described):
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
         """Return the parameters (n_p,); raise `ModelError` if a contact gets inadmissible coefficients."""
         values = super().parameters(p, what)
+        # Coefficients that are expressions of p get their values here, so that errors appear where p is given.
         self.mechanics.frames_at(values)
         for contact in self.compliant:
             ends = function_of([self.p], ca.vertcat(ca.SX(contact.stiffness), ca.SX(contact.damping)))(values)
@@ -664,6 +685,7 @@ class CLS(Described):
 
 def _check_independent(frame: np.ndarray, name: str) -> None:
     """Raise `ModelError` if normal and tangents of a contact are linearly dependent."""
+    # Columns of length one, as the rank must not depend on the units of the coordinates.
     sizes = np.linalg.norm(frame, axis=0)
     if (sizes == 0).any() or np.linalg.matrix_rank(frame / sizes, tol=1e-8) < frame.shape[1]:
         raise ModelError(

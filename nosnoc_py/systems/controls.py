@@ -1,4 +1,8 @@
-"""Controls in all forms that a user may give, converted to a function of time and state with known breakpoints."""
+"""Controls in all forms that a user may give, converted to a function of time and state with known breakpoints.
+
+Methods only see a `Control`: a law u(t, x) and the times between which it is smooth. Integrators restart at these
+breaks, as a step across a jump would lose its order; `constant` allows compiled steps and derivatives by the values.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +78,7 @@ class PiecewiseConstant:
 
     def __call__(self, t: float) -> np.ndarray:
         """Return the control (n_u,) at t; at the end and beyond the last value."""
+        # "right" makes it right-continuous: at a break the new value holds.
         k = int(np.searchsorted(self.grid, t, "right")) - 1
         return np.asarray(self.values[min(max(k, 0), len(self.values) - 1)])
 
@@ -126,13 +131,13 @@ class Control:
     ----------
     law : function (t, x) -> (n_u,)
     breaks : (N + 1,)
-        From 0 to the duration; between them the law is smooth, as far as one can know.
+        Times from 0 to the duration [s]; between them the law is assumed to be smooth.
     constant : bool
-        Whether it is constant between the breaks.
+        True if it is constant between the breaks.
     feedback : bool
-        Whether it looks at the state.
+        True if it depends on the state.
     held : dict, optional
-        Of a `SampledLaw` the values (n_u,) of the intervals between the breaks that a motion has come to.
+        For a `SampledLaw`: the values (n_u,) of the sampling intervals that the motion has reached.
     """
 
     law: Callable[[float, np.ndarray], np.ndarray]
@@ -151,14 +156,16 @@ class Control:
     def reached(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return the control (n_u,) at (t, x); the value of a `SampledLaw` is kept for its whole sampling interval.
 
-        Whoever only asks what the control would be (tolerances, messages) calls the control and keeps nothing.
+        Calls that must not fix the sample (tolerances, messages) call the control itself.
         """
         value = self(t, x)
         if self.held is not None:
+            # The first state in an interval counts: steps that an integrator repeats must see the same control.
             self.held.setdefault(self._interval(t), value)
         return value
 
     def _interval(self, t: float) -> int:
+        # Times that are a break up to rounding belong to the interval that begins there.
         k = int(np.searchsorted(self.breaks, t * (1.0 + GRID_TOLERANCE), "right")) - 1
         return min(max(k, 0), self.breaks.size - 2)
 
@@ -209,13 +216,15 @@ def _samples(period: float, duration: float) -> np.ndarray:
 
 
 class _Law:
-    """A function of the user as a control; NaN where it begins to be no number, an error where it never was one."""
+    """Function of the user as a control. The first value is checked with an error; later NaN ends the simulation."""
 
     def __init__(self, function: Callable[..., Any], what: str, n_u: int, with_state: bool) -> None:
         self.function, self.what, self.n_u, self.with_state, self.good = function, what, n_u, with_state, False
 
     def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
         value = self.function(t, x) if self.with_state else self.function(t)
+        # A law that returned numbers before and NaN now (a square root, say) fails like the model: with a status, not
+        # an error.
         if self.good and _has_nan(value):
             return np.full(self.n_u, np.nan)
         result = numbers(value, self.what, self.n_u)
@@ -232,8 +241,8 @@ def _has_nan(value: Any) -> bool:
 
 
 def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.ndarray]:
-    """A control as a function of time, from a constant, a function of time, an array with a row per interval, or a
-    mapping that has one of these as "u" (zero where it has none).
+    """Return a control as a function of time, from a constant, a function of time, an array with a row per interval, or
+    a mapping that has one of these as "u" (zero without "u").
 
     Raises
     ------
@@ -271,8 +280,8 @@ def control_of_guess(ocp: OCP, guess: Any) -> Callable[[float], np.ndarray]:
 
 
 def state_guess(guess: Any, n_x: int, horizon: float) -> Callable[[float], np.ndarray]:
-    """A state as a function of time, from a constant, a function of time, or rows at equally spaced times from 0 to
-    the horizon, joined by straight lines.
+    """Return a state as a function of time, from a constant, a function of time, or rows at equally spaced times from 0
+    to the horizon, joined by straight lines.
 
     Raises
     ------
@@ -379,6 +388,7 @@ def merged(grid: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
     slack = GRID_TOLERANCE * duration
+    # Breaks closer to the ends than the slack would make intervals that are shorter than rounding of time.
     return np.concatenate([[0.0], times[(times > slack) & (times < duration - slack)], [duration]])
 
 

@@ -47,7 +47,7 @@ class Data:
     p : SX (n m,)
         Symbols of the values, row by row; none without a name.
     names : tuple of str
-        What they are called: "name[0]", "name[1]", ...
+        Names of the symbols: "name[0]", "name[1]", ...
 
     Raises
     ------
@@ -113,7 +113,8 @@ class Data:
     def __call__(self, t: Any) -> ca.SX:
         """Return the value (m,) at a time, as an expression.
 
-        It is the first value plus what every piece adds: pieces are polynomials of how far the time is into them.
+        Sum of the first value and the increments of all pieces, each a polynomial of the time spent in the piece. This
+        needs no search for the interval, so that it is a plain expression with derivatives.
         """
         time = column(t, "Data: t", 1)
         rows = ca.SX(self.values.reshape(len(self.times), -1))
@@ -121,11 +122,13 @@ class Data:
             rows = ca.reshape(self.p, rows.shape[1], rows.shape[0]).T
         result, pieces = rows[0, :].T, self._pieces(rows)
         for k, coefficients in enumerate(pieces):
+            # Clipped to the piece: 0 before it, its length after it, so that each piece adds its full increment once.
             into = ca.fmax(ca.fmin(time, self.times[k + 1]), self.times[k]) - self.times[k]
             result += sum(c * into ** (power + 1) for power, c in enumerate(coefficients))
         if self.interpolation == "cubic":
             (first, *_), last, h = pieces[0], pieces[-1], self.times[-1] - self.times[-2]
             end = sum((power + 1) * c * h**power for power, c in enumerate(last))
+            # Continue with the slopes at the ends: a gap that follows the data keeps a continuous velocity.
             result += first * ca.fmin(time - self.times[0], 0) + end * ca.fmax(time - self.times[-1], 0)
         return result
 

@@ -154,29 +154,32 @@ class Described:
         return ModelError(f"{self._kind}: {message}")
 
     def _join_time(self, group: str) -> bool:
-        """Make time, where it is given, the last component of a group of states; whether it was not there before.
+        """Append time, if given, to a group of states; return True if it was not part of it before.
 
-        A state with the rate 1 is what every method can do: it is at hand at every stage, guard and node, and events of
-        what moves with time are as exact as all others.
+        As a state with the rate 1, time is available at every stage, guard and node of every method, and events that
+        depend on time are located like all others.
         """
         t, own = (symbols(getattr(self, name), f"{self._kind}: {name}") for name in ("t", group))
         if t.numel() > 1:
             raise self._error(f"t: expected one symbol, the time, given {t.numel()}.")
         self._set("t", t)
+        # A system that is copied with other fields has the time among its states already.
         if not t.numel() or (own.numel() and own[-1].element_hash() == t.element_hash()):
             return False
         names, nominal = (dict(mapping(getattr(self, n), f"{self._kind}: {n}")) for n in ("names", "nominal"))
         names[group] = (*component_names(names.get(group), group, own.numel()), TIME)
         if group in nominal:
+            # Nominal magnitude 1 s: time must not change the scaling of the other states.
             nominal[group] = np.append(numbers(nominal[group], f"{self._kind}: nominal {group}", own.numel()), 1.0)
         assign(self, names=names, nominal=nominal, **{group: ca.vertcat(own, t)})
         return True
 
     def _join_data(self) -> None:
-        """Make the values of named data parameters behind the others; their defaults are what the data say."""
+        """Append the values of named data to the parameters; their defaults are the data."""
         given = members(self.data, Data, self._kind, "data")
         own = symbols(self.p, f"{self._kind}: p")
         known = {s.element_hash() for s in own.nz}
+        # Data that is used twice, or in a copied system, is appended once.
         named = [table for table in given if table.name is not None and table.p[0].element_hash() not in known]
         self._set("data", given)
         if not named:
@@ -211,8 +214,9 @@ class Described:
         self._set("scene", _checked_scene(self))
 
     def _warn_of_jumps(self, expressions: Mapping[str, ca.SX], remedy: str, *more: ca.SX) -> None:
-        """Warn where expressions of the states, the other groups and some symbols more jump in the states."""
+        """Warn if expressions jump in the states, for values of the other symbols (and of `more`)."""
         others = [self.u, self.p, self.z, *more]
+        # Ones, and not zeros: products with a zero parameter would hide a jump.
         values = [np.ones(symbol.numel()) for symbol in others]
         if self.p_default is not None:
             values[1] = np.asarray(self.p_default)
@@ -292,7 +296,7 @@ class Described:
         return name
 
     def solved(self, expression: ca.SX) -> ca.SX:
-        """Return an expression without the algebraic variables that the system has been solved for."""
+        """Return an expression with eliminated algebraic variables replaced; unchanged by default."""
         return expression
 
     @property
@@ -322,7 +326,7 @@ class Described:
 
     @property
     def p_or_zeros(self) -> np.ndarray:
-        """Defaults of the parameters (n_p,), zeros where there are none: for scales and for what is set later."""
+        """Defaults of the parameters (n_p,), zeros if there are none, for scales and values that are set later."""
         return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:

@@ -50,6 +50,7 @@ def evaluated(
     constants = [p, start, *([] if free_time is None else [np.array([motion.duration])])]
     symbols = [ca.densify(group) for group in groups.values()]
     function = function_of(symbols, ca.densify(e))
+    # An expression of parameters alone has one value, not one per time.
     timeless = not ca.depends_on(e, ca.vertcat(system.x, system.u, system.z))
     if timeless:
         none = [np.zeros(group.numel()) for group in (system.x, system.u, system.z)]
@@ -70,7 +71,7 @@ def _controls(system: Described, motion: Trajectory, times: Array) -> Array:
 
 
 def _algebraic(system: Described, motion: Trajectory, times: Array) -> Array:
-    """Algebraic variables, by straight lines between the instants at which a method lists them."""
+    """Return algebraic variables, interpolated linearly between the instants at which a method lists them."""
     names = () if system.algebraic is None else tuple(system.algebraic.names or ())
     missing = [name for name in names if name not in motion.series]
     if missing:
@@ -93,14 +94,14 @@ class SimulatedSystem:
     def evaluate(
         self, motion: Trajectory, expression: Any, t: Any, side: Any = "+", free: ca.SX | None = None
     ) -> Array:
-        """See `nosnoc_py.Trajectory.value` and `sample`."""
+        """Return values of an expression along a motion, see `nosnoc_py.Trajectory.value` and `sample`."""
         s = self.system
         if not isinstance(s, Described) or not isinstance(s.x, ca.SX) or not getattr(s, "symbolic", True):
             raise OptionError(f"value, sample: an ns.{type(s).__name__} has no symbols; use the arrays of the result.")
         return evaluated(s, motion, expression, t, side, free)
 
     def parts(self) -> dict[str, slice]:
-        """Where coordinates and velocities are in a state."""
+        """Return the slices of coordinates and velocities in a state."""
         if not isinstance(self.system, CLS):
             raise OptionError(
                 f"q, v: an ns.{type(self.system).__name__} has states x, no coordinates and velocities; use the x of "
@@ -115,10 +116,10 @@ class EvaluatesProblem:
     ocp: Any
 
     def evaluate(self, motion: Trajectory, expression: Any, t: Any, side: Any = "+") -> Array:
-        """See `nosnoc_py.Trajectory.value` and `sample`."""
+        """Return values of an expression along a motion, see `nosnoc_py.Trajectory.value` and `sample`."""
         free = None if self.ocp.free_time is None else self.ocp.free_time.symbol
         return SimulatedSystem(self.ocp.system).evaluate(motion, expression, t, side, free)
 
     def parts(self) -> dict[str, slice]:
-        """Where coordinates and velocities are in a state."""
+        """Return the slices of coordinates and velocities in a state."""
         return SimulatedSystem(self.ocp.system).parts()

@@ -257,6 +257,7 @@ class EventSelectedSystem(Described):
     def _check_derivatives(self, x: np.ndarray, p: np.ndarray) -> None:
         """Compare derivatives in NumPy with central differences; what is not finite is not compared."""
         pairs = {"jacobian": self.functions, "back_jacobian": self.back, "flow_jacobian": self.flow}
+        # Central differences with relative steps: error of order STEP^2 and rounding / STEP, both far below WRONG.
         steps = STEP * np.maximum(1.0, np.abs(x)) * np.eye(x.size)
         for name, function in pairs.items():
             derivative = getattr(self, name)
@@ -267,6 +268,7 @@ class EventSelectedSystem(Described):
             with np.errstate(all="ignore"):
                 ends = [[function(x + sign * step, *more[:count]) for sign in (1, -1)] for step in steps]
                 given = np.asarray(derivative(*arguments[: arity(derivative)]))
+                # `h.sum()` is the step itself: each row of `steps` has one entry that is not zero.
                 values = np.stack([(a - b) / (2 * h.sum()) for (a, b), h in zip(ends, steps, strict=True)], axis=1)
                 size = 1.0 + np.abs(given).max() + np.abs(values).max()
                 wrong = np.abs(given - values) > WRONG * size

@@ -1,4 +1,4 @@
-"""Hybrid systems with autonomous state jumps: a smooth flow, guards, and what happens when one is reached."""
+"""Hybrid systems with autonomous state jumps: a smooth flow, guards, and the resets at their zeros."""
 
 from __future__ import annotations
 
@@ -158,6 +158,7 @@ class HybridSystem(Described):
         parameters = self.parameters(p)
         guards = ca.Function("guards", [self.x, self.p], [ca.vertcat(*[jump.guard for jump in self.jumps])])
         for jump, value in zip(self.jumps, np.array(guards(state, parameters)).reshape(-1), strict=True):
+            # Written with `not` so that NaN is refused; a start on the guard is allowed, as after a jump.
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} lies beyond the guard of jump {jump.name!r}: its value is {value:.6g}, expected >= 0."

@@ -1,4 +1,4 @@
-"""Switches with hysteresis: between two thresholds the one that was passed last determines the flow."""
+"""Switches with hysteresis: between two thresholds the threshold passed last determines the flow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Hysteresis:
     flows : two SX (n_x,)
         x' in the modes "low" and "high", beside the flow of the system.
     start : {"low", "high"}
-        The mode of a motion that begins between the thresholds; beyond them the variable tells it.
+        Mode of a motion that begins between the thresholds; outside of them the variable determines the mode.
 
     Raises
     ------
@@ -82,6 +82,7 @@ class Hysteresis:
         what = titled(self, "hysteresis")
         numbers = {key: column(getattr(self, key), f"{what}: {key}", 1) for key in ("variable", "lower", "upper")}
         width = ca.simplify(numbers["upper"] - numbers["lower"])
+        # Thresholds that are expressions of p are compared when p has values.
         if width.is_constant() and not float(width) > 0.0:
             raise ModelError(f"{what}: expected lower < upper, given {self.lower!r} and {self.upper!r}.")
         if not isinstance(self.flows, list | tuple) or len(self.flows) != len(WORDS):
@@ -93,7 +94,7 @@ class Hysteresis:
 
     @cached_property
     def function(self) -> ca.SX:
-        """-1 at the lower threshold, 1 at the upper one: both modes have the same distance from their end."""
+        """Normalised variable: -1 at the lower threshold, 1 at the upper one, so that both modes are equally long."""
         return (2 * self.variable - self.lower - self.upper) / (self.upper - self.lower)
 
     def check_values(self, lower: float, upper: float) -> None:

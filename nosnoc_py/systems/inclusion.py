@@ -1,10 +1,11 @@
-"""Filippov systems in one form: x' as a function of multipliers, and the functions that the multipliers belong to.
+"""Filippov systems in one form: x' as a function of multipliers, each with the function that determines it.
 
 - `STEP`: a step function alpha of c: 1 where c > 0, 0 where c < 0, in [0, 1] where c = 0.
 - `REGION`: the weight theta >= 0 of a region whose indicator g is one of the smallest ones; those of a partition have
   the sum 1.
 - `FORCE`: the force lambda >= 0 of a constraint c >= 0, zero where c > 0.
-- `MEMORY`: a switch with hysteresis: 1 since c was 1 for the last time, 0 since it was -1; no state tells it between.
+- `MEMORY`: a switch with hysteresis: 1 after c reached 1, 0 after it reached -1; in between the state does not
+  determine it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class MultiplierGroup:
     ----------
     kind : int
     names, labels : tuple of str
-        What their events are named after, and what they are called in a solution.
+        Names of their events, and names of the multipliers in a solution.
     symbols, functions : SX (n,)
-        The multipliers, and what tells which of them are free.
+        The multipliers, and the functions whose zeros make them free.
     active : SX (n,)
-        1 where a region may have a weight: others need not have a motion.
+        1 if a region may have a positive weight: the flow of other regions need not be defined.
     modes : Modes, optional
         The partition.
     high : (n,) bool
-        Of switches with hysteresis, whether they begin with 1 where the state leaves it open.
+        For switches with hysteresis: True to begin with 1 if the state does not determine the mode.
     regions : SX (n_x, n)
         Flows of its regions, zero where they are not active.
     """
@@ -65,7 +66,7 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multiplier
                 switch, (low, high) = _switch(modes), modes.flows
                 result.append(switch)
                 share, still = switch.symbols, ca.SX(system.x.numel(), 1)
-                # Nothing times NaN is not nothing.
+                # A flow may be undefined (NaN) outside of its mode, and 0 * NaN is NaN: leave such terms out.
                 flow += ca.if_else(share < 1, (1 - share) * low, still) + ca.if_else(share > 0, share * high, still)
             else:
                 result.append(_weights(modes))
@@ -107,6 +108,6 @@ def _weights(modes: Modes) -> MultiplierGroup:
         functions=modes.indicators,
         active=active,
         modes=modes,
-        # Nothing times NaN is not nothing.
+        # A flow may be undefined (NaN) outside of its region, and 0 * NaN is NaN: leave such columns out.
         regions=ca.horzcat(*[ca.if_else(active[i] > 0.5, f, ca.SX(size, 1)) for i, f in enumerate(modes.flows)]),
     )

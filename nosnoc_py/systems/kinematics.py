@@ -1,8 +1,13 @@
 """Quantities of contact mechanics at a state: gaps, directions of contact forces, inertia, forces, Delassus matrix.
 
-`CLS.kinematics` evaluates them, for numbers or for CasADi expressions, from one description that is made once per
-system. Simulators, the MPCC, certificates and sensitivities read the same value, so they cannot disagree about what a
-gap rate or a slip velocity is.
+`CLS.kinematics` evaluates them, for numbers or for CasADi expressions, from one set of expressions that is built once
+per system. Simulators, the MPCC, certificates and sensitivities use the same values, so that all have the same
+definition of gap rates and slip velocities.
+
+Order of rows everywhere: normals of all contacts, then the tangents of the contacts with friction. Rates are
+J v + drift, with a drift for contacts that move by themselves (belts, walls), and accelerations J v' + curvature.
+Tangents are scaled by the weights mu_k / mu of an anisotropic cone, so that every friction cone is circular; results
+are scaled back where they are shown to the user. The Delassus matrix J M^-1 J' maps impulses to changes of rates.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# What `ContactMechanics.function` gives, in this order, and which of it are vectors.
+# Outputs of `ContactMechanics.function` in this order, and those that are vectors.
 QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
 VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
 
@@ -32,8 +37,8 @@ VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
 class ContactFrames:
     """Coefficients of all contacts of a system, in its order.
 
-    Coefficients are numbers, or, where one of them is an expression of p, expressions: `ContactMechanics.frames_at`
-    has their values.
+    Coefficients are numbers, or all are expressions if one of them is an expression of p; their values are then given
+    by `ContactMechanics.frames_at`.
 
     Attributes
     ----------
@@ -109,6 +114,7 @@ def frames_of(system: CLS) -> ContactFrames:
         weights += ca.vertsplit(shares)[:size]
         position, spatial = position + size, spatial + (size == 2)
     given = (friction, [contact.restitution for contact in system.contacts], weights)
+    # All or none are expressions: code that uses them then needs one case each and no mixture.
     if any(isinstance(value, ca.SX) for values in given for value in values):
         coefficients = [ca.vertcat(ca.SX(0, 1), *values) for values in given]
     else:
@@ -137,7 +143,7 @@ class Kinematics:
     force : (n_v,)
         All forces but those of contacts.
     curvature : (n_c + n_tt,)
-        The part of the contact accelerations that does not come from v', such as d/dt(jacobian) v.
+        Contact accelerations for v' = 0, such as d/dt(jacobian) v.
     drift : (n_c + n_tt,)
         Gap rates and slip velocities of bodies at rest, where contacts move by themselves.
     velocity : (n_v,)
@@ -146,9 +152,9 @@ class Kinematics:
     y_rate : (n_y,)
         Rates of the first-order states, of time among them.
     constant_inverse : (n_v, n_v), optional
-        M^-1 where M is constant; it is then inverted once.
+        M^-1 if M is constant; it is then inverted once.
     scales : ProblemScales
-        What tolerances are relative to.
+        Length and speed that tolerances are relative to.
     """
 
     gaps: Any
@@ -174,16 +180,16 @@ class Kinematics:
         return self.rates_of(self.velocity)
 
     def rates_of(self, velocity: Any) -> Any:
-        """Gap rates and slip velocities (n_c + n_tt,) with another velocity (n_v,), that after an impact, say."""
+        """Return gap rates and slip velocities (n_c + n_tt,) for a velocity (n_v,), for example after an impact."""
         return times(self.jacobian, velocity) + self.drift
 
     @cached_property
     def carried(self) -> Any:
-        """A velocity (n_v,) that goes with the surfaces of closed contacts; 0 where none moves by itself."""
+        """Velocity (n_v,) at which bodies move with the surfaces of closed contacts; 0 if no surface moves."""
         result = np.zeros_like(self.velocity)
         shut = self.gaps <= self.short(TOUCHING_SOLVED)
         for k in np.ndindex(self.velocity.shape[:-1]):
-            # Tangents count, too: a belt does work. Those of all closed contacts, for friction may be at any of them.
+            # Tangents of all contacts as well: a belt does work, and friction may act at any of them.
             rows = np.concatenate([shut[k], np.ones(self.drift.shape[-1] - shut.shape[-1], dtype=bool)])
             if self.drift[k][rows].any():
                 result[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
@@ -193,6 +199,7 @@ class Kinematics:
     def response(self) -> Any:
         """Velocity changes by unit impulses (n_v, n_c + n_tt): M^-1 J'."""
         if isinstance(self.mass, ca.SX):
+            # Symbolically a solve keeps the graph smaller than a product with an inverse.
             return ca.solve(self.mass, self.jacobian.T)
         return self.inverse @ np.swapaxes(self.jacobian, -1, -2)
 
@@ -216,6 +223,7 @@ class Kinematics:
 
     def short(self, share: Any) -> Any:
         """Return gap tolerances (n_c,): a fraction of the length scale, in units of the gaps."""
+        # scales.length is in the unit of the gaps (position times steepness); the result has each gap's own unit.
         return share * self.scales.length / self.scales.steepness * self.steepness
 
     def slow(self, share: Any) -> Any:
@@ -228,10 +236,10 @@ class Kinematics:
 
 
 class ContactMechanics:
-    """The description of a `CLS` that its kinematics are evaluated from; `CLS.mechanics` holds the only one.
+    """Expressions and compiled functions of the contacts of a `CLS`; `CLS.mechanics` is its only instance.
 
-    Expressions are made when they are asked for: those of a thousand contacts as dense matrices take longer than many
-    steps of a method that needs none of them.
+    Expressions are built when first used: dense matrices for a thousand contacts take longer than many steps of a
+    method that does not need them.
     """
 
     def __init__(self, system: CLS) -> None:
@@ -239,7 +247,7 @@ class ContactMechanics:
         self._framed: tuple[bytes, ContactFrames] | None = None
 
     def frames_at(self, p: Array) -> ContactFrames:
-        """Return the frames with numbers in them, at parameters (n_p,).
+        """Return the frames with numeric coefficients, at parameters (n_p,).
 
         Raises
         ------
@@ -317,8 +325,9 @@ class ContactMechanics:
 
     @cached_property
     def curvature(self) -> ca.SX:
-        """The rates of the rates without v' (n_c + n_tt,)."""
+        """Contact accelerations for v' = 0 (n_c + n_tt,)."""
         s = self.system
+        # Directional derivative along the motion of positions and y: d/dt (J v + drift) with v held constant.
         return ca.jtimes(self.rates, ca.vertcat(s.q, s.y), ca.vertcat(s.position_rate, s.y_rate))
 
     @cached_property
@@ -372,7 +381,7 @@ class ContactMechanics:
 
     @cached_property
     def touching(self) -> Any:
-        """(x, p) -> gaps, gap rates and norms of the normals of all contacts: what the cheapest looks need."""
+        """(x, p) -> gaps, gap rates and norms of the normals of all contacts, without the mass matrix."""
         s = self.system
         steepness = ca.sqrt(ca.sum1(self.normals**2)).T
         function = buffered(ca.Function("touching", [s.x, s.p], [self.gaps, self.gap_rates, steepness]))
@@ -414,6 +423,7 @@ class ContactMechanics:
 
 def matrices(side_by_side: Array, count: int) -> Array:
     """Return matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
+    # CasADi's map concatenates outputs horizontally: a block of columns for each instant.
     rows, columns = side_by_side.shape
     return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)
 
@@ -422,6 +432,7 @@ def inverse_of(matrix: Array) -> Array:
     """Return the inverse of one matrix or of a stack of them; NaN where there is none."""
     try:
         return np.asarray(np.linalg.inv(matrix))
+    # One singular matrix makes NumPy refuse the whole stack; the others keep their inverses.
     except np.linalg.LinAlgError:
         if matrix.ndim == 2:
             return np.full(matrix.shape, np.nan)
@@ -429,13 +440,14 @@ def inverse_of(matrix: Array) -> Array:
 
 
 def times(matrix: Any, vector: Any) -> Any:
-    """Matrix times vector, for CasADi expressions, one instant or many."""
+    """Return matrix times vector, for CasADi expressions, one instant or many."""
     if isinstance(vector, Array) and vector.ndim > 1:
         return np.einsum("...ij,...j->...i", matrix, vector)
     return matrix @ vector
 
 
 def effective_mass(delassus: Array, contacts: Sequence[int] | Array) -> float:
-    """The smallest mass [kg] that a normal impulse of the given contacts moves: what forces are compared with."""
+    """Return the smallest mass [kg] that a normal impulse of the given contacts moves, as a scale of forces."""
+    # Diagonal entry n'M^-1 n is the inverse of the mass that the normal impulse feels.
     most = float(np.diag(delassus)[list(contacts)].max(initial=0.0))
     return 1.0 / most if most > 0.0 else 1.0

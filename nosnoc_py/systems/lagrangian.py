@@ -169,6 +169,7 @@ def lagrangian(
     M = _mass_matrix(T, given, _values_at(at, given))
     momentum = M @ v
     turning = ca.jacobian(momentum, q)
+    # With J = d(M v)/dq: J v = dM/dt v and dT/dq = J'v / 2, so that C v = dM/dt v - dT/dq.
     C = 0.5 * (ca.reshape(ca.jtimes(ca.vec(M), q, v), n_q, n_q) + turning - turning.T)
     return Lagrangian(
         **given,
@@ -261,6 +262,7 @@ def _damping(damping: Any, n_q: int) -> ca.SX:
         )
     if result.is_constant():
         D = np.array(ca.evalf(result))
+        # Only the symmetric part dissipates: v'Dv does not see the skew part (gyroscopic forces).
         least = float(np.linalg.eigvalsh(0.5 * (D + D.T))[0])
         if least < -ROUNDING * float(np.abs(D).max()):
             raise ModelError(
@@ -284,6 +286,7 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
     if ca.depends_on(M, v):  # also v^4 / v^2 is quadratic, but not as a graph
         M = ca.substitute(M, v, ca.DM.ones(v.shape))
     look = ca.Function("look", [q, v, p], [T, 0.5 * ca.dot(v, M @ v), M])
+    # A fixed seed: a model is accepted or refused every time in the same way.
     random = np.random.default_rng(0)
     places = [
         [fixed.get(name, random.uniform(LOW, HIGH, given[name].numel())) for name in ("q", "v", "p")]

@@ -31,8 +31,8 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     ----------
     ocp : OCP
     guess : mapping, or anything else
-        Names of states and controls with what they do: a number, numbers at equal distances (of a state at times from 0
-        to the horizon, of a control on intervals), or a function of time. Or keyframes: times with such mappings of
+        Names of states and controls with their values: a number, numbers at equal distances (of a state at times from
+        0 to the horizon, of a control on intervals), or a function of time. Or keyframes: times with such mappings of
         numbers, `{0: {"height": 1.0}, 0.4: {"height": 0.0}}`, between which lines are drawn; the velocity of a
         coordinate is the slope of its lines, unless keyframes have it. Quaternions turn the short way between theirs,
         which have all four components. States that are not mentioned stay at x0, controls are zero.
@@ -40,7 +40,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     Raises
     ------
     TranscriptionError
-        For names of nothing, times outside of the horizon, and what is no number.
+        For unknown names, times outside of the horizon, and values that are not numbers.
     """
     if not isinstance(guess, Mapping) or not guess or all(key in GROUPS for key in guess):
         return guess
@@ -48,6 +48,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     if all(isinstance(key, Real) and not isinstance(key, bool) for key in guess):
         frames = _keyframes(guess, (*s.state_names, *s.control_names), float(ocp.horizon))
         frames |= _turns(s, frames)
+        # Velocities that keyframes give replace the slopes of the lines.
         courses = _slopes(s, frames) | {name: course for name, (course, _) in frames.items()}
     else:
         legal = (*s.state_names, *s.control_names)
@@ -59,6 +60,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         }
     start = ocp.x0
     if start is None:
+        # Zero within the bounds; a zero quaternion is no attitude.
         start = with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(s, "unit_parts", ()))
     return {
         "x": _together(courses, s.state_names, start),
@@ -131,12 +133,13 @@ def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[s
         return {v: courses[q][1] for q, v in pairs if q in courses}
 
     def velocities(t: float) -> Array:
-        """v with N(q) v = q'; coordinates without keyframes stand still."""
+        """Return v with N(q) v = q'; coordinates without keyframes stand still."""
         q, rate = (
             np.array([courses[name][k](t) if name in courses else 0.0 for name in system.names["q"]]) for k in (0, 1)
         )
         x = with_attitude(np.concatenate([q, np.zeros(system.n_v + system.y.numel())]), system.unit_parts)
         along = system.mechanics.moved(x, system.p_or_zeros, np.eye(system.n_v))
+        # N(q) need not be square: q' of a guess may have components that no velocity produces.
         return np.asarray(np.linalg.lstsq(along, rate, rcond=None)[0])
 
     def component(k: int, t: float) -> float:
@@ -166,13 +169,13 @@ def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class _Turn:
-    """Unit quaternions (m, 4) at times (m,), and what lies between."""
+    """Unit quaternions (m, 4) at times (m,), with spherical interpolation between them."""
 
     times: Array
     values: Array
 
     def at(self, k: int, t: float) -> float:
-        """One component."""
+        """Return one component."""
         i = int(np.clip(np.searchsorted(self.times, t, "right") - 1, 0, max(len(self.times) - 2, 0)))
         if len(self.times) == 1:
             return float(self.values[0, k])
@@ -180,7 +183,7 @@ class _Turn:
         return float(turned_between(self._unit(i), self._unit(i + 1), float(share))[k])
 
     def rate(self, k: int, t: float) -> float:
-        """Its derivative, by a difference within the piece."""
+        """Return the derivative of a component by a central difference, one-sided at the ends."""
         step = RATE_STEP * (self.times[-1] - self.times[0])
         low, high = (np.clip(t + sign * step, self.times[0], self.times[-1]) for sign in (-1, 1))
         return float((self.at(k, high) - self.at(k, low)) / (high - low)) if high > low else 0.0

@@ -28,11 +28,12 @@ def not_finite(system: Any, states: np.ndarray, u: np.ndarray, p: np.ndarray) ->
 
 
 def ahead(system: Any, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, count: int = 5) -> np.ndarray:
-    """States (m, n_x) along the slopes at a state, up to a time later: of a system by regions those of all regions."""
+    """Return states (m, n_x) on straight lines along the slopes at a state; for a system by regions, of all regions."""
     slopes = []
     for expression in _slopes(system):
         function = ca.Function("slope", [system.x, system.u, system.p, *_steps(system)], [ca.densify(expression)])
         slope = np.asarray(function(x, u, p, *(np.ones(s.numel()) for s in _steps(system)))).reshape(-1)
+        # A component without a finite slope stays where it is; the others may lead to the place.
         slopes.append(np.where(np.isfinite(slope), slope, 0.0))
     shares = length * np.linspace(0.0, 1.0, count)
     return np.concatenate([x + shares[:, None] * slope for slope in slopes]) if slopes else x[None, :]
@@ -46,6 +47,7 @@ def _slopes(system: Any) -> Iterator[ca.SX]:
     if system.z.numel():
         return
     if hasattr(system, "mass_matrix"):
+        # With zero accelerations first: the force itself may be what is not finite.
         yield system.state_rate(ca.SX(system.v.numel(), 1))
         yield system.state_rate(ca.solve(system.mass_matrix, system.force))
     elif hasattr(system, "modes"):

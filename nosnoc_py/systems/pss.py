@@ -1,4 +1,14 @@
-"""Filippov systems: piecewise smooth systems by regions (PSS) and by step functions (Heaviside)."""
+"""Filippov systems: piecewise smooth systems by regions (PSS) and by step functions (Heaviside), and projected systems.
+
+Descriptions and no methods: symbols and shapes are checked once, then the systems are immutable. A `PSS` gives one flow
+per region of a partition; on boundaries of regions the flow is a convex combination (Filippov 1988, Section 4). With
+Stewart's indicators (Stewart 1990) the region is the one with the smallest g_i; for regions by signs g = -S c, so that
+the two forms are equivalent. A `Heaviside` system gives a flow in step functions (Aizerman and Pyatnitskii 1974). Where
+several surfaces meet, the two classes differ: convex combinations of all regions, or products of step functions.
+
+Switching functions must not depend on controls, and on algebraic variables only if these can be eliminated: they are
+continuous along motions then, so that their zeros are events.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +45,8 @@ JUMPS = (
 class Modes:
     """Partition of the state space into regions, each with its own flow.
 
-    Region i is where the switching functions have the signs of row i of the sign matrix S, or, with Stewart's indicator
-    functions g, where g_i is the smallest of them. Both may be given only as one of the two: g = -S c.
+    Region i is the set where the switching functions have the signs of row i of the sign matrix S or, with Stewart's
+    indicator functions g, where g_i is the smallest of them. Give either form; they are related by g = -S c.
 
     Parameters
     ----------
@@ -47,7 +57,7 @@ class Modes:
     functions : SX (n_c,), optional
         Switching functions c(x).
     signs : (n_f, n_c), optional
-        Entries +1 and -1, and 0 where a function does not bound a region; such a region is split into one for each
+        Entries +1 and -1, and 0 if a function does not bound a region; such a region is split into one for each
         combination of signs.
     indicators : SX (n_f,), optional
         Stewart's indicator functions g(x), in place of functions and signs.
@@ -116,10 +126,12 @@ class Modes:
         names = _function_names(self.function_names, self.name, c.shape[0])
         signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
         corners = _corners(c.shape[0])
+        # Every combination of signs needs exactly one region: otherwise the flow is undefined or ambiguous there.
         owners = [_owner(signs, corner, what) for corner in corners]
         if (signs == 0.0).any():
             # Stewart's indicators need all signs: a region that a function does not bound becomes several.
             flows, signs = tuple(flows[i] for i in owners), corners
+        # Stewart (1990): g_i = -S_i c is smallest in the region whose signs agree with those of c.
         assign(self, flows=flows, functions=c, function_names=names, signs=signs, indicators=-ca.DM(signs) @ c)
 
     @property
@@ -156,6 +168,7 @@ def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndar
         signs = np.atleast_2d(np.array(given, dtype=float))
     except (TypeError, ValueError):
         raise ModelError(f"{what}: signs: expected a matrix of numbers, one row per region, given {given!r}.") from None
+    # One function: a flat list of signs, one per region, is accepted as a column.
     signs = signs.T if signs.shape == (functions, regions) and functions == 1 and regions > 1 else signs
     if signs.shape != (regions, functions):
         raise ModelError(
@@ -203,6 +216,7 @@ class WithAlgebraic(Described):
         own = self.algebraic
         if own is None or not ca.depends_on(expression, own.z):
             return expression
+        # Such a switching function would jump with the controls, or have several values: its zero would be no event.
         if not own.affine or ca.depends_on(own.equations, self.u):
             raise self._error(
                 "a switching function of algebraic variables needs equations that are affine in z and free of "
@@ -237,7 +251,7 @@ class PSS(WithAlgebraic):
     t : SX scalar, optional
         Time [s]; as in `CLS`. Flows, metrics and names are given without it.
     flow : SX (n_x,), optional
-        What is common to all regions; default zero.
+        Part of the flow that all regions have in common; default zero.
     modes : Modes, Hysteresis or sequence of them
         Independent partitions (two dry frictions, say) are cheaper than their product.
     algebraic : Algebraic, optional
@@ -290,6 +304,7 @@ class PSS(WithAlgebraic):
         switches = [(m.name,) if isinstance(m, Hysteresis) else m.function_names for m in modes]
         modes = tuple(self._of_state(m) for m in modes)
         check_different([name for names in switches for name in names], self._kind, "switching functions")
+        # Time has the rate 1 in the common flow, and 0 in the flows of the regions, as these are added to it.
         modes = tuple(m.with_flows([self._flow(f, f"modes {m.name!r}: flows", 0) for f in m.flows]) for m in modes)
         for m in modes:
             check_free(ca.vertcat(*m.flows), allowed, f"modes {m.name!r}: flows")
@@ -345,7 +360,7 @@ class PSS(WithAlgebraic):
 class ODE(PSS):
     """Smooth system x' = flow(x, u, p); with algebraic equations a DAE of index 1.
 
-    Every method of Filippov systems takes it: a system without switches is one with none.
+    A Filippov system without switches, so that every method for Filippov systems accepts it.
 
     Parameters
     ----------
@@ -414,8 +429,8 @@ class Heaviside(WithAlgebraic):
     function_names : sequence of str, optional
         Names of the switching functions, for events; default c_0, c_1, ...
     per_element : sequence of int
-        Which step functions have one value per finite element, not one per Runge-Kutta stage: those that are constant
-        along solutions between two switches, but which the equations leave open there.
+        Step functions with one value per finite element instead of one per Runge-Kutta stage: those that are constant
+        along solutions between two switches but are not determined by the equations there.
     algebraic : Algebraic, optional
         Algebraic variables and equations.
     names, units, nominal, p_default, scene
@@ -487,8 +502,8 @@ class Heaviside(WithAlgebraic):
 class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
-    x' = flow + E^+ grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0, with the inverse of the metric E on those
-    directions that it measures: others (the time, what a moving set follows) are never pushed.
+    x' = flow + E^+ grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0, with the pseudoinverse E^+ of the metric E:
+    directions in its null space (time, states that a moving set follows) are never projected.
 
     Parameters
     ----------
@@ -560,12 +575,12 @@ class PDS(WithAlgebraic):
 
     @property
     def normals(self) -> ca.SX:
-        """E^+ grad c (n_x, n_c): what unit forces do to x'."""
+        """E^+ grad c (n_x, n_c): change of x' by unit multipliers."""
         return ca.DM(self.metric_inverse) @ ca.jacobian(self.constraints, self.x).T
 
     @property
     def metric_inverse(self) -> np.ndarray:
-        """E^+ (n_x, n_x): the inverse on what the metric measures."""
+        """E^+ (n_x, n_x): pseudoinverse of the metric."""
         return np.asarray(np.linalg.pinv(self.metric, rcond=SEMIDEFINITE, hermitian=True))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:

@@ -1,4 +1,11 @@
-"""Unit quaternions among the coordinates of a system: where they are, how they turn, what has length one."""
+"""Unit quaternions among the coordinates of a system: slices, rates, and independence of their length.
+
+A quaternion has four components and three degrees of freedom. Integrators do not keep its length, but as
+q' = q (0, w) / 2 is linear in q, its direction is integrated correctly for every length. Expressions of q are therefore
+written for q / |q| (`with_unit`), and lengths are normalised at the nodes of results only. Expressions that do not
+depend on the length already are left as they are, which keeps programs small; this is tested by numbers (`_is_alike`),
+as there is no symbolic test.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +51,12 @@ def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
 
 
 def body_rates(q: ca.SX, v: ca.SX, units: Sequence[slice]) -> ca.SX:
-    """q' where three components of v are the angular velocity of each quaternion, and the others rates of theirs."""
+    """Return q' for three angular velocities per quaternion in v; other coordinates have their rates in v."""
     if not units:
         return v
     rates, i, j = [], 0, 0
     for part in units:
+        # A quaternion takes one component of v less than of q, so that the two indices drift apart by one each time.
         rates += [v[j : j + part.start - i], quaternion_rate(q[part], v[j + part.start - i : j + part.start - i + 3])]
         i, j = part.stop, j + part.start - i + 3
     return ca.vertcat(*rates, v[j:])
@@ -68,6 +76,7 @@ def with_unit(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> ca.SX:
 
 def scaled_alike(rate: ca.SX, q: ca.SX, part: slice) -> ca.SX:
     """Return the rate of a quaternion of any length: its length times the rate of the unit quaternion."""
+    # A linear rate has this property by itself.
     if ca.is_linear(rate, q[part]):
         return rate
     return ca.norm_2(q[part]) * with_unit(rate, q, [part])
@@ -82,6 +91,7 @@ def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
     for _ in range(SAMPLES):
         place, rest = rng.uniform(-1.5, 1.5, q.numel()), rng.uniform(-1.5, 1.5, others.numel())
         entries = []
+        # Any second length would do; 1.7 is no power that could cancel by accident.
         for length in (1.0, 1.7):
             for part in units:
                 place[part] *= length / np.linalg.norm(place[part])
@@ -121,6 +131,7 @@ def tangent_directions(x: Array, units: Sequence[slice]) -> Array:
     """Return the projection (n_x, n_x) of changes of a state on those that keep its quaternions at length one."""
     result = np.eye(x.size)
     for part in units:
+        # I - q q' removes changes along the quaternion, for |q| = 1.
         result[part, part] -= np.outer(x[part], x[part])
     return result
 

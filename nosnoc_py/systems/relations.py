@@ -54,6 +54,7 @@ def _row(e: ca.SX, what: str) -> tuple[ca.SX, float, float]:
         return a, bound if operation in EQUAL else -np.inf, bound
     if a.is_constant():
         bound = float(a)
+        # The comparison a <= b with a number on the left is a lower bound of b.
         return b, bound, bound if operation in EQUAL else np.inf
     return a - b, 0.0 if operation in EQUAL else -np.inf, 0.0
 
@@ -135,6 +136,7 @@ def least_squares(expression: Expression, reference: Expression = 0.0, weights: 
         )
     left = rows - target
     if matrix.ndim == 2:
+        # A small negative eigenvalue of a matrix that was computed, such as J'J, is rounding.
         if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() < -1e-12 * np.abs(matrix).max():
             raise ModelError("least_squares: weights: a matrix has to be symmetric and positive semidefinite.")
         return ca.bilin(ca.DM(matrix), left, left)

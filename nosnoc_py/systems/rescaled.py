@@ -1,4 +1,4 @@
-"""The same contact system in other units."""
+"""Contact systems rewritten in other units."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
     units = np.broadcast_to(np.asarray(q, dtype=float), system.n_v)
     positions = units if system.moves_by_v else np.ones(system.n_q)
     old, new = [system.q, system.v], [ca.DM(positions) * system.q, ca.DM(units / time) * system.v]
+    # Generalised forces times positions are energies, whatever the unit of each coordinate.
     by, energy = ca.diag(ca.DM(units)), mass * gap**2 / time**2
 
     def written(expression: Any) -> ca.SX:
@@ -37,6 +38,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
             contact,
             gap=written(contact.gap) / gap,
             normal=None if contact.normal is None else by @ written(contact.normal) / gap,
+            # Tangents in the unit of normals, so that friction forces and normal forces have the same unit.
             tangent=None if contact.tangent is None else by @ written(contact.tangent) / gap,
             surface_velocity=written(contact.surface_velocity) * (time / gap),
         )

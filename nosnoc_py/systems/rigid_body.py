@@ -1,4 +1,4 @@
-"""A rigid body over planes: what the Lie group variational integrator simulates (LGVCI, Section 5)."""
+"""Rigid body over planes, the system of the Lie group variational integrator (LGVCI, Section 5)."""
 
 from __future__ import annotations
 
@@ -182,6 +182,7 @@ class RigidBody(Described):
         if not isinstance(shape, Shape):
             raise ModelError(f"RigidBody.uniform: shape: expected a shape, given {type(shape).__name__}.")
         weight = positive(mass, "RigidBody: mass")
+        # Mass properties of a shape are those of density one: mass / volume is the density.
         volume, centroid, inertia = shape.mass_properties()
         return cls(
             shape=shape.moved(-centroid), planes=planes, mass=weight, inertia=inertia * weight / volume, gravity=gravity
@@ -215,6 +216,8 @@ class RigidBody(Described):
         position, turn = states[..., :3].reshape(-1, 3), states[..., 3:12].reshape(-1, 3, 3)
         gaps = np.empty((len(position), len(self.planes)))
         for k, plane in enumerate(self.planes):
+            # The lowest point of the body along n is minus its support function in the direction -n, in the body's
+            # frame.
             gaps[:, k] = position @ plane.normal - plane.offset - self.shape.heights(-plane.normal @ turn)
         return gaps.reshape(*states.shape[:-1], len(self.planes))
 
@@ -242,10 +245,12 @@ def check_inertia(value: Any) -> np.ndarray:
         raise ModelError(
             f"{what}: it has to be symmetric, |J - J'| = {asymmetry:.1e}; pass (J + J') / 2 if you mean it."
         )
+    # The small asymmetry of printed numbers would otherwise become a torque that does work.
     inertia = (inertia + inertia.T) / 2
     moments = np.linalg.eigvalsh(inertia)
     if moments[0] <= 0:
         raise ModelError(f"{what}: it has to be positive definite, its principal moments are {moments}.")
+    # J_1 + J_2 - J_3 is twice an integral of x_3^2 over the mass, which cannot be negative.
     if moments[2] > (moments[0] + moments[1]) * (1 + TRIANGLE):
         raise ModelError(
             f"{what}: no body has the principal moments {moments}: none may exceed the sum of the other two, "

@@ -35,7 +35,7 @@ class PlanarShape:
     Attributes
     ----------
     numbers : SX (k,)
-        Everything about the shape that may move.
+        Positions, sizes and angles of the shape, which may be expressions of x, u and p.
     """
 
     filled: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class PlanarShape:
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Disc(PlanarShape):
-    """A disc; with an angle [rad] it has a spoke, so that one sees it turn.
+    """Disc; with an angle [rad] it has a spoke that shows its rotation.
 
     Parameters
     ----------
@@ -217,6 +217,8 @@ class Solid(PlanarShape):
         """Return the furthest points in directions all round (frames, n, 2)."""
         places = values.reshape(len(values), -1, 2)
         around = _direction(np.linspace(0.0, 2.0 * np.pi, ROUND + 1)[None])[0]
+        # Support points: the outline of a convex hull is its furthest point in each direction, without computing the
+        # hull.
         furthest = np.argmax(places @ around.T, axis=1)
         return np.asarray(np.take_along_axis(places, furthest[..., None], axis=1) + self.radius * around)
 
@@ -253,7 +255,9 @@ class Spring(PlanarShape):
         """Return the zigzag (frames, n, 2), with the same width in all frames."""
         span = values[:, 2:] - values[:, :2]
         lengths = np.linalg.norm(span, axis=1, keepdims=True)
+        # A spring of length zero has no direction: divide by one instead of zero.
         across = np.stack([-span[:, 1], span[:, 0]], axis=1) / np.where(lengths > 0.0, lengths, 1.0)
+        # One width for all frames: a real spring does not get thicker when it is stretched.
         width = SLIM * lengths.max() if self.width is None else self.width
         steps = np.arange(2 * self.coils)
         along = np.concatenate([[0.0, 0.1], 0.1 + 0.8 * (steps + 0.5) / steps.size, [0.9, 1.0]])
@@ -269,13 +273,13 @@ class Ground(PlanarShape):
     Parameters
     ----------
     height : SX scalar or float
-        Of a horizontal line that has no end [m]; 0 unless something else is given.
+        Height of an infinite horizontal line [m]; default 0.
     point, normal : (2,), optional
-        A place on a straight line that has no end, and its direction towards the free side.
+        Point on an infinite straight line, and its normal towards the free side.
     points : sequence of (2,), optional
-        A way; the free side is on the left of those who walk it.
+        Polyline; the free side is on its left in the order of the points.
     band : bool
-        Whether what is behind is filled; a rail has nothing behind it.
+        True to fill the side behind the line (False for a rail).
     """
 
     body: ClassVar[bool] = False
@@ -371,7 +375,7 @@ class Mark(PlanarShape):
 
 
 def _positive(expression: ca.SX, what: str) -> ca.SX:
-    """Refuse constants that are not positive; what is an expression is drawn as it comes."""
+    """Raise `ModelError` for constants that are not positive; expressions are not checked."""
     for part in expression.nonzeros() if expression.is_dense() else ca.densify(expression).nonzeros():
         if part.is_constant() and not 0.0 < float(part) < np.inf:
             expected = "a positive number" if expression.numel() == 1 else "positive numbers"

@@ -13,12 +13,12 @@ from nosnoc_py.functions import numbers as numbers
 
 # Controls and parameters of soft constraints have names that begin so.
 SLACK = "slack["
-# Where symbols are found that are not the system's.
+# For messages: where to find symbols that belong to other objects than the system.
 OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
 
 
 class ReadOnlySX(ca.SX):
-    """An expression that cannot be changed in place: what was made of it before would not follow."""
+    """Expression that cannot be changed in place, as expressions derived from it would not change with it."""
 
     def _refuse(self, *_: Any, **__: Any) -> None:
         raise ModelError(
@@ -100,6 +100,7 @@ def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> No
 def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]:
     """Return a function like `check_free` for many expressions of the same symbols."""
     known = {s.element_hash() for group in allowed.values() for s in ca.symvar(group)}
+    # Names are only used for messages: two symbols of the same name are different symbols for CasADi.
     groups = {s.name(): label for label, group in allowed.items() for s in ca.symvar(group)}
 
     def check(expression: ca.SX, what: str) -> None:

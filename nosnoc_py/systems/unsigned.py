@@ -1,7 +1,7 @@
 """Gaps without a sign: |q|, q^2, the distance of two points. They touch zero and are positive on the other side, too.
 
-A method that looks for a change of sign passes through such a contact without an event. Where the expression tells that
-it is never negative, methods refuse it before the first step; where a touch tells it, it ends there.
+A method that looks for a change of sign passes through such a contact without an event. If the expression shows that it
+is never negative, methods refuse it before the first step; otherwise a simulation ends at the first touch that shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNSIGNED = (
     "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
     "distance minus the sum of the radii"
 )
-# Gaps are deep expressions at times, of which the last operations tell.
+# Depth of the search in an expression: the sign is decided by its last operations, and gaps may be very deep.
 DEEPEST = 40
 
 
@@ -30,7 +30,7 @@ def refuse_unsigned(system: Any) -> None:
 
 
 def is_never_negative(gap: ca.SX) -> bool:
-    """Whether the last operations of a scalar expression prove that it has no negative values; zero is not excluded."""
+    """Return True if the last operations of a scalar expression prove that it is nonnegative (zero is possible)."""
     return _sign(gap, 0) == 0
 
 
@@ -39,11 +39,12 @@ def is_mirrored(system: Any, x: np.ndarray, normal: np.ndarray, p: np.ndarray, c
     with np.errstate(all="ignore"):
         behind = np.array(x)
         behind[system.at_q] -= system.mechanics.moved(x, p, short * normal / (normal @ normal))
+    # Behind the contact a signed gap is about -short; half of +short separates the two cases despite curvature.
     return bool(system.mechanics.gaps_at(behind, p)[contact] > 0.5 * short)
 
 
 def _sign(e: ca.SX, depth: int) -> int | None:
-    """1 for an expression that is always positive, 0 for one that is never negative, None for all others."""
+    """Return 1 for an expression that is always positive, 0 for one that is never negative, None for all others."""
     if e.is_constant():
         value = float(e)
         return 1 if value > 0.0 else 0 if value == 0.0 else None
@@ -67,5 +68,5 @@ def _sign(e: ca.SX, depth: int) -> int | None:
     return max(known) if operation in (ca.OP_ADD, ca.OP_FMAX) else min(known)
 
 
-# What makes never negative numbers of never negative ones.
+# Operations whose result is nonnegative for nonnegative arguments.
 _CLOSED = (ca.OP_ADD, ca.OP_MUL, ca.OP_DIV, ca.OP_FMIN, ca.OP_FMAX, ca.OP_TWICE)

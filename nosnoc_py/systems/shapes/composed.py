@@ -1,4 +1,4 @@
-"""Shapes of rigid bodies: ellipsoids, convex polyhedra, unions, intersections, and bodies known by their support."""
+"""Composed shapes of rigid bodies: unions, intersections, and convex bodies given by their support function."""
 
 from __future__ import annotations
 
@@ -194,6 +194,8 @@ class SupportFunction(Shape):
         """Polyhedron of furthest points, in directions that spread the points evenly over a long or flat body."""
         rough = self._hull(_directions(POINTS // 10))
         values, axes = np.linalg.eigh(rough.moments().covariance)
+        # In coordinates in which the body is round: even directions on a sphere would crowd the points of a long body
+        # at its ends.
         return self._hull(_directions(POINTS) / np.sqrt(values) @ axes.T)
 
     def _hull(self, directions: np.ndarray) -> ConvexPolyhedron:
@@ -229,6 +231,7 @@ def _checked(shapes: Any, what: str) -> tuple[Shape, ...]:
 
 def _directions(count: int) -> np.ndarray:
     """Return the directions (count, 3) all over the sphere, on a spiral with the golden angle."""
+    # Equal steps of height have equal areas on a sphere (Archimedes), and the golden angle avoids alignments.
     height = 1 - (2 * np.arange(count) + 1) / count
     angle = np.pi * (1 + np.sqrt(5)) * np.arange(count)
     radius = np.sqrt(1 - height**2)
@@ -242,6 +245,8 @@ def _check_support(support: Callable[[np.ndarray], np.ndarray]) -> None:
     heights = directions @ points.T
     excess = heights.max(axis=1) - np.diag(heights)
     size = np.ptp(points, axis=0).max()
+    # A convex body's support point is at least as far as every other of its points: a necessary condition, tested on a
+    # few.
     if excess.max() > 1e-9 * max(size, np.abs(points).max()):
         k = int(np.argmax(excess))
         raise ModelError(

@@ -1,4 +1,13 @@
-"""Furthest points of an intersection of ellipsoids and half-spaces: a primal-dual interior-point method."""
+"""Furthest points of an intersection of ellipsoids and half-spaces: a primal-dual interior-point method.
+
+The problem is to maximise d'y subject to convex functions g(y) <= 0, in three variables. Phase I (`interior`) maximises
+the depth of a point and thus finds one strictly inside. Phase II starts at a centred point (damped Newton steps on the
+logarithmic barrier) and follows the central path by primal-dual Newton steps. All iterates stay strictly inside.
+
+References
+----------
+Boyd and Vandenberghe, Convex Optimization (2004), Chapter 11: barrier, Phase I and primal-dual methods.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +17,12 @@ from functools import cached_property
 
 import numpy as np
 
+# A bound only: Newton's method takes about ten to thirty iterations for these problems in three or four variables.
 ITERATIONS = 100
 PRECISION = 1e-14  # of the duality gap, relative to the size
+# Reduction of the barrier parameter per iteration.
 CENTERING = 0.1
+# Share of the trace that is added to the matrix: above rounding, below an effect on the accuracy.
 REGULARISATION = 1e-14
 
 
@@ -41,6 +53,8 @@ class Constraints:
     def values(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return functions that are negative inside (roughly distances [m]), and their gradients."""
         z = np.einsum("eij,ej->ei", self.forms, y - self.centers)
+        # Scaled so that gradients on the surface are at most one long: values are then comparable with those of half-
+        # spaces.
         scale = self.radii / 2
         curved = scale * ((z**2).sum(axis=1) - 1)
         gradients = 2 * scale[:, None] * np.einsum("eij,ei->ej", self.forms, z)
@@ -64,6 +78,7 @@ def furthest(constraints: Constraints, direction: np.ndarray, inside: np.ndarray
 def interior(constraints: Constraints, start: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the deepest point (3,) and its depth [m], negative where there is nothing in common: Phase I."""
     values, _ = constraints.values(start)
+    # Above all values at the start, so that the start is strictly inside for the level.
     level = float(values.max() + np.abs(values).max() + constraints.radii.sum()) + 1e-9
     result = _maximise(constraints, np.array([0.0, 0.0, 0.0, -1.0]), np.append(start, level), slack=1.0)
     return result[:3], -float(constraints.values(result[:3])[0].max())
@@ -84,6 +99,7 @@ def _maximise(constraints: Constraints, objective: np.ndarray, start: np.ndarray
     size = float(np.abs(functions(start)[0]).max())
     y = _centered(constraints, functions, objective, start, size)
     values, gradients = functions(y)
+    # On the central path weights times -g are equal; `size` is the barrier parameter of the centred start.
     weights = size / -values
     for _ in range(ITERATIONS):
         gap = float(weights @ -values)
@@ -92,8 +108,10 @@ def _maximise(constraints: Constraints, objective: np.ndarray, start: np.ndarray
             break
         target = CENTERING * gap / len(values)
         force = objective - gradients.T @ (target / -values)
+        # Newton's step of the optimality conditions after elimination of the weights.
         step = np.linalg.solve(_matrix(constraints, weights, weights / -values, gradients), force)
         change = (target + weights * (gradients @ step)) / -values - weights
+        # Fraction to the boundary: weights stay positive.
         length = _feasible(functions, y, step, min(1.0, 0.99 / max(1e-300, float((-change / weights).max()))))
         y, weights = y + length * step, weights + length * change
         values, gradients = functions(y)
@@ -113,6 +131,8 @@ def _centered(
         decrement = max(0.0, float(force @ step)) ** 0.5
         if decrement < 1e-6:
             break
+        # The barrier is self-concordant: steps of 1 / (1 + decrement) always decrease it, and full steps converge
+        # close to its minimum.
         y = y + _feasible(functions, y, step, 1 / (1 + decrement) if decrement > 0.25 else 1.0) * step
     return y
 

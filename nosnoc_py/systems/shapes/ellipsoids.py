@@ -59,6 +59,7 @@ class Ellipsoid(Shape):
             raise ModelError(f"{name}: semi_axes: expected three positive lengths, given {axes}.")
         turn = np.eye(3) if self.rotation is None else check_rotation(self.rotation, f"{name}: rotation")
         values = {"semi_axes": axes, "center": finite(self.center, f"{name}: center", 3), "rotation": turn}
+        # = |"matrix" maps the unit ball to the body, A = R diag(a); its inverse is computed without a solve.
         values |= {"matrix": turn * axes, "inverse": turn.T / axes[:, None]}
         assign(self, **values)
 
@@ -74,6 +75,7 @@ class Ellipsoid(Shape):
     def contains(self, points: Any) -> np.ndarray:
         """Return a mask of the points (..., 3) that lie in it."""
         y = (np.asarray(points, dtype=float) - self.center) @ self.inverse.T
+        # Twice the tolerance, as squares of lengths are compared.
         return (y**2).sum(axis=-1) <= 1 + 2 * INSIDE
 
     def moved(self, shift: Any) -> Ellipsoid:
@@ -90,6 +92,7 @@ class Ellipsoid(Shape):
         middle, square = -(y @ d) / (d @ d), d @ d
         nearest = y + middle[:, None] * d
         radicand = 1 - (nearest**2).sum(axis=1)
+        # For a line that misses, the sign makes the interval decreasing, which callers read as a miss.
         half = np.sign(radicand) * np.sqrt(np.abs(radicand) / square)
         return np.stack([middle - half, middle + half], axis=1)
 

@@ -53,6 +53,7 @@ class Cut(Shape):
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Return where lines are in all members."""
         result = np.stack([member.chords(points, direction) for member in self.members])
+        # A line is in all convex members between its last entry and its first exit; decreasing if that is nowhere.
         return np.stack([result[..., 0].max(axis=0), result[..., 1].min(axis=0)], axis=1)
 
 
@@ -103,6 +104,7 @@ def constraints_of(members: Sequence[Shape]) -> Constraints:
 
 
 def _cut(choice: Sequence[Shape]) -> Shape | None:
+    # Nested intersections are flattened, so that all members are ellipsoids or polyhedra.
     members = tuple(leaf for shape in choice for leaf in (shape.members if isinstance(shape, Cut) else (shape,)))
     for member in members:
         _check_member(member)
@@ -115,6 +117,7 @@ def _cut(choice: Sequence[Shape]) -> Shape | None:
         return None
     if all(isinstance(member, ConvexPolyhedron) for member in members):
         return _polyhedron(members, inside)
+    # Two ellipsoids have a support in closed form up to one root, which compiled kernels can use.
     if len(members) == 2 and all(isinstance(member, Ellipsoid) for member in members):
         return Lens(members, inside)
     return Cut(members, inside)
@@ -136,6 +139,7 @@ def _polyhedron(members: Sequence[Shape], inside: np.ndarray) -> ConvexPolyhedro
     from scipy.spatial import HalfspaceIntersection
 
     limits = constraints_of(members)
+    # Faces of a polyhedron are triangulated: the same plane occurs several times, which Qhull does not like.
     rows = np.unique(np.round(np.column_stack([limits.normals, limits.offsets]), 14), axis=0)
     return ConvexPolyhedron(distinct(HalfspaceIntersection(rows, inside).intersections))
 

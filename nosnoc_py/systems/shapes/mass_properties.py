@@ -47,6 +47,7 @@ class Moments(NamedTuple):
     def properties(self, density: float) -> MassProperties:
         """Return the mass properties of a body of this density [kg/m^3]."""
         spread = self.covariance
+        # J = tr(S) I - S for the covariance S, from J = integral of (|y|^2 I - y y').
         inertia = density * (np.trace(spread) * np.eye(3) - spread)
         return MassProperties(density * self.volume, self.first / self.volume, (inertia + inertia.T) / 2)
 
@@ -57,6 +58,7 @@ NOTHING = Moments(0.0, np.zeros(3), np.zeros((3, 3)))
 def ellipsoid_moments(center: np.ndarray, matrix: np.ndarray) -> Moments:
     """Return the moments of {center + matrix y : |y| <= 1}."""
     volume = 4 / 3 * np.pi * abs(float(np.linalg.det(matrix)))
+    # The integral of z z' over the unit ball is 1/5 of its volume times I.
     return Moments(volume, volume * center, volume * (matrix @ matrix.T / 5 + np.outer(center, center)))
 
 
@@ -66,6 +68,7 @@ def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
     volumes = np.abs(np.linalg.det(edges)) / 6
     corners = np.concatenate([np.broadcast_to(apex, (len(triangles), 1, 3)), triangles], axis=1)
     sums = corners.sum(axis=1)
+    # Tetrahedron with corners v_k and their sum s: the integral of y y' is volume / 20 (sum v_k v_k' + s s').
     products = np.einsum("nki,nkj->nij", corners, corners) + np.einsum("ni,nj->nij", sums, sums)
     return Moments(float(volumes.sum()), volumes @ sums / 4, np.einsum("n,nij->ij", volumes, products) / 20)
 
@@ -85,6 +88,7 @@ def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Seq
     total = NOTHING
     for part in parts:
         total = total.plus(part)
+    # Inclusion and exclusion along every line: each interval counts in full, minus its part covered by earlier ones.
     return total.plus(_by_lines(chords, boxes, _overlap_box, _counted_twice), -1.0)
 
 
@@ -109,6 +113,7 @@ def _by_lines(
         if result.volume <= 0:
             return NOTHING
         values, axes = np.linalg.eigh(result.covariance / result.volume)
+        # A flat body has a singular covariance: the smallest axis is bounded from below.
         stretch = axes * np.sqrt(np.maximum(values, 1e-12 * values[-1]))
     return result
 
@@ -130,6 +135,7 @@ def _one_pass(chords: Sequence[Chords], stretch: np.ndarray, box: np.ndarray, pi
 
 def _line_moments(points: np.ndarray, direction: np.ndarray, intervals: np.ndarray) -> Moments:
     """Return the sum over lines of the integrals over their intervals (lines, n, 2)."""
+    # A missed line has a decreasing interval, which becomes one of length zero.
     start, end = intervals[..., 0], np.maximum(intervals[..., 0], intervals[..., 1])
     zeroth = (end - start).sum(axis=1)
     first = ((end**2 - start**2) / 2).sum(axis=1)
@@ -162,6 +168,7 @@ def _counted_twice(intervals: np.ndarray) -> np.ndarray:
     order = np.argsort(start, axis=1)
     start = np.take_along_axis(start, order, axis=1)
     end = np.take_along_axis(np.where(missed, -np.inf, intervals[..., 1]), order, axis=1)
+    # Intervals in the order of their starts: what earlier ones reach at most is what they cover of the next.
     before = np.maximum.accumulate(end, axis=1)[:, :-1]
     covered = np.minimum(before, end[:, 1:])
     there = covered > start[:, 1:]

@@ -102,10 +102,12 @@ class ConvexPolyhedron(Shape):
     def _chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
         speed, height = self.normals @ direction, points @ self.normals.T + self.offsets
         with np.errstate(divide="ignore", invalid="ignore"):
+            # A line parallel to a face divides by zero; it is then decided by `away`.
             where = -height / speed
         away = ((speed == 0) & (height > 0)).any(axis=1)
         start = np.where(speed < 0, where, -np.inf).max(axis=1)
         end = np.where(speed > 0, where, np.inf).min(axis=1)
+        # A parallel line outside of a face misses: it gets a decreasing interval.
         return np.stack([np.where(away, 1.0, start), np.where(away, 0.0, end)], axis=1)
 
     def moments(self) -> Moments:
@@ -196,6 +198,7 @@ def _check_vertices(points: np.ndarray, name: str) -> None:
         raise ModelError(
             f"{name}: vertices: points {first} and {second} are the same, {points[first]}; give every vertex once."
         )
+    # The smallest singular value is the root mean square distance from the best plane, times the root of the count.
     thickness = np.linalg.svd(centered, compute_uv=False)[2] / np.sqrt(count)
     if thickness <= FLAT * size:
         raise ModelError(
@@ -214,6 +217,7 @@ def _distances(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     nearest = np.full(heights.shape, np.inf)
     for k in range(3):
         offset, edge = y - corners[:, k], edges[:, k]
+        # Inside the prism over the triangle the nearest point is on its plane, otherwise on an edge.
         above &= (np.cross(normals, edge) * offset).sum(axis=-1) >= 0
         along = np.clip((offset * edge).sum(axis=-1) / (edge**2).sum(axis=-1), 0, 1)
         nearest = np.minimum(nearest, np.linalg.norm(offset - along[..., None] * edge, axis=-1))

@@ -92,6 +92,7 @@ class Shape(ABC):
 
     def box(self, rows: np.ndarray) -> np.ndarray:
         """Return smallest and largest products (2, n) of points of the body with rows (n, 3) of any length."""
+        # The smallest product in a direction is the support in the opposite one.
         return np.array([[row @ self.support(sign * row) for row in rows] for sign in (-1, 1)])
 
 

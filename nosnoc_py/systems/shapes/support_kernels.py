@@ -58,8 +58,10 @@ def _difference(mu: float, scale: np.ndarray, center: np.ndarray, weights: np.nd
     for k in range(3):
         s = scale[k] ** 2
         m = 1.0 - mu + mu * s
+        # Completing the square: the mixed ellipsoid has another centre, and this squared radius.
         radius -= (1.0 - mu) * mu * s * center[k] ** 2 / m
         square += weights[k] ** 2 / m
+    # Bounds against rounding: an empty mixture (negative radius), and a direction of zero weight.
     length = np.sqrt(max(radius, 0.0) / max(square, 1e-300))
     difference = 0.0
     for k in range(3):
@@ -89,6 +91,7 @@ def _root(
         if abs(excess) <= tolerance or high - low <= 4e-16 * high:
             break
         if excess > 0.0:
+            # The end that stays for a second time gets less weight, so that the other end moves too.
             if side == 1:
                 factor = 1.0 - excess / excess_low
                 excess_high *= factor if factor > 0.0 else 0.5
