@@ -25,6 +25,7 @@ def path(ocp: OCP, constraint: Constraint, t: Array, x: Array, u: Array, p: Arra
     """Return residuals of a path constraint at samples; `z` (m, n_z) if it uses algebraic variables."""
     s = ocp.system
     function = ca.Function("path", [s.x, s.z, s.u, s.p], [ca.densify(constraint.expression)])
+    # Zeros are never used: callers pass z if the expression depends on it.
     algebraic = np.zeros((len(t), s.z.numel())) if z is None else z
     values = np.array(function(x.T, algebraic.T, u.T, p)).T.reshape(len(t), -1)
     return _of_constraint(Law.PATH, constraint, t, values)
@@ -48,6 +49,7 @@ def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_ini
 
 def excess(values: Array, lower: Array, upper: Array) -> Array:
     """Return how far values (m, n) lie outside of their bounds (n,); NaN for NaN."""
+    # `np.maximum` passes NaN on, which comparisons would lose.
     return np.maximum(np.maximum(lower - values, values - upper), 0.0)
 
 

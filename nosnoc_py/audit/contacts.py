@@ -64,6 +64,8 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     problem = _problem_scales(system, samples, p, duration)
     velocities = [samples.x[:, at_v], jumps.x_before[:, at_v], jumps.x_after[:, at_v]]
+    # The forces of one control stage give at least this speed: a motion at rest has no speed of its own to compare
+    # with.
     speed = max(*(largest(v) for v in velocities), max(largest(free), largest(alone)) * stage, AT_REST * problem.speed)
     pushed = free if samples.forces is None else times(here.response, samples.forces)
     moved = free if samples.rates is None else samples.rates[:, at_v]
@@ -112,9 +114,11 @@ def laws_of_motion(
     residuals += _coulomb(here, frames, samples.t, forces, here.rates, scales.acceleration, scales.speed, "N")
     normal = forces[:, : frames.count]
     pushes = np.abs(normal) * _responses(here, frames)[0] / scales.acceleration
+    # Complementarity by its smaller side: a violation needs both a force and a distance.
     apart = np.minimum(pushes, np.maximum(distance, 0.0) / scales.length)
     residuals.append(_measured(Law.DISTANCE, samples.t, frames.names, np.abs(normal), apart, "N"))
     if samples.x_left is not None:
+        # A force at a stage of an element that began open would be an impact without the law of impacts.
         open_ = np.maximum(distances(system.kinematics(samples.x_left, 0.0, p)), 0.0) / scales.length
         caught = np.minimum(pushes, open_)
         residuals.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
@@ -202,6 +206,7 @@ def _sizes_of_y(system: CLS, values: Array, least: float) -> Array:
 def distances(here: Kinematics) -> Array:
     """Return gaps in the unit of length (m, n_c): divided by the norms of their normals."""
     steepness = here.steepness
+    # A normal of nearly zero length (a singular pose) must not turn rounding of a gap into a distance.
     return np.asarray(here.gaps / np.maximum(steepness, 1e-6 * np.maximum(steepness.max(axis=0, initial=0.0), TINY)))
 
 
@@ -213,6 +218,7 @@ def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) 
     steepness = np.maximum(here.steepness, TINY)
     before, after = (rates[:, : frames.count] / steepness for rates in (here.rates, new))
     bounced = after - rebound(before, frames.restitution)
+    # Slow approaches may be inelastic, by `rest_velocity`: the law that fits better counts.
     return np.where((np.abs(before) <= rest) & (np.abs(after) < np.abs(bounced)), after, bounced)
 
 
@@ -243,9 +249,11 @@ def _coulomb(
         fast[:, k] = np.linalg.norm(slip, axis=1)
         along = slip / np.maximum(fast[:, k], TINY)[:, None]
         outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - bound, 0.0)
+        # Maximal dissipation: friction equals -mu lambda_n times the direction of slip, unless the contact sticks.
         defect[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)
         units[:, k] = by_friction[:, part].max(axis=1)
     yield _measured(Law.CONE, t, names, outside, outside * units / size, unit)
+    # In stick any force in the cone is right: the share is limited by the slip speed.
     shares = np.minimum(defect * units / size, fast / speed)
     yield _measured(Law.DISSIPATION, t, names, defect, shares, unit)
 
@@ -261,6 +269,7 @@ def _rates(
     yield _measured(Law.BALANCE, samples.t, system.names["v"], imbalance, imbalance / scales.acceleration, "m/s^2")
     drift = samples.rates[:, system.at_q] - here.position_rate
     for k in np.flatnonzero(closed.any(axis=1) & (np.abs(drift).max(axis=1) > 0.0)):
+        # Stabilisation may move positions along the normals of closed contacts, q' = N (v + n tau).
         along = here.jacobian[k, : closed.shape[1]][closed[k]].T
         normals = system.mechanics.moved(samples.x[k], p, along)
         drift[k] -= normals @ np.linalg.lstsq(normals, drift[k], rcond=1e-12)[0]

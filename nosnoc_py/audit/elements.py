@@ -27,6 +27,7 @@ SOLVED = 1e-8
 
 def slopes_of(c: Array, x_left: Array, x_stages: Array) -> Array:
     """Return derivatives (E, n_s, n_x), per length of the element, of polynomials through left ends and stages."""
+    # A stage at c = 0 is the left boundary itself, which the polynomial already has as a node.
     inner = c != 0.0
     values = np.concatenate([x_left[:, None], x_stages[:, inner]], axis=1)
     slopes = np.einsum("jk,ekx->ejx", lagrange_derivative(np.append(0.0, c[inner])), values)
@@ -35,6 +36,7 @@ def slopes_of(c: Array, x_left: Array, x_stages: Array) -> Array:
 
 def noise_of(c: Array, h: Array, x: Array, infeasibility: float) -> Array:
     """Return errors (E,) of rates in elements of lengths h, caused by rounding and the residual of the solver."""
+    # An error of the stage values grows by the largest row sum of the differentiation matrix, divided by h.
     gain = float(np.abs(lagrange_derivative(np.append(0.0, c[c != 0.0]))).sum(axis=1).max())
     size = float(np.abs(x).max(initial=0.0, where=np.isfinite(x)))
     errors = (min(infeasibility, SOLVED) if infeasibility >= 0.0 else 0.0) + np.finfo(float).eps * (1.0 + size)
@@ -78,11 +80,13 @@ class ElementStages:
     @cached_property
     def rates(self) -> Array:
         """Rates dx/dt (E, n_s, n_x); NaN where the clock stands still or an element has no length."""
+        # With time-freezing dx/dt = (dx/dtheta) / (h dt/dtau); a standing clock gives no physical rate.
         lengths = np.where(self.standing | (self.h[:, None] <= 0.0), np.nan, self.h[:, None] * self.clock)
         return np.asarray(self.slopes / lengths[:, :, None])
 
     def integrals(self, rates: Array) -> Array:
         """Return integrals (E,) over time of rates (E, n_s) at the stages, by the quadrature of the scheme."""
+        # Weights that integrate 1, c, c^2, ... exactly: those of the scheme, which is a collocation method.
         weights = np.linalg.solve(np.vander(self.c, increasing=True).T, 1.0 / np.arange(1, self.c.size + 1))
         return np.asarray(self.h * ((rates * self.clock) @ weights))
 
@@ -131,4 +135,5 @@ def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -
 def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
     """Return listed forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt); None unless all are listed."""
     values = columns_of(series, [f"{kind}_{along}{label}" for along, label, _ in frames.directions], count)
+    # Listed friction forces are the user's; weights bring them to the circular cone.
     return None if values is None else values / np.array([weight for *_, weight in frames.directions])

@@ -60,8 +60,10 @@ def _rows(size: int, contact: ContactLaw) -> list[np.ndarray]:
     normal, tangents = _units(size, contact)
     rows = [normal, -normal] if contact.opening else [normal]
     if contact.direction is not None:
+        # Slip: f_t = -mu f_n d, linear as the direction d is known from the velocities.
         balance = tangents + contact.friction * np.outer(contact.direction, normal)
         return [*rows, *balance, *-balance]
+    # Stick in space starts with a polygon around the cone; `_cuts` refines it where the choice lies outside.
     return rows + [contact.friction * normal - direction @ tangents for direction in directions(len(tangents))]
 
 

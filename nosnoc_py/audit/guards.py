@@ -53,7 +53,9 @@ def catches(names: tuple[str, ...], t: Array, closed: Array, earlier: Array, rat
 def lowest(values: Array) -> Array:
     """Return the minimum of equidistant samples (..., m) and of the parabolas through three of them."""
     left, here, right = values[..., :-2], values[..., 1:-1], values[..., 2:]
+    # Vertex of the parabola through three equidistant samples: y_0 - (y_1 - y_-1)^2 / (8 (y_1 - 2 y_0 + y_-1)).
     bend = left - 2.0 * here + right
+    # Only around a lowest sample: elsewhere the vertex lies outside of the three samples, or is a maximum.
     dip = (here < left) & (here < right)
     between = here - np.divide((right - left) ** 2, 8.0 * bend, out=np.zeros_like(bend), where=dip)
     return np.asarray(np.concatenate([values, between], axis=-1).min(axis=-1))

@@ -70,6 +70,7 @@ class Inclusions:
         sums = ca.vertcat(ca.SX(0, 1), *[ca.sum1(part.symbols) - 1 for part in self.parts if part.kind == REGION])
         s = ca.vertcat(y, system.z)
         rate, size = (ca.SX.sym(name, system.x.numel()) for name in ("rate", "size"))
+        # Rates relative to their sizes, so that one tolerance fits all states.
         rows = ca.vertcat((flow - rate) / size, sums, equations)
         arguments = [s, system.x, system.u, system.p, active, rate, size]
         self._rows = ca.Function("rows", arguments, [rows, ca.densify(ca.jacobian(rows, s))])
@@ -103,6 +104,7 @@ class Inclusions:
         if isinstance(self.system, PDS):
             depth = np.maximum(-functions, 0.0)
             i = int(np.argmax(depth))
+            # Scaled so that a depth of TOUCHING_SOLVED counts exactly as a violation of size BROKEN.
             share = depth[i] * BROKEN / TOUCHING_SOLVED
             candidates.append(self._violation(k, Law.SET, self.system.constraint_names[i], depth[i], share))
         return max(candidates, key=lambda violation: violation.share)
@@ -121,6 +123,7 @@ class Inclusions:
     def _largest_residual(self, k: int, s: Array, bounds: Bounds, law: Law) -> Violation:
         """Return the largest residual of rates, sums and algebraic equations with given multipliers."""
         left = np.abs(self._residual(k, s, bounds)[0])
+        # NaN counts as the largest violation.
         left = np.where(np.isfinite(left), left, np.inf)
         i, names = int(np.argmax(left)), self.system.state_names
         if i < len(names):
@@ -143,6 +146,7 @@ class Inclusions:
 
         own = self.system.algebraic
         lower, upper = bounds
+        # The middle of the bounds; multipliers with equal bounds are fixed there.
         s = np.clip(np.full(lower.size, 0.5), lower, upper)
         if own is not None:
             start = np.asarray(own.initial, float) if self.listed is None else self.listed[k][lower.size :]
@@ -156,6 +160,7 @@ class Inclusions:
             if not (np.isfinite(rows).all() and np.isfinite(slope).all()):
                 break
             low, high = lower[free] - s[free], upper[free] - s[free]
+            # Bounded least squares: unconstrained steps, clipped, would not find the best admissible multipliers.
             step = lsq_linear(slope[:, free], -rows, bounds=(low, high), method="bvls").x
             s[free] = np.clip(s[free] + step, lower[free], upper[free])
             if np.abs(step).max(initial=0.0) <= LAST_STEP * (1.0 + np.abs(s).max()):
@@ -165,6 +170,7 @@ class Inclusions:
 
 def _limitsof(kind: int, functions: Array) -> Bounds:
     """Return the bounds of multipliers of one kind that belong together."""
+    # Near a surface both sides are admissible, as a solution reaches it only up to its residuals.
     close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
     if kind == STEP:
         return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)

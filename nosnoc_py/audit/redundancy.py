@@ -42,6 +42,8 @@ def best_choice(
 
     planes, best = list(rows), forces
     for _ in range(CUTS):
+        # Variables (z, s): maximise s with rows (forces + free z) >= s. Bounded by `most`, as s may grow without
+        # limit.
         A = np.array(planes)
         result = linprog(
             np.append(np.zeros(free.shape[1]), -1.0),

@@ -80,6 +80,7 @@ def _sphere(shape: Sphere, x: ca.SX) -> tuple[ca.SX, ca.SX]:
 
 
 def _capsule(shape: Capsule, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+    # Nearest point on the axis; beyond its ends the distance is that of a sphere.
     along = ca.fmin(ca.fmax(x[2], -shape.length / 2), shape.length / 2)
     away = ca.vertcat(x[0], x[1], x[2] - along)
     distance = ca.norm_2(away)
@@ -98,6 +99,7 @@ def _box(shape: Box, x: ca.SX) -> ca.SX:
         raise ModelError("contacts: a Box with a skin is no surface; give a Box without, and a Sphere with the radius.")
     turn = ca.DM(shape.rotation)
     own = turn.T @ (x - ca.DM(shape.center))
+    # Distance beyond the faces in each direction, in the frame of the box; symmetric, hence the absolute value.
     beyond = ca.fabs(own) - ca.DM(shape.half)
     deepest = ca.mmax(beyond)
     # Not fmin(deepest, 0): on a face that has half of the derivative.
@@ -111,6 +113,7 @@ def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
     nearest = []
     for start, end in zip(shape.vertices, ends, strict=True):
         edge, away = ca.DM(end - start), x - ca.DM(start)
+        # Nearest point of the edge as a share of it, between its corners.
         share = ca.fmin(ca.fmax(ca.dot(edge, away) / float(ca.sumsqr(edge)), 0), 1)
         nearest.append(_length(away - share * edge))
     return ca.if_else(inside > 0, ca.mmin(ca.vertcat(*nearest)), inside)
@@ -120,6 +123,7 @@ def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Callable[[Any, ca
     """Return a signed distance with its gradient, which has length one."""
 
     def surface(shape: Any, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+        # The gradient is taken for a plain symbol and substituted: x is a large expression of the coordinates.
         symbol = ca.SX.sym("x", x.numel())
         value = distance(shape, symbol)
         result = ca.substitute([value, ca.gradient(value, symbol)], [symbol], [x])
@@ -228,6 +232,7 @@ def _touching(a: Placed, b: Placed) -> list[_Touch]:
         if type(placed.shape) not in (*PROBES, *SURFACES, Ellipsoid):
             raise ModelError(f"contacts: expected shapes such as ns.Sphere(0.1), given {type(placed.shape).__name__}.")
     if kinds == (ConvexPolygon, ConvexPolygon):
+        # Corners of both: in the plane two convex polygons always touch at a corner of one of them.
         return [*_probed(a, b), *_probed(b, a)]
     for one, other in ((a, b), (b, a)):
         if type(other.shape) is HalfSpace and type(one.shape) is Ellipsoid:
@@ -252,6 +257,7 @@ def _probed(one: Placed, other: Placed) -> list[_Touch]:
         centre = one.in_world(place)
         distance, normal = SURFACES[type(other.shape)](other.shape, other.of_world(centre))
         out = other.rotation @ normal
+        # The probe is a ball: it touches at its centre minus its radius along the normal out of the other shape.
         result.append(_Touch(distance - radius, out, centre - radius * out, one, other))
     return result
 
@@ -276,6 +282,7 @@ def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX |
     moves = on.coordinates or other.coordinates
     assert moves is not None
     n_v = int(moves.jacobian(ca.SX(1, 1)).shape[1])
+    # Velocities of material points, not of the contact point, which also moves along the surfaces.
     relative = on.velocities_at(point, n_v) - other.velocities_at(point, n_v)
     columns = ca.horzsplit(ca.sparsify((_frame(normal).T @ relative).T))
     moving = [column for column in columns if column.nnz()]
@@ -290,6 +297,7 @@ def _frame(normal: ca.SX) -> ca.SX:
     if normal.numel() == 2:
         return ca.vertcat(normal[1], -normal[0])
     x, y, z = ca.vertsplit(normal)
+    # The sign of z keeps the denominator sign + z away from zero.
     sign = ca.if_else(z < 0, -1, 1)
     a = -1 / (sign + z)
     b = x * y * a

@@ -157,6 +157,7 @@ class Placed:
         """Return J (2 or 3, n_v) of the material point at a point of the world; its velocity is J v."""
         if self.coordinates is None:
             return ca.SX(self.size, n_v)
+        # A symbol for the point in the body's frame: it has to be constant while the Jacobian is taken.
         fixed = ca.SX.sym("fixed", self.size)
         moving = self.coordinates.jacobian(self.position + self.rotation @ fixed)
         return ca.substitute(moving, fixed, self.of_world(point))

@@ -16,7 +16,8 @@ from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import finite, scalar
 
 Array = np.ndarray
-STRAIGHT = 1e-12  # sine of the angle between two edges of a polygon that are one, relative to their lengths
+# Two edges of a polygon are parallel if the sine of their angle is below this (lengths relative to the longest edge).
+STRAIGHT = 1e-12
 
 
 def _positive(shape: Any, *names: str) -> None:
@@ -205,12 +206,14 @@ class ConvexPolygon:
         edges = np.roll(points, -1, 0) - points
         turns = _cross(edges, np.roll(edges, -1, 0))
         sizes = np.linalg.norm(edges, axis=1)
+        # The turning angles of a polygon that winds once sum up to 2 pi; a star with only left turns has a multiple.
         whole = np.arctan2(turns, np.sum(edges * np.roll(edges, -1, 0), axis=1)).sum()
         if (turns <= STRAIGHT * sizes.max() ** 2).any() or abs(whole - 2 * np.pi) > 1e-6:
             raise ModelError(
                 "ConvexPolygon: vertices: these do not go round a convex polygon with a corner at each; join convex "
                 "parts."
             )
+        # Vertices are counterclockwise here, so that an edge turned clockwise points outwards.
         normals = np.column_stack([edges[:, 1], -edges[:, 0]]) / sizes[:, None]
         assign(self, vertices=points, normals=normals, offsets=np.sum(normals * points, axis=1))
 

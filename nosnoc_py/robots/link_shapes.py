@@ -1,4 +1,4 @@
-"""The shapes that files give to links: what touches, and what is seen."""
+"""Collision and visual shapes of links, as robot files give them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nosnoc_py.geometry.shapes import Capsule, Cylinder
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 
 Array = np.ndarray
-WORLD = "world"  # the link of what stands still
-# Directions all round, evenly: a picture of an ellipsoid.
+WORLD = "world"  # link of all shapes that do not move
+# Directions spread evenly over a half-sphere (golden angle); with their negatives they draw an ellipsoid.
 _STEPS = np.arange(100) + 0.5
 _HEIGHTS, _TURNS = 1 - _STEPS / 100, np.pi * (1 + 5**0.5) * _STEPS
 ROUND_ELLIPSOID = np.column_stack(

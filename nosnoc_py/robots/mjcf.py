@@ -1,4 +1,10 @@
-"""Trees of bodies from MJCF, the format of MuJoCo, by way of its compiled model; what is not had here is an error."""
+"""Trees of bodies from MJCF, the format of MuJoCo, read from its compiled model.
+
+MuJoCo's own compiler resolves defaults, includes and inertias of shapes, so that none of this is written again here.
+Every feature that a tree of rigid bodies cannot represent is an error and never ignored: a robot that lacks a spring
+would be simulated without notice. A MuJoCo body with several joints becomes a chain of bodies without mass, one per
+joint, the last of which carries the inertia.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +29,13 @@ FREE, BALL, SLIDE, HINGE = range(4)
 SHAPES: dict[str, Callable[[Array], Any]] = {
     "PLANE": lambda size: HalfSpace(),
     "SPHERE": lambda size: Sphere(size[0]),
+    # MuJoCo gives half lengths, the shapes here take whole ones.
     "CAPSULE": lambda size: Capsule(size[0], 2 * size[1]),
     "CYLINDER": lambda size: Cylinder(size[0], 2 * size[1]),
     "ELLIPSOID": lambda size: Ellipsoid(size),
     "BOX": lambda size: Box(2 * size),
 }
-# What a compiled model counts and a tree of rigid bodies has not.
+# Counters of a compiled model for features that a tree of rigid bodies does not have.
 ABSENT = {
     "ntendon": "tendons",
     "neq": "equality constraints",
@@ -41,18 +48,18 @@ ABSENT = {
 def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
     """Return the tree of an MJCF file, or of the text of one, and its gravity [m/s^2].
 
-    Several joints of one body become bodies without mass on each other. Coordinates are those of MuJoCo, in its order.
+    Several joints of one body become a chain of bodies without mass. Coordinates are those of MuJoCo, in its order.
 
     Raises
     ------
     ModelError
-        If MuJoCo is not installed or refuses the file, or the file has what is not had here: the message names it.
+        If MuJoCo is not installed or refuses the file, or the file has an unsupported feature: the message names it.
     """
     return _Compiled(*compiled(source)).tree()
 
 
 def compiled(source: str | Path) -> tuple[Any, Any]:
-    """MuJoCo, and its model of a file or of the text of one; raise `ModelError` without MuJoCo, or if it refuses."""
+    """Return the module MuJoCo and its model of a file or text; raise `ModelError` without MuJoCo or if it refuses."""
     try:
         import mujoco
     except ImportError:
@@ -69,12 +76,12 @@ def compiled(source: str | Path) -> tuple[Any, Any]:
 
 
 class _Compiled:
-    """A compiled model on the way to a tree."""
+    """Conversion of a compiled model into a tree."""
 
     def __init__(self, mujoco: Any, model: Any) -> None:
         self.mujoco, self.model = mujoco, model
         self.bodies: list[JointedBody] = []
-        # Every body of the model: which of ours it is part of, and its frame there.
+        # For every body of the model: index of the body in the tree that carries it, and its frame there.
         self.places: dict[int, tuple[int, Array, Array]] = {0: (-1, np.eye(3), np.zeros(3))}
 
     def tree(self) -> tuple[Tree, tuple[float, float, float]]:
@@ -101,10 +108,12 @@ class _Compiled:
         for j in range(first, first + count):
             values = self._joint(i, j, parent, rotation, position, efforts)
             self.bodies.append(values)
-            # What follows is seen from the joint, which need not be where the body has its origin.
+            # The next joint, and the body itself, are placed in the frame of this joint, which sits at its anchor and
+            # not at the origin of the body. A free joint has no anchor.
             free = values.kind == FLOATING
             parent, rotation, position = len(self.bodies) - 1, np.eye(3), np.zeros(3) if free else -m.jnt_pos[j]
         if parent >= 0 and m.body_mass[i] > 0:
+            # MuJoCo stores principal moments in the axes `iquat`; here the matrix is in the axes of the body.
             turned = rotation_of(m.body_iquat[i])
             about = turned @ np.diag(m.body_inertia[i]) @ turned.T
             own = BodyInertia.at_centre(float(m.body_mass[i]), np.array(m.body_ipos[i]), about)
@@ -136,6 +145,8 @@ class _Compiled:
         axis, zero = np.array(m.jnt_axis[j]), float(m.qpos0[m.jnt_qposadr[j]])  # joints may be zero elsewhere
         at = position + rotation @ m.jnt_pos[j]
         if kind == SLIDE:
+            # `qpos0` is the coordinate at which the file draws the joint: place it so that the same pose belongs to
+            # that value.
             at = at - zero * (rotation @ axis)
         else:
             rotation = rotation @ exp(-zero * axis)
@@ -167,6 +178,8 @@ class _Compiled:
                     f"{what} is no motor of a joint: only <motor joint=...> is built; write servos and muscles as a "
                     "law of control, or with forces of your own."
                 )
+            # Force per unit of control: gear times gain; the limits of control and of force bound it in different
+            # units.
             unit = abs(float(m.actuator_gear[k][0] * m.actuator_gainprm[k][0]))
             limits = []
             if m.actuator_ctrllimited[k]:

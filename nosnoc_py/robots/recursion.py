@@ -1,9 +1,15 @@
 """Mass matrix and bias of a tree of bodies by recursion, as expressions: small graphs, whatever the number of joints.
 
-Featherstone, Rigid Body Dynamics Algorithms (2008): the composite-rigid-body algorithm (Table 6.2) and the recursive
-Newton-Euler algorithm (Table 5.1). Vectors are pairs (angular, linear) in the frames of the bodies; the velocity of a
-floating base is (linear in the world, angular in the body), its coordinates are (position, quaternion with the real
-part first), as MuJoCo has them.
+The mass matrix follows from the composite-rigid-body algorithm, the bias (Coriolis, centrifugal, gravity) from the
+recursive Newton-Euler algorithm with v' = 0. Both work in the frames of the bodies, so that constant entries stay
+constant and zeros stay structural. A Lagrangian differentiated symbolically would grow much faster with the depth.
+
+Spatial vectors are pairs (angular, linear) at the origin of the body. Velocities of a floating base are (linear in the
+world, angular in the body), its coordinates (position, quaternion with the real part first), as in MuJoCo.
+
+References
+----------
+Featherstone, Rigid Body Dynamics Algorithms (2008): Table 5.1 (Newton-Euler), Table 6.2 (composite rigid bodies).
 """
 
 from __future__ import annotations
@@ -85,9 +91,12 @@ class Recursion:
             quaternion, rates = self.q[i_q + 3 : i_q + 7], self.v[i_v : i_v + 6]
             rotation = rotation_of(quaternion)
             w, x, y, z = ca.vertsplit(quaternion)
+            # q' = q (0, w) / 2 with the angular velocity w in the body's frame.
             turning = 0.5 * ca.blockcat([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
             angular = ca.horzcat(ca.SX(3, 3), ca.SX.eye(3))
             linear = ca.horzcat(rotation.T, ca.SX(3, 3))
+            # The linear rates are in the world: in the body's frame their axes R' turn, d/dt (R' v) = R' v' - w x R'
+            # v.
             drift = (none, -ca.cross(rates[3:], rotation.T @ rates[:3]))
             at, position = list(range(i_v, i_v + 6)), self.q[i_q : i_q + 3]
             result = JointTransform(
@@ -101,6 +110,7 @@ class Recursion:
             angular, linear = none, axis
         else:
             cross = ca.sparsify(ca.skew(axis))
+            # Rodrigues' formula for a unit axis; structural zeros of the axis keep the expression small.
             turn = ca.SX.eye(3) + ca.sin(coordinate) * cross + (1 - ca.cos(coordinate)) * ca.sparsify(cross @ cross)
             rotation, position = placed @ turn, origin
             angular, linear = axis, none
@@ -111,12 +121,15 @@ class Recursion:
         """Return M(q) (n_v, n_v), the inertias of drives included."""
         bodies, matrix = self.tree.bodies, ca.SX(self.v.numel(), self.v.numel())
         composite = list(self.inertias)
+        # Children before parents, so that every composite inertia is complete when it is used.
         for i in reversed(range(len(bodies))):
             mass, moment, about = composite[i]
             body, joint = bodies[i], self.moved[i]
+            # Spatial momentum of the composite body for unit rates of this joint.
             angular = about @ joint.angular + _cross_columns(moment, joint.linear)
             linear = mass * joint.linear - _cross_columns(moment, joint.angular)
             block = joint.angular.T @ angular + joint.linear.T @ linear
+            # The drive's rotor turns with the joint only, hence a diagonal entry.
             matrix[joint.at, joint.at] = block + body.armature * ca.SX.eye(len(joint.at)) if body.armature else block
             j = i
             while bodies[j].parent >= 0:
@@ -135,6 +148,8 @@ class Recursion:
         speeds: list[Pair] = []
         accelerations: list[Pair] = []
         forces: list[Pair] = []
+        # Gravity as an upward acceleration of the world: every body then feels its weight (Featherstone 2008, Section
+        # 5.3).
         start: tuple[Pair, Pair] = ((ca.SX(3, 1), ca.SX(3, 1)), (ca.SX(3, 1), sparse(-np.array(gravity))))
         for i, body in enumerate(bodies):
             joint, rates = self.moved[i], self.v[self.moved[i].at]
@@ -142,14 +157,17 @@ class Recursion:
             own = joint.angular @ rates, joint.linear @ rates
             (w, u), (a, b) = (_velocity_in_child(joint, *pair) for pair in before)
             w, u = w + own[0], u + own[1]
+            # Velocity products: w x (rate of the joint), and the drift of axes that are not constant in the body.
             a = a + joint.drift[0] + ca.cross(w, own[0])
             b = b + joint.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
             speeds.append((w, u))
             accelerations.append((a, b))
             mass, moment, about = self.inertias[i]
             spin, push = about @ w + ca.cross(moment, u), mass * u - ca.cross(moment, w)
+            # Newton-Euler at the origin of the body: I a + v x* I v, with the cross product for forces.
             torque = about @ a + ca.cross(moment, b) + ca.cross(w, spin) + ca.cross(u, push)
             forces.append((torque, mass * b - ca.cross(moment, a) + ca.cross(w, push)))
+        # Forces are summed from the leaves to the root; each joint transmits their component along its axes.
         for i in reversed(range(len(bodies))):
             joint, (torque, force) = self.moved[i], forces[i]
             result[joint.at] = joint.angular.T @ torque + joint.linear.T @ force
@@ -188,6 +206,7 @@ def _inertia_in_parent(joint: JointTransform, mass: float, moment: ca.SX, about:
     """Return an inertia in the frame of the parent."""
     turned = joint.rotation @ moment
     cross, place = ca.sparsify(ca.skew(turned)), ca.sparsify(ca.skew(joint.position))
+    # Parallel axes for a frame that is no centre of mass: two mixed terms with the first moment.
     moved = joint.rotation @ about @ joint.rotation.T - cross @ place - place @ cross - mass * place @ place
     return mass, turned + mass * joint.position, moved
 

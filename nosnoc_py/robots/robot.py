@@ -1,4 +1,4 @@
-"""`ns.Robot`: a tree of bodies with expressions in its coordinates, and the contact system that it makes."""
+"""`ns.Robot`: a tree of bodies, expressions in its coordinates, and its contact system."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Robot:
     Raises
     ------
     ModelError
-        If a body that a joint moves has neither mass nor anything with mass on it.
+        If a joint moves no inertia, so that the mass matrix would be singular.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Robot:
         Raises
         ------
         ModelError
-            For what a file says that is wrong or cannot be had: the message names link or joint.
+            For errors and unsupported features of the file: the message names link or joint.
         """
         tree = read_urdf(source, base)
         given = dict(armature or {})
@@ -153,7 +153,7 @@ class Robot:
 
     @cached_property
     def bias(self) -> ca.SX:
-        """h(q, v) (n_v,): M v' + h is what drives, contacts and friction have to give."""
+        """Bias h(q, v) (n_v,) of Coriolis, centrifugal and gravity forces: M v' + h are the applied forces."""
         return self._recursion.bias(self.gravity)
 
     @property
@@ -259,7 +259,7 @@ class Robot:
         Parameters
         ----------
         ground : shape or Placed, optional
-            What stands still; default `ns.HalfSpace()`, all below z = 0.
+            Shape that does not move; default `ns.HalfSpace()`, all below z = 0.
         links : sequence of str, optional
             Default: all with a collision shape that move.
         friction, restitution
@@ -276,6 +276,7 @@ class Robot:
             For links without collision shapes, for meshes, and for pairs that are refused by `ns.contacts`.
         """
         ground = HalfSpace() if ground is None else ground
+        # Links on the world cannot be in contact with it.
         moving = [link for link, (body, _, _) in self.tree.frames.items() if body >= 0]
         having = list(dict.fromkeys(shape.link for shape in self.collisions if shape.link in moving))
         chosen = having if links is None else [links] if isinstance(links, str) else list(links)
@@ -360,11 +361,11 @@ class Robot:
             Those with a drive, each a control "<joint>_effort"; default: all but those of the base, or those with
             motors in an MJCF file.
         end_stops : bool
-            Whether ends of joints are contacts, `Robot.end_stops`.
+            True to make contacts of the joint limits, see `Robot.end_stops`.
         joint_friction : bool
-            Whether joints have the dry friction of the file: Coulomb's, with stick. A joint with some gets a clamp, a
-            coordinate "<joint>_clamp" that a constant force holds on its stop, 0, where it stays: it is pressed like a
-            brake, and its contact "<joint> (friction)" rubs.
+            True to include the dry friction of the file (Coulomb friction with stick). Each joint with friction gets an
+            additional coordinate "<joint>_clamp", which a constant force presses against a stop like a brake, so that
+            it stays 0; its contact "<joint> (friction)" exerts the friction on the joint.
         force : SX (n_v,), optional
             Further forces on the coordinates, in q, v and what is given as `p` or `t`.
         **more
@@ -384,6 +385,7 @@ class Robot:
         rough = [body for body in self.tree.bodies if body.friction > 0 and joint_friction]
         clamps, rates = ca.SX.sym("clamp", len(rough)), ca.SX.sym("clamp_rate", len(rough))
         rubs = [*contacts, *(self.end_stops() if end_stops else ())]
+        # Directions get rows for the velocities of the clamps, which these contacts do not move.
         rubs = [self._with_clamps(contact, len(rough)) for contact in rubs]
         rubs += [self._friction(body, clamps[k], first[body.joint], len(rough), k) for k, body in enumerate(rough)]
         names = {
@@ -396,6 +398,7 @@ class Robot:
             v=ca.vertcat(self.v, rates),
             u=u,
             mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(rough))),
+            # The clamp's normal force equals this constant force, so that |friction| <= 1 * friction of the joint.
             force=ca.vertcat(total, *(-body.friction for body in rough)),
             quaternions=[self.q[part] for part in self._quaternions()],
             contacts=rubs,
@@ -405,7 +408,7 @@ class Robot:
         )
 
     def _friction(self, body: JointedBody, clamp: ca.SX, row: int, count: int, k: int) -> Contact:
-        """Dry friction of a joint: a clamp on its stop, pressed with as much as the friction may be, with mu = 1."""
+        """Return the dry friction of a joint: a clamp pressed on its stop by the largest friction, with mu = 1."""
         direction = ca.SX(self.v.numel() + count, 1)
         direction[row] = 1
         return Contact(f"{body.joint} (friction)", gap=clamp, tangent=direction, friction=1.0)
@@ -477,6 +480,8 @@ class Robot:
         """Raise `ModelError` if a velocity has no inertia, because the mass matrix would be singular."""
         if not self.tree.bodies:
             raise ModelError(f"Robot {self.tree.name}: nothing moves; all joints are fixed, and so is the base.")
+        # A random pose: at special ones (all zeros, stretched) the matrix may be singular although no joint lacks
+        # inertia.
         q = np.random.default_rng(0).uniform(0.2, 0.8, self.q.numel())
         matrix = np.array(ca.Function("M", [self.q], [ca.densify(self.mass_matrix)])(q))
         sizes, directions = np.linalg.eigh(matrix)

@@ -1,4 +1,4 @@
-"""Trees of rigid bodies: joints, where they sit, and what hangs on them; numbers only."""
+"""Trees of rigid bodies as numbers: joints with their frames, inertias and limits."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class BodyInertia:
     @classmethod
     def at_centre(cls, mass: float, centre: Array, about: Array) -> BodyInertia:
         """Return the inertia from the moments about the centre of mass."""
+        # Parallel axes: -[c]^2 is the matrix |c|^2 I - c c'.
         return cls(mass=mass, moment=mass * centre, about=about - mass * skew(centre) @ skew(centre))
 
     def moved(self, rotation: Array, position: Array) -> BodyInertia:
@@ -64,7 +65,7 @@ class BodyInertia:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointedBody:
-    """A body, and the joint that it hangs on.
+    """Body with the joint that connects it to its parent.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class JointedBody:
         Names.
     kind : {"revolute", "prismatic", "floating"}
     parent : int
-        Position of the body that it hangs on; -1 for the world.
+        Index of the parent body; -1 for the world.
     rotation, position : (3, 3), (3,)
         Of the joint in the frame of the parent.
     axis : (3,)
@@ -125,11 +126,11 @@ class Tree:
     frames : mapping link -> (body, rotation, position)
         Of every link, those that are fixed to others included; body -1 is the world.
     shapes : tuple of LinkShape
-        What touches and what is seen, by the file.
+        Collision and visual shapes of the file.
     driven : tuple of str, optional
-        Joints with drives, where the file says which.
+        Joints with drives, if the file names them.
     left_out : tuple of str
-        What the file says besides, which moves nothing: pictures, drivers, simulators' own.
+        Elements of the file without effect on the motion: materials, drivers, settings of simulators.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Trees of bodies from URDF, the format of robots in ROS; what it cannot say here is an error, never dropped."""
+"""Trees of bodies from URDF, the robot format of ROS; unsupported elements are errors and never ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nosnoc_py.robots.tree import FLOATING, PRISMATIC, REVOLUTE, BodyInertia, Jo
 Base = Literal["fixed", "planar", "floating"]
 BASES = ("fixed", "planar", "floating")
 JOINTS = {"revolute": REVOLUTE, "continuous": REVOLUTE, "prismatic": PRISMATIC, "fixed": "fixed"}
-# What a file may say besides: it draws, or tells drivers and simulators of their own.
+# Elements that have no effect on the motion: materials, drivers, settings of simulators.
 MOVES_NOTHING = ("material", "gazebo", "transmission", "ros2_control", "sensor", "plugin")
 PARTS = {
     "link": ("inertial", "visual", "collision"),
@@ -33,7 +33,7 @@ def read_urdf(source: str | Path, base: Base = "fixed") -> Tree:
     Raises
     ------
     ModelError
-        If there is no such file, it is no URDF, or it says what cannot be had: the message names link or joint.
+        If there is no such file, it is no URDF, or has unsupported features: the message names link or joint.
     """
     if base not in BASES:
         raise ModelError(f"base: {unknown_name(str(base), BASES, 'kind of base')}")
@@ -69,7 +69,7 @@ class _File:
             raise ModelError("URDF: there is no link.")
         name, hanging = self._root_link(links, joints)
         bodies, frames = _bases(base, name), dict[str, Any]()
-        # Links with the joint that they hang on, and where that is on a body: taken in the order of the file.
+        # Each entry: link, its joint, and the body that carries the joint with its frame there.
         stack: list[tuple[str, ET.Element | None, int, np.ndarray, np.ndarray]] = [
             (name, None, len(bodies) - 1, np.eye(3), np.zeros(3))
         ]
@@ -81,8 +81,10 @@ class _File:
             frames[link] = body, rotation, position
             inertia = _inertia(links[link], link)
             if inertia is not None and body >= 0:
+                # Links on fixed joints are rigidly connected: their inertias are added in the frame of the body.
                 added = bodies[body].inertia + inertia.moved(rotation, position)
                 bodies[body] = replace(bodies[body], inertia=added)
+            # The stack takes the last entry first: reversed, the bodies are in the order of the file.
             for joint in reversed(hanging.get(link, [])):
                 placed = _pose(joint.find("origin"), f"joint {joint.get('name')!r}")
                 child = str(joint.find("child").get("link"))  # type: ignore[union-attr]
@@ -176,6 +178,7 @@ def _body(joint: ET.Element, link: str, parent: int, rotation: np.ndarray, posit
     if length == 0.0:
         raise ModelError(f"URDF: {what}: its axis is zero; give a direction.")
     limit, dynamics = joint.find("limit"), joint.find("dynamics")
+    # A continuous joint may have a <limit> for effort and velocity; its range has no meaning.
     limited = limit is not None and kind != "continuous"
     if kind in ("revolute", "prismatic") and limit is None:
         raise ModelError(f"URDF: {what} is {kind} and has no <limit>; a joint without limits is 'continuous'.")
@@ -213,6 +216,7 @@ def _inertia(link: ET.Element, name: str) -> BodyInertia | None:
     )
     about = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     sizes = np.linalg.eigvalsh(about)
+    # No mass distribution has a principal moment above the sum of the others.
     if sizes[0] < -ROUNDED * abs(sizes[-1]) or sizes[2] > (sizes[0] + sizes[1]) * (1 + ROUNDED) + 1e-300:
         raise ModelError(
             f"URDF: {what}: no body has the moments of inertia {', '.join(f'{size:.3g}' for size in sizes)}: none is "
@@ -229,6 +233,7 @@ def _pose(origin: ET.Element | None, what: str) -> tuple[np.ndarray, np.ndarray]
     roll = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     pitch = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
     yaw = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
+    # Fixed axes: the roll about x is applied first, hence the right-most factor.
     return yaw @ pitch @ roll, position
 
 
