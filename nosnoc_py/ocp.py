@@ -1,4 +1,10 @@
-"""Optimal control problems in continuous time: a system, a horizon, costs, constraints, bounds (FESD-J, Eq. 32)."""
+"""Optimal control problems in continuous time: a system, a horizon, costs, constraints, bounds (FESD-J, Eq. 32).
+
+An `OCP` is a description that all methods share. It is checked and completed once: comparisons become constraints, soft
+constraints become hard ones with slacks and costs, terminal states become terminal constraints, and algebraic variables
+that the system has eliminated are replaced. Afterwards all constraints have different names, as multipliers and
+residuals are found by name.
+"""
 
 from __future__ import annotations
 
@@ -71,18 +77,19 @@ class Constraint:
     name : str, optional
         Names its multipliers and residuals; default "path_0", "terminal_0", ...
     at : {"control_grid", "element_ends", "rk_stages"}
-        Where a path constraint is imposed: at the start of every control stage, at the end of every finite element,
-        or at every RK stage. Without meaning for other constraints.
+        Points at which a path constraint is imposed: the start of every control stage, the end of every finite element,
+        or every RK stage. Ignored for other constraints.
     times : (m,), optional
-        Where a point constraint holds [s].
+        Times at which a point constraint holds [s].
     soft : {"l1", "l2", "linf"}, optional
-        May be broken, at a cost: `weight` times the amounts ("l1"), their squares ("l2"), or the largest of them
-        ("linf"); of path constraints l1 and l2 per second. The amounts are in the result by the name
-        "slack[<name>]", with [i] behind it where there are several rows: for path constraints a control, constant on
-        its stages ("linf": a parameter), for others parameters, at several times with [k] behind the name. Path,
-        terminal and point constraints. Such a problem is not changed by `dataclasses.replace`, but made anew.
+        Allow violations at a cost: `weight` times their amounts ("l1"), their squares ("l2"), or the largest of them
+        ("linf"); for path constraints l1 and l2 are costs per second. The result has the amounts under the name
+        "slack[<name>]", followed by [i] for several rows: for path constraints as a control, constant on its stages
+        ("linf": a parameter), for others as parameters, followed by [k] for several times. For path, terminal and
+        point constraints. Build such a problem anew instead of changing it by `dataclasses.replace`.
     weight : float or (m,), optional
-        Default 1; "linf" has one. For l1 and linf large ones are exact: what can be kept is kept.
+        Default 1; a single number for "linf". With l1 and linf and large weights the penalty is exact: constraints that
+        can be satisfied are satisfied.
 
     Examples
     --------
@@ -152,15 +159,15 @@ class Constraint:
         assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
     def rows_of(self, rows: Any) -> Constraint:
-        """The same with some of its rows only."""
+        """Return the constraint with some of its rows only."""
         kept = [int(row) for row in rows]
         return replace(self, expression=self.expression[kept], lower=self.lower[kept], upper=self.upper[kept])
 
     def without_roots(self, u: ca.SX) -> Constraint:
         """Return the constraint with bounds |u| <= r on roots of the control replaced by bounds on squares.
 
-        A root has no derivative at u = 0, which is where optimal controls often are. The square is divided by 2 r, so
-        that at the bound rows have the same slope and multipliers stay what they are.
+        A root has no derivative at u = 0, where optimal controls often lie. The square is divided by 2 r, so that the
+        row has the same slope at the bound, and its multiplier is unchanged.
         """
         rows = zip(ca.vertsplit(self.expression), self.lower, self.upper, strict=True)
         values = [_without_root(row[0], float(low), float(high), u) for row, low, high in rows]
@@ -177,6 +184,7 @@ def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.
     alone = all(s.element_hash() in known for s in ca.symvar(row))
     if not alone or upper < 0.0:
         return row, lower, upper
+    # d(u^2 / (2 r)) / d|u| = 1 at |u| = r, as for the root; for r = 0 or infinity there is no such scale.
     scale = 2 * upper if 0.0 < upper < np.inf else 1.0
     return row.dep(0) / scale, lower**2 / scale if lower > 0.0 else -np.inf, upper**2 / scale
 
@@ -234,7 +242,7 @@ class FreeTime:
     lower, upper : float
         Positive and finite.
     initial : float, optional
-        Where the solver starts; default the middle.
+        Initial guess of the solver; default the middle.
 
     Examples
     --------
@@ -278,7 +286,7 @@ class Bounds:
     ----------
     x, u : pair or mapping, optional
         A pair (lower, upper) of scalars or vectors in the system's order, or names with pairs: {"knee": (-2.4, -0.1)}.
-        Where a system depends on time, pairs are those of the other states.
+        For systems that depend on time, vectors have no entry for the time.
 
     Examples
     --------
@@ -312,7 +320,7 @@ class OCP:
     bounds : Bounds or mapping, optional
         Or names of states and controls with pairs (lower, upper), None for no bound: {"knee": (-2.4, None)}.
     terminal_state : mapping, optional
-        Names of states with what they are at the end: a number, or a pair (lower, upper).
+        Names of states with their values at the end: a number, or a pair (lower, upper).
     path_constraints, initial_constraints, terminal_constraints : sequence of Constraint
         Or comparisons: [q[0] == 1, v <= 2]. Terminal constraints may tie x(T) to x(0) through `system.x_initial`. Path
         constraints in z hold at RK stages.
@@ -321,11 +329,11 @@ class OCP:
     point_constraints : sequence of Constraint
         In x and p, each with its `times`.
     complementarities : sequence of Complementarity
-        Of the user's own.
+        Additional complementarity constraints of the user.
     p : (n_p,) or mapping, optional
         Parameter values, or some of them by name; default the system's. They may be changed when re-solving.
     free_parameters : mapping name -> (lower, upper), optional
-        Parameters that are optimised, constant over time; `p` holds where the solver starts.
+        Parameters that are optimised, constant over time; `p` has their initial guesses.
 
     Raises
     ------
@@ -408,8 +416,10 @@ class OCP:
         horizon = scalar(self.horizon if free is None else free.initial, "OCP: horizon")
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
+        # Before names and symbols are checked: constraints may contain symbols that the system has eliminated.
         self._without_algebraic(s)
         p = s.parameters(self.p, "OCP: p")
+        # Slacks are additional controls and parameters: everything below sees the extended system.
         s, p = self._softened(s, p)
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
@@ -437,7 +447,8 @@ class OCP:
             and not s.autonomous
             and not any(ca.depends_on(c.expression, s.t) for c in constraints["initial_constraints"])
         ):
-            # Where the motion begins is free; when it begins is not, unless a constraint speaks of it.
+            # The initial state is free, but time is one of its components: it starts at 0 unless a constraint of the
+            # user concerns it.
             start = Constraint(s.t, equals=0, name=s.unused("time at the start"))
             constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
         if x0 is None:
@@ -460,7 +471,7 @@ class OCP:
         check_slacks(self)
 
     def _without_algebraic(self, s: Any) -> None:
-        """Write costs and constraints in what the system has been solved for, and in quaternions of length one."""
+        """Replace eliminated algebraic variables, and quaternions by normalised ones, in costs and constraints."""
         if getattr(s, "eliminated", None) is None and not getattr(s, "unit_parts", ()):
             return
         for name in ("stage_cost", "terminal_cost"):
@@ -498,6 +509,7 @@ class OCP:
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise ModelError(f"bounds {which}: expected a pair (lower, upper), given {given!r}.")
         lower, upper = given
+        # Vectors of the user do not include the time, which has no bounds.
         timed = which == "x" and not self.system.autonomous and len(labels) not in (np.size(lower), np.size(upper))
         low, high = _interval(lower, upper, labels[:-1] if timed else labels, f"bounds {which}")
         return (np.append(low, -np.inf), np.append(high, np.inf)) if timed else (low, high)
@@ -668,6 +680,7 @@ def _named(
                 "constraints at chosen times as point_constraints=[ns.Constraint(..., times=[...])]."
             )
         one = replace(c, name=c.name or f"{kind}_{i}")
+        # `replace` builds a new object, whose derived fields have their defaults.
         assign(one, relaxed=c.relaxed)
         named.append(one)
     return tuple(named)

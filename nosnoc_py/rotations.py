@@ -59,7 +59,9 @@ def _logarithm(space: _Space, quaternion: Sequence[Any]) -> Any:
     """Return the rotation vector 2 atan(|v| / q_0) v / |v| of a unit quaternion with q_0 >= 0."""
     q, *v = quaternion
     n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
+    # Series where the angle is small: atan(x) / x has a removable singularity at zero.
     near = n < NEAR * q**2
+    # Arguments for the branch that is not taken: any value for which it and its derivatives are finite.
     q_near, n_far = space.where(near, q, 1.0), space.where(near, 1.0, n)
     x = space.where(near, n, 0.0) / q_near**2
     series = 2 / q_near * _polynomial([(-1) ** k / (2 * k + 1) for k in range(TERMS)], x)
@@ -176,7 +178,9 @@ def attitude_error(actual: Expression, desired: Expression) -> ca.SX | ca.DM | n
     between = product(conjugate(second), first)
     space = _space(between)
     parts = space.components(between, 4)
+    # q and -q are the same attitude: the one with a positive real part gives the shorter rotation.
     sign = space.where(parts[0] < 0, -1.0, 1.0)
+    # Normalised here, as integration does not keep the length of a quaternion exactly.
     length = space.sqrt(sum(part**2 for part in parts))
     return _logarithm(space, [sign * part / length for part in parts])
 
@@ -185,6 +189,7 @@ def turned_between(first: Any, second: Any, share: float) -> Any:
     """Return the attitude at a share of the shortest way between two unit quaternions (Shoemake 1985)."""
     half = share / 2 * attitude_error(second, first)
     space, angle = _space(half), float(np.linalg.norm(half))
+    # NumPy's sinc(x) is sin(pi x) / (pi x), which is one at zero without a special case.
     sinc = np.sinc(angle / np.pi)
     return product(first, space.vector([np.cos(angle), *(sinc * each for each in space.components(half, 3))]))
 
@@ -261,6 +266,7 @@ def check_rotation(value: Any, what: str) -> np.ndarray:
 def nearest_rotation(matrix: Any) -> np.ndarray:
     """Return the rotation R (3, 3) that minimises |R - M|, by singular values."""
     left, _, right = np.linalg.svd(np.asarray(matrix, dtype=float))
+    # A negative determinant would give a reflection: reversing the smallest singular direction costs least.
     signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
     return (left * signs) @ right
 
@@ -345,6 +351,7 @@ def _combination(w: Any, one: Any, first: Any, outer: Any) -> Any:
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    # Horner's rule; `0 * x` gives the value the shape of x.
     value = 0 * x + coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         value = value * x + coefficient
@@ -367,6 +374,7 @@ def _coefficients(s: Any, space: _Space) -> tuple[Any, Any, Any, Any]:
     closed = (a, b, (1 - a) / large, (2 * b - a) / large)
     series = [_polynomial(each, small) for each in (_A, _B, _C, _E)]
     a, b, c, e = (space.where(near, one, other) for one, other in zip(series, closed, strict=True))
+    # d from the series of e: 1 - a / (2 b) would cancel for small angles.
     return a, b, c, e / (2 * b)
 
 
@@ -380,6 +388,7 @@ def _quaternion(rotation: Any) -> list[Any]:
         others = [1 + 2 * r[i][i] - trace if j == i else r[i][j] + r[j][i] for j in range(3)]
         columns.append([first[1 + i], *others])
     column, best = columns[0], columns[0][0]
+    # The largest of the four squares is at least 1/4, so that the division below is always well conditioned.
     for k in range(1, 4):
         better = columns[k][k] > best
         column = [space.where(better, one, other) for one, other in zip(columns[k], column, strict=True)]

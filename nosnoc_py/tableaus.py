@@ -7,6 +7,9 @@ One step of size h from x_n to x_{n+1} of x' = f(t, x) with the n_s stage deriva
 
 Collocation schemes are determined by their nodes c alone: with l_j the Lagrange polynomials of the nodes,
 a_ij is the integral of l_j over [0, c_i] and b_j the one over [0, 1] (Hairer, Norsett, Wanner, Theorem II.7.7).
+They are computed by Gauss quadrature of the product form of l_j, which stays accurate to rounding for many stages;
+Vandermonde systems would lose digits. Ends of the step that are nodes are exactly 0 or 1, so that a stage and an end are
+the same point and not two points that differ by rounding.
 A new scheme is one function ``stages -> Tableau`` and one line in `FAMILIES`.
 """
 
@@ -64,6 +67,7 @@ class Tableau:
     def __post_init__(self) -> None:
         for field in ("a", "b", "c", "error", "extension"):
             if getattr(self, field) is not None:
+                # Copies, as a user's array could change later; read-only, as tableaus are cached and shared.
                 object.__setattr__(self, field, _read_only(getattr(self, field)))
         n_s = self.c.size
         if n_s == 0 or (self.a.shape, self.b.shape, self.c.shape) != ((n_s, n_s), (n_s,), (n_s,)):
@@ -126,6 +130,7 @@ class Tableau:
         nodes, place = np.unique(self.c, return_inverse=True)
         weights = np.zeros((nodes.size, self.stages))
         weights[place, np.arange(self.stages)] = self.b
+        # Schemes may have several stages at one node (the classical one at 1/2): b weighs them as in the step.
         return nodes, weights / weights.sum(axis=1, keepdims=True)
 
     @property
@@ -158,6 +163,7 @@ class Tableau:
         """
         slopes: list[Any] = []
         for theta, row in zip(self.c, self.a, strict=True):
+            # Zero entries are left out, so that symbolic expressions do not contain products with zero.
             slopes.append(f(float(theta), x + h * sum(a * k for a, k in zip(row, slopes, strict=False) if a)))
         return x + h * sum(b * k for b, k in zip(self.b, slopes, strict=True) if b)
 
@@ -249,6 +255,7 @@ def dopri5() -> Tableau:
 
     a = np.zeros((7, 7))
     a[:6, :5], a[6, :6] = RK45.A, RK45.B
+    # SciPy's E is the embedded scheme minus b; here it is b minus the embedded scheme.
     error = -np.asarray(RK45.E)
     return Tableau("dopri5", a=a, b=a[-1], c=np.append(RK45.C, 1.0), order=5, error=error, extension=RK45.P)
 
@@ -287,6 +294,7 @@ def tableau(scheme: str, stages: int) -> Tableau:
 def lagrange_basis(nodes: Array, tau: Array) -> Array:
     """Values of the Lagrange polynomials of some nodes (k,) at points tau, as (*tau.shape, k); exact at the nodes."""
     own = np.arange(nodes.size)
+    # The identity avoids a division by zero on the diagonal, whose factors are then replaced by one.
     factors = (tau[..., None, None] - nodes) / (nodes[:, None] - nodes + np.eye(nodes.size))
     factors[..., own, own] = 1.0
     return factors.prod(axis=-1)
@@ -296,6 +304,7 @@ def lagrange_derivative(nodes: Array) -> Array:
     """Return derivatives (k, k) of the Lagrange polynomials of some nodes at these nodes: entry (i, j) is l_j'(c_i)."""
     away = nodes[:, None] - nodes + np.eye(nodes.size)
     scale = away.prod(axis=1)
+    # l_j'(c_i) = w_i / (w_j (c_i - c_j)) with w the products of node differences (Berrut and Trefethen 2004).
     slopes: Array = scale[:, None] / (scale * away)
     # The derivative of the constant one is zero, which gives the diagonal without cancellation of large powers.
     np.fill_diagonal(slopes, 0.0)
@@ -325,6 +334,7 @@ def integrated_lagrange_basis(nodes: ArrayLike, upper: ArrayLike) -> Array:
     """
     nodes = np.atleast_1d(np.asarray(nodes, dtype=float))
     upper = np.atleast_1d(np.asarray(upper, dtype=float))
+    # The Gauss rule with m points is exact up to degree 2 m - 1, and the polynomials have degree n_s - 1.
     points, weights = legendre.leggauss((nodes.size + 1) // 2)
     abscissae = 0.5 * np.multiply.outer(upper, 1.0 + points)  # (m, number of Gauss points)
     values = lagrange_basis(nodes, abscissae) * weights[:, None]
