@@ -8,7 +8,7 @@ One step of size h from x_n to x_{n+1} of x' = f(t, x) with the n_s stage deriva
 Collocation schemes are determined by their nodes c alone: with l_j the Lagrange polynomials of the nodes,
 a_ij is the integral of l_j over [0, c_i] and b_j the one over [0, 1] (Hairer, Norsett, Wanner, Theorem II.7.7).
 They are computed by Gauss quadrature of the product form of l_j, which stays accurate to rounding for many stages;
-Vandermonde systems would lose digits. Ends of the step that are nodes are exactly 0 or 1, so that a stage and an end are
+Vandermonde systems would lose digits. Nodes at the ends of the step are exactly 0 or 1, so that a stage and an end are
 the same point and not two points that differ by rounding.
 A new scheme is one function ``stages -> Tableau`` and one line in `FAMILIES`.
 """

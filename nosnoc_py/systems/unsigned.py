@@ -1,7 +1,7 @@
 """Gaps without a sign: |q|, q^2, the distance of two points. They touch zero and are positive on the other side, too.
 
 A method that looks for a change of sign passes through such a contact without an event. If the expression shows that it
-is never negative, methods refuse it before the first step; otherwise a simulation ends at the first touch that shows it.
+is never negative, methods refuse it before the first step; otherwise a simulation ends at the first touch.
 """
 
 from __future__ import annotations
