@@ -491,6 +491,7 @@ class OCP:
         if not slacks:
             return s, p
         (x_low, x_high), (u_low, u_high) = self._pair("x", s.state_names), self._pair("u", s.control_names)
+        # Slacks are nonnegative: signs are part of the constraints they relax.
         nothing, infinite = np.zeros(len(slacks.controls)), np.full(len(slacks.controls), np.inf)
         bounds = Bounds(x=(x_low, x_high), u=(np.append(u_low, nothing), np.append(u_high, infinite)))
         free = {**self.free_parameters, **dict.fromkeys(slacks.parameters, (0.0, np.inf))}
@@ -542,6 +543,8 @@ class OCP:
     def _check_reach(self, name: str, bounds: tuple[float, float], p: np.ndarray) -> None:
         """Raise `ModelError` if a bound of a free parameter is a value that the system does not admit."""
         for bound in filter(np.isfinite, bounds):
+            # Parameters at their bounds may be inadmissible (negative friction), which the solver would meet only
+            # later.
             reached = np.array(p)
             reached[self.system.parameter_names.index(name)] = bound
             try:
@@ -632,6 +635,7 @@ def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free:
     if asked and free is not None:
         raise ModelError("OCP: costs and constraints at chosen times need a horizon that is a number, given FreeTime.")
     for one in asked:
+        # A relative margin for times that were computed, such as n * dt.
         if one.times[-1] > horizon * (1.0 + 1e-12):
             raise ModelError(
                 f"OCP: a cost or constraint at t = {one.times[-1]:g} s lies beyond the horizon, {horizon:g} s; give a "

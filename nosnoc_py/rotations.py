@@ -209,6 +209,7 @@ def motion(rotation: Any, position: Any) -> Any:
     """Return T = [R x; 0 1], (..., 4, 4)."""
     space = _space(position)
     rows, x = _entries(rotation), space.components(position, 3)
+    # Zeros of the shape of the components, for any leading axes and for expressions.
     zero = x[0] * 0
     return space.matrix([[*rows[i], x[i]] for i in range(3)] + [[zero, zero, zero, zero + 1]])
 

@@ -113,6 +113,7 @@ class Tableau:
         beyond the boundary.
         """
         left, right = self.c == 0.0, self.c == 1.0
+        # A first stage that is the left end exactly, and a last one that is the right end, lie on the trajectory.
         left[0] &= not self.starts_left
         right[-1] &= not self.stiffly_accurate
         return left | right

@@ -25,13 +25,13 @@ def depths(
     Parameters
     ----------
     t : (m,)
-        When the pieces begin [s].
+        Start times of the pieces [s].
     values : (m, samples, n)
         At equidistant places of every piece.
     watched : (m, n), optional
-        Where it matters; by default everywhere.
+        Mask of the values that count; by default all.
     sizes : (m, n) or (n,), optional
-        What the depths are shares of; by default the largest value of every function.
+        Sizes that the depths are relative to; by default the largest value of every function.
     """
     amounts = np.maximum(-lowest(np.moveaxis(values, 1, -1)), 0.0)
     if watched is not None:

@@ -15,6 +15,7 @@ Array = np.ndarray
 
 def statement(time: float, text: str, amount: float, share: float) -> Violation:
     """Return the violation of a false statement, in words; values that are not finite count as infinite."""
+    # NaN would compare as False with every limit and hide the violation.
     amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
     return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)
 
@@ -94,6 +95,7 @@ class Scales:
 
     def of_residual(self, residual: float) -> float:
         """Return the relative violation caused by a residual of gaps, rates, forces and impulses."""
+        # A force residual acts through the mass, an impulse residual directly on the velocity.
         by_force = self.response / min(self.acceleration, self.speed)
         return residual * max(1.0 / self.length, 1.0 / self.speed, by_force)
 

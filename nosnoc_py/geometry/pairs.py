@@ -108,6 +108,7 @@ def _box(shape: Box, x: ca.SX) -> ca.SX:
 
 def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
     """Return the distance: outside to the nearest edge, inside to the nearest line of an edge (negative)."""
+    # The largest signed distance to a line of an edge is negative exactly inside.
     inside = ca.mmax(ca.DM(shape.normals) @ x - ca.DM(shape.offsets))
     ends = np.roll(shape.vertices, -1, 0)
     nearest = []
@@ -217,7 +218,7 @@ def contacts(
 
 
 class _Touch(NamedTuple):
-    """A gap, the unit normal out of `other` and the point that touches, in the world; whose probe, on whose surface."""
+    """Gap, unit normal out of `other` and touching point, in the world; `on` carries the probe, `other` the surface."""
 
     gap: ca.SX
     normal: ca.SX
@@ -277,13 +278,14 @@ def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
 def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX | None:
     """Return the friction directions (n_v, 1 or 2) of the relative velocity of the two material points.
 
-    Directions in which nothing can move are left out: those across a robot whose base moves in a plane.
+    Directions in which the bodies cannot move are left out, such as those across the plane of a planar base.
     """
     moves = on.coordinates or other.coordinates
     assert moves is not None
     n_v = int(moves.jacobian(ca.SX(1, 1)).shape[1])
     # Velocities of material points, not of the contact point, which also moves along the surfaces.
     relative = on.velocities_at(point, n_v) - other.velocities_at(point, n_v)
+    # A column that is structurally zero would make the tangents dependent, which `CLS` refuses.
     columns = ca.horzsplit(ca.sparsify((_frame(normal).T @ relative).T))
     moving = [column for column in columns if column.nnz()]
     return ca.horzcat(*moving) if moving else None

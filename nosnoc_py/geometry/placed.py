@@ -1,4 +1,4 @@
-"""Shapes on bodies: where they are as expressions of coordinates, and how their points move."""
+"""Shapes on bodies: their poses as expressions of coordinates, and the velocities of their points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 from nosnoc_py.systems.symbols import column, symbols
 
-# What `Placed` puts on a body; the table in `pairs` says which two of them make contacts.
+# Shapes that `Placed` accepts; the tables in `pairs` list the pairs of them that can be in contact.
 ContactShape: TypeAlias = (
     Point | Sphere | Capsule | Box | Cylinder | ConvexPolyhedron | Ellipsoid | HalfSpace | HeightMap | ConvexPolygon
 )
@@ -95,11 +95,11 @@ class Placed:
         `ns.Ellipsoid`, `ns.HalfSpace`, `ns.HeightMap`; in the plane `ns.Point()`, `ns.Sphere`, `ns.ConvexPolygon`,
         `ns.HalfSpace`.
     position : SX (3,) or (2,)
-        Where the frame of the shape has its origin, in the world [m].
+        Origin of the shape's frame in the world [m].
     rotation : SX (3, 3), (2, 2), (4,) or scalar, optional
         Its attitude: a matrix, a unit quaternion, or in the plane an angle [rad].
     coordinates : Robot or Coordinates, optional
-        What the position depends on; without them the shape stands still.
+        Coordinates that the position depends on; without them the shape does not move.
 
     Raises
     ------
@@ -171,6 +171,7 @@ def _matrix(rotation: Any, size: int) -> ca.SX:
         return given
     if size == 3 and given.shape == (4, 1):
         return rotation_of(given)
+    # In the plane an angle is positive counterclockwise, from x to y.
     if size == 2 and given.numel() == 1:
         c, s = ca.cos(given), ca.sin(given)
         return ca.vertcat(ca.horzcat(c, -s), ca.horzcat(s, c))

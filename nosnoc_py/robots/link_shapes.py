@@ -63,6 +63,7 @@ GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
     "cylinder": lambda e, what: Cylinder(
         float(_lengths(e, "radius", 1, what)[0]), float(_lengths(e, "length", 1, what)[0])
     ),
+    # A mesh is kept as a shape without geometry: it matters only if contacts are to be made of it.
     "mesh": lambda e, what: None,
 }
 

@@ -17,6 +17,7 @@ ZERO = 1e-14
 def cleaned(matrix: Array) -> Array:
     """Return the matrix with entries of rounding size set to zero."""
     result = np.array(matrix, dtype=float)
+    # Entries such as cos(pi / 2) = 6e-17 would make structural zeros dense in every expression.
     result[np.abs(result) <= ZERO * np.abs(result).max(initial=0.0)] = 0.0
     return result
 
@@ -53,6 +54,7 @@ class BodyInertia:
     def moved(self, rotation: Array, position: Array) -> BodyInertia:
         """Return the same body seen from a frame in which its own has this rotation and position."""
         turned = rotation @ self.moment
+        # Mixed terms of the parallel-axis theorem for a reference point that is not the centre of mass.
         cross = skew(turned) @ skew(position)
         about = rotation @ self.about @ rotation.T - cross - cross.T - self.mass * skew(position) @ skew(position)
         return BodyInertia(mass=self.mass, moment=turned + self.mass * position, about=about)

@@ -118,6 +118,7 @@ class SimulationTask:
     def check(self, refused: Mapping[str, str]) -> None:
         """Raise `OptionError` for arguments that a method refuses, with the reason."""
         for name, why in refused.items():
+            # `False` and empty arrays are defaults that callers pass on, not choices of the user.
             if (value := getattr(self, name)) is not None and value is not False and np.size(value):
                 raise OptionError(f"{name}: {why}.")
 

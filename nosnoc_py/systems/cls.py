@@ -219,6 +219,7 @@ def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
     result = ca.vertsplit(column(value, what))
     if len(result) not in (1, size):
         raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(result)}.")
+    # One coefficient holds for all tangents.
     result = result * (size // len(result))
     return tuple(float(one) if one.is_constant() else one for one in result)
 
@@ -650,6 +651,7 @@ class CLS(Described):
         parameters = self.parameters(p)
         values = self.mechanics.gaps_at(state, parameters)
         for contact, value in zip(self.contacts, values, strict=True):
+            # Written with `not` so that NaN is refused.
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "

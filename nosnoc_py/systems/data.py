@@ -142,6 +142,7 @@ class Data:
         inner = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
         bends = ca.DM(np.linalg.inv(inner)) @ ca.horzcat(*[b - a for a, b in pairwise(slopes)]).T
         ends = ca.SX.zeros(slopes[0].numel())
+        # A natural spline: second derivatives are zero at both ends.
         second = [ends, *[row.T for row in ca.vertsplit(bends)], ends]
         return [
             [slope - h[k] / 6 * (2 * a + b), a / 2, (b - a) / (6 * h[k])]

@@ -55,6 +55,7 @@ class Drawing:
     @classmethod
     def of(cls, shapes: tuple[PlanarShape, ...], x: ca.SX, u: ca.SX, p: ca.SX) -> Drawing:
         """Compile shapes."""
+        # One compiled function for all shapes: a call costs more than its arithmetic, at every frame.
         every = ca.vertcat(ca.SX(0, 1), *[shape.numbers for shape in shapes])
         return cls(shapes, ca.Function("scene", [x, u, p], [ca.densify(every)]))
 
@@ -343,9 +344,11 @@ class Described:
                 f"{what}: the parameters {names} of the {self._kind} have no values; give p=[...] here, or "
                 "p_default=[...] in the system."
             )
+        # Slacks of soft constraints are parameters that the library has added: users need not know them.
         slacks = sum(name.startswith(SLACK) for name in self.parameter_names)
         if isinstance(p, Mapping):
             p = {name: value for name, value in p.items() if slacks or not name.startswith(SLACK)}
+            # NaN marks parameters without a value, for the message below.
             known = np.full(self.n_p, np.nan) if self.p_default is None else self.p_default
             p = by_name(p, self.parameter_names, known, what)
             missing = [name for name, value in zip(self.parameter_names, p, strict=True) if np.isnan(value)]

@@ -36,12 +36,13 @@ def evaluated(
     t : None, float or (times,)
         None: the nodes of the trajectory.
     side : {"-", "+"}
-        The limit to take where states jump.
+        Limit of the state at jumps.
     free_time : SX scalar, optional
         The symbol of a free horizon.
     """
     if not isinstance(expression, ca.SX):
         raise ModelError(f"expression: expected CasADi SX in the system's symbols, given {expression!r}.")
+    # Expressions may contain variables that the system has eliminated.
     e = system.solved(expression)
     groups = {"x": system.x, "u": system.u, "z": system.z, "p": system.p, "x_initial": system.x_initial}
     groups |= {} if free_time is None else {"T": free_time}

@@ -57,16 +57,16 @@ class Guard:
     Parameters
     ----------
     name : str
-        Of the events and of the bit.
+        Name of the events and of the bit.
     function : SX scalar
         h(x, p). Where it rises through zero the bit becomes 1.
     back : SX scalar, optional
-        Where this function rises through zero the bit becomes 0 again: the reset relation of the guard. Without it the
+        The bit becomes 0 again when this function rises through zero (reset relation of the guard). Without it the
         guard is crossed once.
     kinds : pair of str
         Kinds of the events of both crossings.
     reset
-        There is none: an event-selected system is continuous. Given, it is an error that names the way out.
+        Not supported: an event-selected system is continuous. Giving it raises an error that names alternatives.
 
     Raises
     ------
@@ -242,6 +242,7 @@ class EventSelectedSystem(Described):
         """Kinds of the events of every guard: bit set, bit cleared."""
         if self.symbolic:
             return tuple(guard.kinds for guard in self.guards)
+        # A guard with a way back is a contact, one without is a switch that is passed once.
         given = (SWITCH if self.back is None else CONTACT) if self.kinds is None else self.kinds
         return (given,) * len(self.guards)
 
@@ -263,6 +264,7 @@ class EventSelectedSystem(Described):
             derivative = getattr(self, name)
             if not callable(derivative) or not callable(function):
                 continue
+            # The flow is compared with all bits zero; other modes are other functions of the same code.
             more = (np.zeros(len(self.guards)), p) if name == "flow_jacobian" else (p,)
             arguments, count = (x, *more), arity(function) - 1
             with np.errstate(all="ignore"):
@@ -375,7 +377,8 @@ def check_kinds(given: Any, what: str) -> tuple[str, str]:
 
 
 def arity(function: Callable[..., Any]) -> int:
-    """Return the number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
+    """Return the number of arguments that a function needs, compiled or not; 0 if it takes any number of them."""
+    # Functions compiled by numba keep the Python function, whose signature can be read.
     result = inspect.signature(getattr(function, "py_func", function)).parameters.values()
     if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in result):
         return 0

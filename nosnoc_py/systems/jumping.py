@@ -35,13 +35,13 @@ def warn_of_jumps(
     Parameters
     ----------
     expressions : mapping
-        By what they are called.
+        Expressions by their names in the message.
     x, others : SX
         The states, and the other symbols.
     values : sequence of arrays
         Of the other symbols.
     remedy : str
-        What to write instead.
+        Advice at the end of the message.
     """
     level = _level_of_user()
     for what, expression in expressions.items() if level else ():

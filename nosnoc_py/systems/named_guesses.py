@@ -156,6 +156,7 @@ def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[st
         own = [courses[name][0] for name in names if name in courses]
         if not own:
             continue
+        # All four components need the same times, as a quaternion has no meaning component by component.
         times = {tuple(getattr(course, "times", ())) for course in own}
         if len(own) < 4 or len(times) > 1:
             raise TranscriptionError(
@@ -176,6 +177,7 @@ class _Turn:
 
     def at(self, k: int, t: float) -> float:
         """Return one component."""
+        # Before the first and after the last keyframe the attitude stays.
         i = int(np.clip(np.searchsorted(self.times, t, "right") - 1, 0, max(len(self.times) - 2, 0)))
         if len(self.times) == 1:
             return float(self.values[0, k])
@@ -200,6 +202,7 @@ def _course(value: Any, name: str, state: bool, horizon: float) -> Course:
     if state:
         times = np.linspace(0.0, horizon, len(rows))
         return lambda t: float(np.interp(t, times, rows))
+    # Controls are constant on equal intervals; the end belongs to the last one.
     return lambda t: float(rows[min(int(t / horizon * len(rows)), len(rows) - 1)])
 
 

@@ -589,6 +589,7 @@ class PDS(WithAlgebraic):
         parameters = self.parameters(p)
         values = np.array(ca.Function("c", [self.x, self.p], [self.constraints])(state, parameters)).reshape(-1)
         for name, value in zip(self.constraint_names, values, strict=True):
+            # Written with `not` so that NaN is refused.
             if not value >= -tolerance:
                 raise ModelError(f"{what} violates constraint {name!r}: its value is {value:.6g}, expected >= 0.")
         return state
@@ -611,9 +612,11 @@ def _metric(given: Any, n_x: int, timed: bool) -> np.ndarray:
     except (TypeError, ValueError):
         matrix = np.zeros((0, 0))
     if matrix.shape == (own, own) and timed:
+        # Zero row and column of the time: projections never change it.
         matrix = np.pad(matrix, ((0, 1), (0, 1)))
     if matrix.shape == (n_x, n_x) and np.allclose(matrix, matrix.T):
         sizes = np.linalg.eigvalsh(matrix)
+        # A slightly negative eigenvalue is rounding of a semidefinite matrix.
         if sizes.max() > 0 and sizes.min() >= -SEMIDEFINITE * sizes.max():
             return matrix
     raise ModelError(

@@ -98,7 +98,7 @@ def least_squares(expression: Expression, reference: Expression = 0.0, weights: 
     ----------
     expression : SX (m,)
     reference : SX or numbers (m,), optional
-        What it is compared with; an expression of time, say.
+        Reference values; may be an expression of time.
     weights : float, (m,) or (m, m)
         Nonnegative numbers, or a symmetric positive semidefinite matrix W: r'W r.
 

@@ -192,7 +192,7 @@ class Solid(PlanarShape):
     radius : float
         Of the balls [m]; 0 for the corners of a box.
     view : {"xz", "yz", "xy", "oblique"}
-        What is to the right and up in the picture.
+        Axes to the right and up in the picture.
     label, colour
         As of a `Disc`.
     """

@@ -33,6 +33,7 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
     expression = _to_sx(value, what)
     if expression.is_empty():
+        # An empty list or matrix of any shape is a column without rows.
         expression = ca.SX(0, 1)
     if expression.shape[1] != 1:
         raise ModelError(f"{what}: expected a column vector, given shape {expression.shape}.")

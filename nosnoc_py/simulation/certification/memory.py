@@ -34,9 +34,11 @@ def modes_at(system: Any, solution: Trajectory, p: Array, times: Array, *, after
         values = np.asarray(function(solution.x.T, p)).reshape(-1)
         events = [e.time - solution.t0 for e in solution.events if (e.name, e.kind) == (part.names[0], "switch")]
         claimed = np.abs(nodes[:, None] - np.reshape(events, (1, -1))).min(axis=1, initial=np.inf)
+        # At the start the state decides outside of the thresholds, and the model's initial mode between them.
         mode = (1.0 if part.high[0] else -1.0) if abs(values[0]) < 1.0 else np.sign(values[0])
         modes = []
         for value, distance in zip(values, claimed, strict=True):
+            # Distance to the end of the mode: -1 ends "high" (mode 1), +1 ends "low" (mode -1).
             left = 1.0 + mode * value
             if left < -TOUCHING_SOLVED or (left <= TOUCHING_SOLVED and distance <= NEAR * solution.duration):
                 mode = -mode

@@ -113,6 +113,7 @@ class Comparison:
         # Missing impacts only count if the states agree; otherwise the windows tell where the difference begins.
         places += [*self._missing_impacts(), *self._wrong_event_times()] if agrees else []
         differing = [] if agrees else self._differing_windows()
+        # Only if nothing else refutes: an event that rounding decides does not excuse a violated law.
         if not places and differing and (why := self._reason_undecided(differing[0])):
             return Verdict.UNDECIDED, (
                 f"rounding decides what happens at t = {differing[0].time:.6g} s ({differing[0].difference}): {why}"
@@ -141,6 +142,7 @@ class Comparison:
         if self.explained:
             worst = max(self.explained, key=lambda one: one.share)
             return Verdict.INACCURATE, f"{reason}, but laws hold to the residuals of the solver only: {worst}"
+        # Conditions at the ends have no "between the nodes": the motion misses its goal.
         if len(along) < len(broken):
             return Verdict.INACCURATE, f"{reason}, but {next(one for one in broken if one.law in ENDS).what}"
         if along:
@@ -207,6 +209,7 @@ class Comparison:
         if piece.lone > SMALL * self._largest_impulse or not np.isfinite(piece.window.defect):
             return False
         allowed = max(self.tolerance, self.error) * (1.0 + float(np.abs(self.solution.x).max()))
+        # The accuracy of this solution elsewhere is the measure for bodies that creep at rest.
         usual = [window.defect for window in self.windows if window.events_agree]
         if usual and piece.differing <= CREEPING:
             allowed = max(allowed, ADDED_UP * float(np.median(usual)))

@@ -151,6 +151,7 @@ def control_rows(
         grid = np.concatenate([[start], inner, [end]])
     else:
         grid = np.linspace(start, end, CONTROL_ROWS + 1)
+    # Linear interpolation is enough: these rows only show the control, they do not drive the motion.
     corners = [np.concatenate([getattr(step, name) for step in history.steps]) for name in ("t", "x")]
     states = RungeKuttaInterpolant.linear(*corners)
     # In the middle of a row, as the control may jump at its ends.

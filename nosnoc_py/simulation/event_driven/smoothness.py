@@ -39,6 +39,8 @@ class ContactNodeCrossing(NodeCrossing):
         frames = flow.frames
         before, after = (flow.kinematics(self.node.t, x) for x in (self.node.before, self.node.after))
         left, right = before.rates, after.rates
+        # Restitution jumps at the rest velocity, and so does the velocity after the impact as a function of that
+        # before.
         rest = np.broadcast_to(before.slowest(flow.rest_velocity), frames.count)
         size = np.abs(impact.impulses).max()
         for c, name in enumerate(self._names):
@@ -79,6 +81,7 @@ class ContactNodeCrossing(NodeCrossing):
         assert regime is not None
         at = flow.kinematics(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
+        # Relative to the largest force, and at least to the weight that the closed contacts carry.
         small = SMALL * max(regime.inertia(at), float(np.abs(sample.forces).max(initial=0.0)))
         gains = at.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.at_v] + at.curvature
         for c, name in enumerate(self._names):
@@ -95,6 +98,7 @@ class ContactNodeCrossing(NodeCrossing):
 
     def _leaves(self, contact: int, gain: float) -> bool:
         """Return True if a contact that was closed opens with a clear acceleration."""
+        # The zero of the normal force is the event itself: its derivative has been checked with the guard.
         if self.node.trigger == FORCE * self._count + contact:
             return True
         hit = self.node.impact is not None and self.node.impact.modes[contact] != FREE
@@ -105,6 +109,8 @@ class ContactNodeCrossing(NodeCrossing):
         a stick).
         """
         name = self._names[contact]
+        # In space the direction is that of a vanishing velocity; at the start there is no stick before that would fix
+        # its sign.
         if gain.size == 2:
             yield f"{name} begins to slip in space"
         elif self.phase is None:

@@ -88,6 +88,7 @@ class EventDrivenStepper:
             return replace(following, sensitivity=None)
         derivatives = sensitivity_along(self.system, history, control, control.breaks)
         by_u = np.zeros((state.x.size, 0)) if derivatives.u is None else derivatives.u[0]
+        # No directions to keep: the projection of the start is part of the derivative.
         no_pairs = np.zeros((0, state.x.size))
         return replace(
             following,
@@ -108,6 +109,7 @@ class EventDrivenStepper:
 
         def step(state: EventDrivenStep) -> EventDrivenStep:
             middle = (len(done) + 0.5) * self.length
+            # In the middle of the step, as for finite elements: breaks at its ends belong to two steps.
             value = control.reached(middle, state.x)
             if not np.isfinite(value).all():
                 return replace(state, status=Status.NUMERICAL_ERROR, message=not_finite_control(middle))
@@ -127,6 +129,7 @@ class EventDrivenStepper:
         }
         joined = replace(histories[-1], status=last.status, message=last.message, **parts)
         grid = np.arange(len(done) + 1) * self.length
+        # The controls that were applied, so that the trajectory can be simulated again.
         held = PiecewiseConstant(grid, np.array([state.u for state in done]).reshape(len(done), -1))
         applied = control_of(held, self.system.n_u, float(grid[-1]))
         trajectory = trajectory_of(self.system, joined, applied, grid)

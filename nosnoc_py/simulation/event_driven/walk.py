@@ -93,6 +93,7 @@ class NodeCrossing(ABC):
                 yield "an impact at the start"
             return
         crossing = phase.crossing
+        # The order of two events at one time depends on the data: either order gives another derivative.
         if crossing is not None and node.trigger is None:
             yield "an event at a break of the control"
         elif crossing is not None and np.abs(self.breaks - node.t).min() <= FIXED:
@@ -112,6 +113,8 @@ class NodeCrossing(ABC):
         """Yield other guards that cross at the same time."""
         if self.phase is None or self.flow is None:
             return
+        # An event that moves with the data may exchange places with any other within SIMULTANEOUS; a fixed time
+        # cannot.
         horizon = FIXED if self.node.trigger is None else SIMULTANEOUS
         for guard in imminent(self.phase, self.flow, horizon):
             if guard != self.node.trigger and (event := self._event(guard)):
@@ -171,6 +174,7 @@ class VariationPropagation(ABC):
         for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
             around = self.crossing_type(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
             W, delay = self._cross(around, W)
+            # All events of one node happen at the same time and have its derivative.
             delays += [delay[None, :]] * len(node.events)
             if following is not None:
                 W = self._along(following, law, W)
@@ -241,6 +245,7 @@ class VariationPropagation(ABC):
         # A break of the control: its time is fixed, so that there is no saltation.
         if node.trigger is None:
             return jump @ W, np.zeros(W.shape[1])
+        # At the end of a slip in space derivatives are singular: evaluate the guard slightly before it.
         t = self._until(phase)
         w = self._w(state_at(phase, t) if t < phase.t else node.before)
         motion = self._motion(phase.regime, flow, t, w)
@@ -260,6 +265,7 @@ class VariationPropagation(ABC):
         rate = float(slope.w @ motion)
         if slope.loose:
             self._flag(node.t, f"the force of {name} is redundant")
+        # A guard that depends on forces depends on the control: its total rate includes du/dt.
         if slope.u.any() and not self.control.constant:
             u_rate, rough = control_rate(self.control, node.t)
             rate += float(slope.u @ u_rate)

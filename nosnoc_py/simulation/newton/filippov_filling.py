@@ -35,6 +35,7 @@ class FilippovIterateWriter:
     def __call__(self, step: Elements, values: np.ndarray) -> np.ndarray:
         """Return w (n_w,) of a step at the parameters `values` of the MPCC."""
         y, places, w = step.y_stages, self._places, self._blank.copy()
+        # Element lengths are unknowns relative to their mean.
         named = {"s": step.h / step.h.sum() * len(step.h), "x": step.x_stages, "x_right": step.x_right}
         named |= {name: y[..., part] for name, part in self._stage.items()}
         # Variables per element have the same value at all stages.
@@ -51,6 +52,7 @@ class FilippovIterateWriter:
         """Return the continuous unknowns at the start and at the right boundaries, by name."""
         p = values[self._p]
         start = self._model.boundary_values(step.modes[0], step.x_minus[0], p)
+        # Continuous multipliers are functions of state and mode; each right boundary has the mode of its own element.
         right = np.array(
             [self._model.boundary_values(mode, x, p) for mode, x in zip(step.modes, step.x_right, strict=True)]
         )

@@ -83,6 +83,7 @@ def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_v: int) 
     """Return the coordinates of each contact, and the positions of its entries in the flat array of rows."""
     owned = [sorted({dof for _, dof in each}) for each in entries]
     most = max((len(dofs) for dofs in owned), default=0)
+    # Unused places point to the padded velocity, where their entries are zero.
     table = np.full((len(owned), most), n_v)
     places = []
     for c, (dofs, each) in enumerate(zip(owned, entries, strict=True)):

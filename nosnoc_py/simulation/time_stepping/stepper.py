@@ -42,6 +42,7 @@ class _MidpointHold:
         self.control, self.length, self.step, self.value = control, length, -1, np.zeros(0)
 
     def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
+        # One evaluation per outer step: the method takes several steps within it and must see the same value.
         step = int(t / self.length)
         if step != self.step:
             self.step, self.value = step, self.control((step + 0.5) * self.length, x)
@@ -84,6 +85,7 @@ class TimeStepper:
         last = after_steps(
             self.system, self.method, limits, control, state.x, state.p, self.length, self.count, deadline
         )
+        # A failed step keeps time and state, so that the user can repeat it with other options.
         if not last.status.success:
             return replace(state, status=last.status, u=u)
         end = next_time(state.t, self.length)

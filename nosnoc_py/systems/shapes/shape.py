@@ -65,7 +65,7 @@ class Shape(ABC):
 
     @abstractmethod
     def features(self) -> Features | None:
-        """Return the body as plain arrays, None where they do not describe it."""
+        """Return the body as plain arrays; None if they cannot describe it."""
 
     @abstractmethod
     def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:

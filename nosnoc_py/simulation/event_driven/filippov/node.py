@@ -56,11 +56,13 @@ class FilippovNodes:
             return replace(
                 node, status=Status.NUMERICAL_ERROR, message="switching functions or constraints are not finite"
             )
+        # Bounds of algebraic variables are no events of the inclusion: nothing says how the motion continues.
         if trigger is not None and trigger >= 3 * self.laws.n_y:
             name = self.laws.z_names[(trigger - 3 * self.laws.n_y) % self.laws.n_z]
             return replace(node, status=Status.STEP_FAILED, message=f"{name} reaches its bound")
         modes = sides(self.laws, values) if before is None else before.modes
         touched, ends = self._touched(values, before, trigger), self._ends(modes, values, trigger)
+        # Multipliers before the event select the root if equations have several.
         guess = None if before is None else before.guess
         tries = Candidates(self.flow, t, touched, ends, guess)
         if tries.count() > MOST_COMBINATIONS:
@@ -91,6 +93,7 @@ class FilippovNodes:
             touched[trigger % laws.n_y] = laws.kinds[trigger % laws.n_y] != MEMORY
         for part in np.unique(laws.parts[touched & (laws.kinds == REGION)]):
             inside = laws.parts == part
+            # Regions that were active together stay candidates together, even if their indicators have drifted apart.
             touched |= inside & (before.on if before is not None else touched)
         return np.asarray(touched)
 

@@ -75,6 +75,7 @@ class FilippovRegime:
         regions = np.full(self.laws.n_y, -1)
         for part in np.unique(self.laws.parts[self.laws.kinds == REGION]):
             inside = self.laws.parts == part
+            # Any active region would do as the reference; the first one makes the choice unique.
             regions[inside] = np.flatnonzero(inside & self.on)[0]
         return regions
 
@@ -92,6 +93,7 @@ class FilippovRegime:
     def masks(self) -> Array:
         """Values of `Masks` (3 n_y,)."""
         index = np.arange(self.laws.n_y)
+        # Only step functions are 1 on the upper side; weights and forces that are not free are 0.
         value = self.laws.steps_up & (self.sign > 0.0)
         return np.concatenate([self.free, self.reference == index, value]).astype(float)
 
@@ -123,6 +125,7 @@ class FilippovRegime:
             except np.linalg.LinAlgError:
                 break
             s = s + step
+            # One step solves affine equations exactly.
             if self.laws.affine or np.abs(step).max(initial=0.0) <= NEWTON_STEP * (1.0 + np.abs(s).max(initial=0.0)):
                 return s
             if not np.isfinite(step).all():
@@ -245,6 +248,7 @@ class FilippovFlow:
         n_y, n_z = self.laws.n_y, self.laws.n_z
         size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
         bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
+        # Distances have the tolerance of a crossing, multipliers that of forces, relative to the largest one.
         sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
         return np.array(sizes)
 

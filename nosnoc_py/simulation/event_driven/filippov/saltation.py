@@ -78,6 +78,7 @@ class _FilippovNodeCrossing(NodeCrossing):
         node, flow, laws, regime = self.node, self.after, self.after.laws, self.node.regime
         touched = touched_of(laws, flow.functions(node.after)[0], TOUCHING)
         for i in np.flatnonzero(touched & (regime.sign != 0.0)):
+            # Neighbouring starts on the other side of this surface have another flow at first.
             yield f"the start lies on {laws.names[i]}, which the motion leaves"
         s = flow.motion_at(regime, node.t, node.after).s
         bounds = flow.guards(regime, node.after, s)[laws.n_y : 3 * laws.n_y]
