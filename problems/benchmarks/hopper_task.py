@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import casadi as ca
@@ -50,6 +51,8 @@ def build(
         minimise the integral of |u|^2 with the bounds of Section 6 and the goal position, at any velocity.
     """
     system = model.build(model.Constants(friction=friction))
+    drawn = [_hole(x, width, depth, "" if k else "hole") for k, x in enumerate(centres(holes))]
+    system = replace(system, scene=[*drawn, *system.scene])
     at, q = model.places(system.q), system.q
     target = ca.DM([float(holes), *STANDING[:3]])
     lower = [-0.05, 0.2, -HIP_RANGE, -KNEE_RANGE, -10.0, -10.0, -joint_rate, -joint_rate]
@@ -87,6 +90,13 @@ def holes_at(
     """Constraints hole_1, ...: the foot stays out of all ellipses."""
     found = enumerate(centres(holes), start=1)
     return [ns.Constraint(inside(foot, x, width, depth), lower, name=f"{name}_{k}", at=at) for k, x in found]
+
+
+def _hole(centre: float, width: float, depth: float, label: str) -> ns.scene.Polygon:
+    """Return an ellipse around (centre, 0), for pictures."""
+    around = np.linspace(0.0, 2 * np.pi, 48)
+    corners = np.stack([centre + width * np.cos(around), depth * np.sin(around)], axis=1)
+    return ns.scene.Polygon(corners, label=label, colour="grey")
 
 
 def inside(foot: ca.SX, centre: float, width: float, depth: float) -> ca.SX:

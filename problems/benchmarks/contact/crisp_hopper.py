@@ -37,6 +37,14 @@ def build() -> ns.OCP:
             "v": ["x_speed", "z_speed", "foot_x_speed", "foot_z_speed"],
             "u": ["thrust", "swing"],
         },
+        scene=[
+            ns.scene.Trail(q[:2]),
+            ns.scene.Line([q[2:], q[:2]], label="leg"),
+            ns.scene.Disc(q[:2], 0.12, label="body"),
+            ns.scene.Arrow(q[:2], force, label="force on the body"),
+            ns.scene.Ground(),
+            ns.scene.Mark("ground", q[2:]),
+        ],
     )
     ended = squares(system.x - ca.DM([*GOAL, 0, 0, 0, 0]), [100.0] * 6 + [0.0] * 2)
     return ns.OCP(

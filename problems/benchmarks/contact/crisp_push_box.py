@@ -8,7 +8,7 @@ import numpy as np
 import nosnoc_py as ns
 from nosnoc_py.mpcc.program import MPCC
 from problems.benchmarks.contact import crisp
-from problems.benchmarks.contact.posed import Posed
+from problems.benchmarks.contact.posed import Posed, rotation
 
 HALF, GRIP, TURNING = (0.5, 0.25), 0.5 * 1.0 * 9.8, 0.4 * np.hypot(0.5, 0.25)
 COUNT, ANGLE = 100, 12 * 2 * np.pi / 18
@@ -41,6 +41,7 @@ def along(pushes: ca.SX) -> ca.SX:
 def build() -> ns.OCP:
     """From the origin to a place 3 m away, turned by 240 degrees, in 2 s; place and pushes are controls."""
     x, place, pushes = ca.SX.sym("x", 3), ca.SX.sym("place", 2), ca.SX.sym("push", 4)
+    finger, push = x[:2] + rotation(x[2]) @ place, rotation(x[2]) @ along(pushes)
     system = ns.ODE(
         x=x,
         u=ca.vertcat(place, pushes),
@@ -49,6 +50,12 @@ def build() -> ns.OCP:
             "x": ["x", "y", "angle"],
             "u": ["finger_x", "finger_y", *(f"push_{k}" for k in ("left", "low", "right", "high"))],
         },
+        scene=[
+            ns.scene.Rectangle(GOAL[:2], 2 * np.array(HALF), ANGLE, label="goal", colour="grey"),
+            ns.scene.Trail(x[:2]),
+            ns.scene.Rectangle(x[:2], 2 * np.array(HALF), x[2], label="box"),
+            ns.scene.Arrow(finger, push, label="push"),
+        ],
     )
     first, second = zip(*apart(pushes, place), strict=True)
     return ns.OCP(

@@ -20,7 +20,7 @@ def build() -> ns.OCP:
     backward = ca.vertcat(0, 0, -grip / CARGO, grip / CART)
     slip = ns.Modes("slip", flows=[backward, -backward], functions=x[2] - x[3], signs=[[1], [-1]])
     names = {"x": ["cargo", "cart", "cargo_speed", "cart_speed"], "u": ["push"]}
-    system = ns.PSS(x=x, u=u, flow=ca.vertcat(x[2], x[3], 0, u / CART), modes=[slip], names=names)
+    system = ns.PSS(x=x, u=u, flow=ca.vertcat(x[2], x[3], 0, u / CART), modes=[slip], names=names, scene=scene(x, u))
     return ns.OCP(
         system,
         horizon=COUNT * crisp.STEP,
@@ -29,6 +29,19 @@ def build() -> ns.OCP:
         terminal_cost=squares(x - ca.DM(GOAL), WEIGHTS),
         path_constraints=[ns.Constraint(x[0] - x[1], lower=-HALF, upper=HALF, name="on the cart")],
     )
+
+
+def scene(x: ca.SX, u: ca.SX) -> list[ns.scene.Shape]:
+    """The cargo as a box on the cart, and the place where the cart has to be at the end."""
+    wheels = [ns.scene.Disc([x[1] + side * 0.7, 0.1], 0.1, colour="black") for side in (-1, 1)]
+    return [
+        ns.scene.Line([[GOAL[1], 0], [GOAL[1], 1.2]], joints=False, label="goal of the cart", colour="grey"),
+        ns.scene.Rectangle([x[1], 0.3], (2 * HALF + 0.3, 0.2), label="cart"),
+        *wheels,
+        ns.scene.Rectangle([x[0], 0.55], (0.3, 0.3), label="cargo"),
+        ns.scene.Arrow([x[1], 0.3], [u, 0], label="push"),
+        ns.scene.Ground(),
+    ]
 
 
 def literal() -> MPCC:

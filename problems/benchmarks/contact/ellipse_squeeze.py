@@ -3,7 +3,7 @@
 import casadi as ca
 
 import nosnoc_py as ns
-from problems.benchmarks.contact.posed import GRAVITY, Posed, squares, symbols
+from problems.benchmarks.contact.posed import GRAVITY, Posed, ellipse, placed, rotation, squares, symbols
 
 HALF, RADIUS, FINGER, APART, LIFT = (0.1, 0.4), 0.1, 0.2, 0.5, 0.3
 REACH = HALF[0] + RADIUS
@@ -13,8 +13,9 @@ def build() -> ns.OCP:
     """Position and angle of the ellipse (1 kg), positions of two round fingers with forces of their own; 2 s."""
     q, v, u = symbols(7, 4)
     centre = q[:2]
-    turned = ca.vertcat(ca.horzcat(ca.cos(q[2]), -ca.sin(q[2])), ca.horzcat(ca.sin(q[2]), ca.cos(q[2])))
+    turned = rotation(q[2])
     contacts = []
+    scene: list[ns.scene.Shape] = [ns.scene.Polygon(placed(ellipse(HALF), centre, q[2]), label="ellipse")]
     for k in range(2):
         place, speed = q[3 + 2 * k : 5 + 2 * k], v[3 + 2 * k : 5 + 2 * k]
         seen = turned.T @ (place - centre)
@@ -32,11 +33,16 @@ def build() -> ns.OCP:
                 friction=0.6,
             )
         )
+        scene += [
+            ns.scene.Disc(place, RADIUS, label="" if k else "fingers", colour="vermilion"),
+            ns.scene.Arrow(place, u[2 * k : 2 * k + 2], label="" if k else "force"),
+            ns.scene.Mark(f"finger_{k}", place - RADIUS * normal),
+        ]
     weight = ca.DM([0, -FINGER * GRAVITY])
     force = ca.vertcat(0, -GRAVITY, 0, u[:2] + weight, u[2:] + weight)
     inertia = (HALF[0] ** 2 + HALF[1] ** 2) / 4
     masses = ca.diag(ca.DM([1, 1, inertia, *[FINGER] * 4]))
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=masses, force=force, contacts=contacts)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=masses, force=force, contacts=contacts, scene=scene)
     wanted = ca.DM([0, LIFT, 0, REACH, LIFT, -REACH, LIFT, *[0.0] * 7])
     distance = squares(system.x - wanted, [10, 100, 20, *[1.0] * 11])
     begin = REACH + APART

@@ -18,12 +18,14 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
     hip = q[:2]
     middle = hip + CENTRES[0] * ca.vertcat(ca.sin(q[2]), ca.cos(q[2]))
     parts, turning, feet = [(MASSES[0], middle)], INERTIAS[0] * v[2] ** 2, []
+    knees = []
     for k in (3, 5):
         thigh, shank = q[2] + q[k], q[2] + q[k] + q[k + 1]
         down = [ca.vertcat(ca.sin(angle), -ca.cos(angle)) for angle in (thigh, shank)]
         knee = hip + LENGTHS[1] * down[0]
         parts += [(MASSES[1], hip + CENTRES[1] * down[0]), (MASSES[2], knee + CENTRES[2] * down[1])]
         turning += INERTIAS[1] * (v[2] + v[k]) ** 2 + INERTIAS[2] * (v[2] + v[k] + v[k + 1]) ** 2
+        knees.append(knee)
         feet.append(knee + LENGTHS[2] * down[1])
     made = ns.lagrangian(
         q=q,
@@ -33,6 +35,16 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         kinetic=ns.kinetic_energy(q, v, masses=parts) + 0.5 * turning,
         potential=GRAVITY * sum(mass * place[1] for mass, place in parts),
     )
+    top = hip + LENGTHS[0] * ca.vertcat(ca.sin(q[2]), ca.cos(q[2]))
+    scene = [
+        *(
+            ns.scene.Line([hip, *leg], label=name)
+            for name, leg in zip(SIDES, zip(knees, feet, strict=True), strict=True)
+        ),
+        ns.scene.Line([hip, top], label="trunk"),
+        ns.scene.Ground(),
+        *(ns.scene.Mark(name, foot) for name, foot in zip(SIDES, feet, strict=True)),
+    ]
     contacts = [
         ns.Contact(name, gap=foot[1], tangent=ca.gradient(foot[0], q), friction=0.8)
         for name, foot in zip(SIDES, feet, strict=True)
@@ -46,6 +58,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         force=made.force,
         contacts=contacts,
         names={"q": joints, "v": [f"{name}_speed" for name in joints], "u": [f"{name}_torque" for name in joints[3:]]},
+        scene=scene,
     )
     begin, end = stance(-step / 2, step / 2, 0.0), stance(step / 2, -step / 2, step)
     # With both feet down place and velocity of hips and trunk say all that the legs do.

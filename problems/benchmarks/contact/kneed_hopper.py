@@ -39,6 +39,13 @@ def build(distance: float = 0.5, horizon: float = 1.0) -> ns.OCP:
             "v": ["x_speed", "z_speed", "hip_speed", "knee_speed"],
             "u": ["hip_torque", "knee_torque"],
         },
+        scene=[
+            ns.scene.Trail(foot),
+            ns.scene.Line([hip, knee, foot], label="leg"),
+            ns.scene.Disc(hip, 0.08, label="trunk"),
+            ns.scene.Ground(),
+            ns.scene.Mark("foot", foot),
+        ],
     )
     start = [0.0, HEIGHT, CROUCH, -2 * CROUCH, 0, 0, 0, 0]
     return ns.OCP(

@@ -67,19 +67,19 @@ def of_solution(found: ns.Solution) -> Answer:
 
 def default(posed: Posed, limit: float) -> Answer:
     """`ns.solve(ocp)`."""
-    return of_solution(ns.solve(posed.build(), guess=_start(posed), time_limit=limit))
+    return of_solution(ns.solve(posed.build(), guess=start_of(posed), time_limit=limit))
 
 
 def finite_elements(posed: Posed, limit: float) -> Answer:
     """FESD-J or FESD with two elements in each of the stages that the problem proposes."""
     ocp = posed.build()
-    return of_solution(ns.solve(ocp, _elements(posed, ocp), guess=_start(posed), time_limit=limit))
+    return of_solution(ns.solve(ocp, _elements(posed, ocp), guess=start_of(posed), time_limit=limit))
 
 
 def relaxation(posed: Posed, limit: float) -> Answer:
     """The same finite elements by Scholtes' relaxation, sigma = 1, 0.1, ..., 1e-9, with IPOPT and nothing else."""
     ocp, plain = posed.build(), ns.Homotopy(finish="none")
-    return of_solution(ns.solve(ocp, _elements(posed, ocp), plain, guess=_start(posed), time_limit=limit))
+    return of_solution(ns.solve(ocp, _elements(posed, ocp), plain, guess=start_of(posed), time_limit=limit))
 
 
 def smoothed(posed: Posed, limit: float) -> Answer | None:
@@ -98,7 +98,7 @@ def smoothed(posed: Posed, limit: float) -> Answer | None:
         path_constraints=ocp.path_constraints,
         terminal_constraints=ocp.terminal_constraints,
     )
-    found = ns.solve(soft, _elements(posed, soft), guess=_start(posed), time_limit=limit)
+    found = ns.solve(soft, _elements(posed, soft), guess=start_of(posed), time_limit=limit)
     return of_control(
         ocp,
         Control(found.u, found.duration, found.objective, found.status.value, found.success, message=found.message),
@@ -209,7 +209,8 @@ def _true(found: ns.Solution) -> float:
     return found.objective if judged.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else judged.true_objective
 
 
-def _start(posed: Posed) -> Any:
+def start_of(posed: Posed) -> Any:
+    """Return the guess that the source starts from, or None."""
     return None if posed.start is None else posed.start()
 
 

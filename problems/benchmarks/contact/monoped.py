@@ -29,6 +29,13 @@ def build(distance: float = 0.5, horizon: float = 1.0) -> ns.OCP:
             "v": ["x_speed", "z_speed", "pitch_speed", "hip_speed", "length_speed"],
             "u": ["torque", "thrust"],
         },
+        scene=[
+            ns.scene.Trail(foot),
+            ns.scene.Line([q[:2], foot], label="leg"),
+            ns.scene.Rectangle(q[:2], (0.4, 0.15), q[2], label="body"),
+            ns.scene.Ground(),
+            ns.scene.Mark("foot", foot),
+        ],
     )
     return ns.OCP(
         system,

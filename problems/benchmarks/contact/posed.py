@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from math import inf
 
 import casadi as ca
+import numpy as np
+from numpy.typing import ArrayLike
 
 import nosnoc_py as ns
+from nosnoc_py.annotations import Expression
 from nosnoc_py.mpcc.program import MPCC
 
 GRAVITY = 9.81
@@ -59,6 +62,23 @@ class Posed:
 def squares(error: ca.SX, weights: list[float]) -> ca.SX:
     """The weighted sum of squares."""
     return ca.dot(ca.DM(weights), error**2)
+
+
+def rotation(angle: ca.SX | float) -> ca.SX:
+    """The rotation matrix (2, 2) of an angle [rad], positive against the clock."""
+    c, s = ca.cos(angle), ca.sin(angle)
+    return ca.vertcat(ca.horzcat(c, -s), ca.horzcat(s, c))
+
+
+def placed(corners: ArrayLike, centre: Expression, angle: ca.SX | float) -> list[ca.SX]:
+    """Corners (n, 2) of a body, given in its own axes, for its centre (2,) and angle [rad]: to draw it."""
+    return [ca.SX(centre) + rotation(angle) @ ca.DM(corner) for corner in np.asarray(corners)]
+
+
+def ellipse(half: tuple[float, float], count: int = 48) -> np.ndarray:
+    """Points (count, 2) on an ellipse with these half axes [m]."""
+    around = np.linspace(0.0, 2 * np.pi, count, endpoint=False)
+    return np.stack([half[0] * np.cos(around), half[1] * np.sin(around)], axis=1)
 
 
 def symbols(n_q: int, n_u: int) -> tuple[ca.SX, ca.SX, ca.SX]:

@@ -3,10 +3,25 @@
 import casadi as ca
 
 import nosnoc_py as ns
-from problems.benchmarks.contact.posed import Posed, squares
+from problems.benchmarks.contact.posed import Posed, placed, rotation, squares
 
 EDGE, WIDTH = 0.04, 0.1  # distance of the pushed edge from the centre of friction, half its width [m]
 SLIDING, TURNING, FRICTION = 1.0, 400.0, 0.3  # velocity per force, rate per moment; of the finger on the edge
+
+GOAL = (0.25, 0.05, 0.5)
+# For pictures [m]: corners of a T with its centroid in the origin, its bar and stem 5 cm wide; radius of the finger.
+BAR, STEM, TIP = 0.01, 0.025, 0.078
+SHAPE = [
+    (-EDGE, -WIDTH),
+    (BAR, -WIDTH),
+    (BAR, -STEM),
+    (TIP, -STEM),
+    (TIP, STEM),
+    (BAR, STEM),
+    (BAR, WIDTH),
+    (-EDGE, WIDTH),
+]
+FINGER = 0.01
 
 
 def build() -> ns.OCP:
@@ -23,11 +38,18 @@ def build() -> ns.OCP:
     flow = ca.vertcat(
         SLIDING * (c * normal - s * side), SLIDING * (s * normal + c * side), TURNING * moment, left - right
     )
+    finger = x[:2] + rotation(x[2]) @ ca.vertcat(-EDGE - FINGER, x[3])
     system = ns.ODE(
         x=x,
         u=u,
         flow=flow,
         names={"x": ["x", "y", "angle", "finger"], "u": ["normal", "side", "left", "right"]},
+        scene=[
+            ns.scene.Polygon(placed(SHAPE, GOAL[:2], GOAL[2]), label="goal", colour="grey"),
+            ns.scene.Polygon(placed(SHAPE, x[:2], x[2]), label="T"),
+            ns.scene.Disc(finger, FINGER, label="finger"),
+            ns.scene.Arrow(finger, rotation(x[2]) @ u[:2], label="push"),
+        ],
     )
     cone = ca.vertcat(FRICTION * normal + side, FRICTION * normal - side, left)
     return ns.OCP(
@@ -35,7 +57,7 @@ def build() -> ns.OCP:
         horizon=5.0,
         x0=[0, 0, 0, 0],
         stage_cost=10 * ca.sumsqr(u[:2]) + 0.1 * ca.sumsqr(u[2:]),
-        terminal_cost=100 * squares(x - ca.DM([0.25, 0.05, 0.5, 0.0]), [100, 100, 1, 0]),
+        terminal_cost=100 * squares(x - ca.DM([*GOAL, 0.0]), [100, 100, 1, 0]),
         complementarities=[ns.Complementarity(cone, ca.vertcat(left, right, right), name="finger")],
         bounds={"finger": (-0.9 * WIDTH, 0.9 * WIDTH), "normal": (0, 0.5), "left": (0, 0.5), "right": (0, 0.5)},
     )

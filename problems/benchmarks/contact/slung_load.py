@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
-from problems.benchmarks.contact.posed import GRAVITY, Posed, squares, symbols
+from problems.benchmarks.contact.posed import GRAVITY, Posed, rotation, squares, symbols
 
 HORIZON, ROPE, ARM = 5.0, 0.95, 0.22
 DRONE, INERTIA, LOAD = 1.0, 0.05, 0.35
@@ -24,6 +24,21 @@ def between(t: ca.SX, values: np.ndarray) -> ca.SX:
     return found
 
 
+def scene(q: ca.SX, u: ca.SX) -> list[ns.scene.Shape]:
+    """The drone as a bar with its two thrusts, the rope and the load."""
+    turned, load = rotation(q[2]), q[3:]
+    rotors = [q[:2] + turned @ ca.DM([side * ARM, 0]) for side in (-1, 1)]
+    return [
+        ns.scene.Trail(load),
+        ns.scene.Line([q[:2], load], joints=False, label="rope", colour="grey"),
+        ns.scene.Rectangle(q[:2], (2 * ARM, 0.08), q[2], label="drone"),
+        ns.scene.Disc(load, 0.1, label="load"),
+        *(ns.scene.Arrow(place, turned[:, 1] * u[k], label="" if k else "thrust") for k, place in enumerate(rotors)),
+        ns.scene.Ground(),
+        ns.scene.Mark("ground", [load[0], load[1] - 0.1]),
+    ]
+
+
 def build() -> ns.OCP:
     """Position and angle of the drone, position of the load; two thrusts; the rope is a contact that pulls."""
     q, v, u = symbols(5, 2)
@@ -39,7 +54,7 @@ def build() -> ns.OCP:
     apart = ca.sqrt((q[0] - q[3]) ** 2 + (q[1] - q[4]) ** 2 + 1e-12)
     contacts = [ns.Contact("rope", gap=ROPE - apart), ns.Contact("ground", gap=q[4] - 0.1)]
     masses = ca.diag(ca.DM([DRONE, DRONE, INERTIA, LOAD, LOAD]))
-    system = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=masses, force=force, contacts=contacts)
+    system = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=masses, force=force, contacts=contacts, scene=scene(q, u))
     planned = ca.vertcat(*[between(t, row) for row in REFERENCE])
     hover = (DRONE + LOAD) * GRAVITY / 4
     moving = squares(v, [0.5, 0.5, 0.1, 0.5, 0.5])

@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
-from problems.benchmarks.contact.posed import GRAVITY, Posed, symbols
+from problems.benchmarks.contact.posed import GRAVITY, Posed, ellipse, placed, rotation, symbols
 
 HORIZON, TURN = 10.0, 6 * np.pi
 AXIS, HALF = ca.DM([1.5, 1.0]), (0.3, 0.2)
@@ -25,7 +25,7 @@ def build() -> ns.OCP:
     arm = ns.lagrangian(
         q=q, v=v, u=u, forces=ca.vertcat(u, -0.1 * v[2]), kinetic=turning + moving, potential=0.5 * GRAVITY * height
     )
-    turned = ca.vertcat(ca.horzcat(ca.cos(q[2]), -ca.sin(q[2])), ca.horzcat(ca.sin(q[2]), ca.cos(q[2])))
+    turned = rotation(q[2])
     seen = turned.T @ (tip - AXIS)
     outward = turned @ ca.vertcat(2 * seen[0] / HALF[0] ** 2, 2 * seen[1] / HALF[1] ** 2)
     outward /= ca.norm_2(outward)
@@ -34,7 +34,12 @@ def build() -> ns.OCP:
     directions = [ca.gradient(ca.dot(way, slip), v) for way in (outward, ca.vertcat(-outward[1], outward[0]))]
     gap = (seen[0] / HALF[0]) ** 2 + (seen[1] / HALF[1]) ** 2 - 1
     contact = ns.Contact("tip", gap=gap, normal=directions[0], tangent=directions[1], friction=0.8)
-    system = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=arm.mass_matrix, force=arm.force, contacts=[contact])
+    scene = [
+        ns.scene.Polygon(placed(ellipse(HALF), AXIS, q[2]), label="ellipse"),
+        ns.scene.Line([[0, 0], first, tip], label="finger"),
+        ns.scene.Mark("tip", tip),
+    ]
+    system = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=arm.mass_matrix, force=arm.force, contacts=[contact], scene=scene)
     wanted = ca.vertcat(0.3, 1.5, TURN * t / HORIZON)
     return ns.OCP(
         system,

@@ -6,6 +6,7 @@ import nosnoc_py as ns
 from problems.benchmarks.contact.posed import GRAVITY, Posed, squares, symbols
 
 WEIGHTS = [10, 0.001, 1, 0.001, 10, 0.001, *[0.1] * 6]
+NAMES = ("left", "middle", "right")
 
 
 def build() -> ns.OCP:
@@ -28,7 +29,14 @@ def build() -> ns.OCP:
         ns.Contact(f"ground_{k}", gap=q[2 * k + 1] - 1, tangent=ca.DM.eye(6)[:, 2 * k], friction=0.2) for k in range(3)
     ]
     force = ca.vertcat(0, -GRAVITY, u, -GRAVITY, 0, -GRAVITY)
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(6), force=force, contacts=contacts)
+    carts = [q[2 * k : 2 * k + 2] for k in range(3)]
+    scene = [
+        *(ns.scene.Rectangle(cart, (2, 2), label=name) for cart, name in zip(carts, NAMES, strict=True)),
+        ns.scene.Arrow(carts[1], [u, 0], label="push"),
+        ns.scene.Ground(),
+        *(ns.scene.Mark(name, (carts[1] + cart) / 2) for name, cart in (("left", carts[0]), ("right", carts[2]))),
+    ]
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(6), force=force, contacts=contacts, scene=scene)
     distance = squares(system.x - ca.DM([-7, 1, 0, 1, 5, 1, *[0.0] * 6]), WEIGHTS)
     return ns.OCP(
         system,

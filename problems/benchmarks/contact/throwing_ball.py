@@ -5,12 +5,24 @@ import casadi as ca
 import nosnoc_py as ns
 from problems.benchmarks.contact.posed import GRAVITY, Posed, symbols
 
+DRAWN = 0.1  # radius of the ball in pictures [m]; its coordinates are those of its lowest point
+
 
 def build() -> ns.OCP:
     """From (0, 0.5) to (4, 0.5) m in 4 s; the force has at most 9 N, less than the weight."""
     q, v, u = symbols(2, 2)
     ground = ns.Contact("ground", gap=q[1], restitution=0.9)
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u - ca.DM([0, GRAVITY]), contacts=[ground])
+    centre = q + ca.DM([0, DRAWN])
+    scene = [
+        ns.scene.Disc([4, 0.5 + DRAWN], DRAWN, label="goal", colour="grey"),
+        ns.scene.Trail(centre),
+        ns.scene.Disc(centre, DRAWN, label="ball"),
+        ns.scene.Arrow(centre, u, label="force"),
+        ns.scene.Ground(),
+        ns.scene.Mark("ground", q),
+    ]
+    force = u - ca.DM([0, GRAVITY])
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=force, contacts=[ground], scene=scene)
     return ns.OCP(
         system,
         horizon=4.0,

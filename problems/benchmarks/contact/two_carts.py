@@ -15,7 +15,13 @@ def build() -> ns.OCP:
         ns.Contact("right", gap=q[3] - 1, tangent=ca.DM([0, 0, 1, 0]), friction=0.3),
     ]
     force = ca.vertcat(0, -GRAVITY, u, -GRAVITY)
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(4), force=force, contacts=contacts)
+    scene = [
+        *(ns.scene.Rectangle(q[2 * k : 2 * k + 2], (2, 2), label=name) for k, name in enumerate(("left", "right"))),
+        ns.scene.Arrow(q[2:], [u, 0], label="push"),
+        ns.scene.Ground(),
+        ns.scene.Mark("carts", (q[:2] + q[2:]) / 2),
+    ]
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(4), force=force, contacts=contacts, scene=scene)
     distance = squares(system.x - ca.DM([-6, *[0.0] * 7]), [10, 0.1, 1, 0.1, 0.1, 0.1, 0.1, 0.1])
     return ns.OCP(
         system,

@@ -30,12 +30,26 @@ def costs(x: ca.SX, u: ca.SX) -> dict[str, ca.SX]:
     return {"stage_cost": 0.05 * u**2, "terminal_cost": 100 * ca.sumsqr(x)}
 
 
+def scene(q: ca.SX, u: ca.SX, rigid: bool) -> list[ns.scene.Shape]:
+    """Cart, pole and both walls; contacts that yield have no events to mark."""
+    cart, tip = ca.vertcat(q[0], 0), ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
+    return [
+        ns.scene.Trail(tip),
+        ns.scene.Rectangle(cart, (0.3, 0.15), label="cart"),
+        ns.scene.Line([cart, tip], label="pole"),
+        ns.scene.Arrow(cart, [u, 0], label="force"),
+        *(ns.scene.Ground(points=[[side * WALL, -side], [side * WALL, side]]) for side in (-1, 1)),
+        *(ns.scene.Mark(name, tip) for name in gaps(q) if rigid),
+    ]
+
+
 def build(stiffness: float | None = None) -> ns.OCP:
     """The task; walls of a stiffness [N/m] yield."""
     free = arm()
     q, v, u = free.q, free.v, free.u
     contacts = [ns.Contact(name, gap=gap, stiffness=stiffness) for name, gap in gaps(q).items()]
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=free.mass_matrix, force=free.force, contacts=contacts)
+    seen = scene(q, u, rigid=stiffness is None)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=free.mass_matrix, force=free.force, contacts=contacts, scene=seen)
     return ns.OCP(system, horizon=2.0, x0=START, **costs(ca.vertcat(q, v), u))
 
 
