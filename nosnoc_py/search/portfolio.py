@@ -33,9 +33,9 @@ from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
-    Ended,
     PhaseAttempt,
     Refinement,
+    RefinementStopped,
     laws_of,
     motion_of,
     start_of_motion,
@@ -247,7 +247,7 @@ class Search(CompleteMethod):
             return state.with_seconds(kind, began)
         if isinstance(start, Proposal):
             return self._try_motion(state, kind, start.motion, began, sequence=start.sequence)
-        motion = state.task.motion(start, state.work.left()) if isinstance(start, Start) else start
+        motion = state.task.motion(start, state.work.seconds_left()) if isinstance(start, Start) else start
         return self._try_motion(state, kind, motion, began, getattr(start, "p", None))
 
     def terminate(self, state: SearchState) -> Status | None:
@@ -421,8 +421,8 @@ class Search(CompleteMethod):
         """Return the best attempt for a sequence; None if the time is over before there is one."""
         work.best = None
         try:
-            attempt = work.refined(laws, sequence, start, cutoff)
-        except Ended as end:
+            attempt = work.refine(laws, sequence, start, cutoff)
+        except RefinementStopped as end:
             if end.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt from None
             return work.best

@@ -1,9 +1,11 @@
-"""Starts from where contacts can be: sequences of contacts between both ends, with states that touch what they should.
+"""Starts from contact sequences between the initial state and the goal, for systems with legs, feet or fingers.
 
-A simulation from rest says nothing of how a leg gets somewhere. Here the sequence is proposed: what touches at the
-beginning, what touches at the goal, and flights, supports or pushes in between; the states of its phases are those
-nearest to the straight way at which the contacts of the phase are closed (Posa, Cantu, Tedrake 2014 start without any
-such knowledge; Winkler et al. 2018 give the number of steps).
+A simulation from rest does not show how a leg moves a body to its goal. Here the contact sequence is enumerated instead
+of simulated: the contacts that are closed at the initial state, those at the goal, and flights, supports or pushes in
+between, from short sequences to long ones. States at the ends of phases are the nearest ones to the straight line
+between both ends at which the contacts of the phase are closed; lines join them. Such a `Proposal` satisfies no
+dynamics; it is only the start of the multi-phase program of its sequence. (Posa, Cantu and Tedrake 2014 start without a
+sequence; Winkler et al. 2018 prescribe the number of steps.)
 """
 
 from __future__ import annotations
@@ -24,23 +26,31 @@ from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
 Closed = frozenset[str]
-# Flights of a proposal at most, and contacts that may all be closed at once.
+# Largest number of flights of a sequence, and of contacts for which a phase with all of them closed is tried.
 FLIGHTS, FEW = 3, 4
-# A contact is closed at an end where its gap is below this share of the lengths there; a goal that is only liked by a
-# cost is missed by more.
+# A contact counts as closed at the initial state, and at the goal, if its gap is below this fraction of the largest
+# coordinate; a goal that is only the minimum of a terminal cost is less accurate.
 TOUCHING = np.array([1e-5, 1e-3])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Proposal:
-    """A sequence with a motion drawn for it, which obeys no law."""
+    """Mode sequence with states for it that satisfy no dynamics.
+
+    Attributes
+    ----------
+    sequence : Sequence
+        With its times.
+    motion : Trajectory
+        Straight lines between states at which the contacts of the phases are closed.
+    """
 
     sequence: Sequence
     motion: Trajectory
 
 
 def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | None]:
-    """Proposals from simple to long ones."""
+    """Yield proposals, from simple sequences to long ones."""
     system, ocp = task.ocp.system, task.ocp
     if not isinstance(system, CLS) or not system.contacts or ocp.x0 is None or task.goal is None:
         return
@@ -54,19 +64,33 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     start, goal = (frozenset(np.array(names)[row].tolist()) for row in shut)
     last = free_start(ocp, last, closed=tuple(goal))
     yield None
-    for sets in between(start, goal, names):
-        yield proposed(task, sets, first, last)
+    for sets in contact_sets(start, goal, names):
+        yield propose(task, sets, first, last)
 
 
-def between(first: Closed, last: Closed, names: list[str]) -> Iterator[list[Closed]]:
-    """What is closed in the phases of a motion that begins and ends with these contacts closed."""
+def contact_sets(first: Closed, last: Closed, names: list[str]) -> Iterator[list[Closed]]:
+    """Yield the sets of closed contacts in the phases of motions that begin and end with the given sets.
+
+    Parameters
+    ----------
+    first, last : frozenset of str
+        Contacts that are closed in the first and in the last phase.
+    names : list of str
+        All contacts.
+
+    Examples
+    --------
+    >>> foot = frozenset(["foot"])
+    >>> [[sorted(closed) for closed in sets] for sets in contact_sets(foot, foot, ["foot"])][:2]
+    [[['foot']], [['foot'], [], ['foot']]]
+    """
     flight: Closed = frozenset()
-    told: set[tuple[Closed, ...]] = set()
+    seen: set[tuple[Closed, ...]] = set()
 
     def new(*sets: Closed) -> Iterator[list[Closed]]:
         phases = tuple(one for k, one in enumerate(sets) if k == 0 or one != sets[k - 1])
-        if phases not in told:
-            told.add(phases)
+        if phases not in seen:
+            seen.add(phases)
             yield list(phases)
 
     both = first | last
@@ -88,8 +112,8 @@ def between(first: Closed, last: Closed, names: list[str]) -> Iterator[list[Clos
             yield from new(first, *[flight, last or first] * count)
 
 
-def proposed(task: StartTask, sets: list[Closed], first: Array, last: Array) -> Proposal:
-    """States at both ends of every phase, the straight way moved to where its contacts are closed, joined by lines."""
+def propose(task: StartTask, sets: list[Closed], first: Array, last: Array) -> Proposal:
+    """Return the proposal for sets of closed contacts: states at the ends of its phases, joined by straight lines."""
     ocp, count = task.ocp, len(sets)
     edges = np.linspace(0.0, float(ocp.horizon), count + 1)
     t, x = [0.0], [first]
@@ -104,14 +128,14 @@ def proposed(task: StartTask, sets: list[Closed], first: Array, last: Array) -> 
     grid = np.linspace(0.0, times[-1], 8 * count + 1)
     drawn = np.column_stack([np.interp(grid, times, column) for column in states.T])
     drawn = np.array([unit_states(row, ocp.system.unit_parts) for row in drawn])
-    made = MotionRecord(t=grid, x=drawn, interpolant=RungeKuttaInterpolant.linear(grid, drawn))
+    record = MotionRecord(t=grid, x=drawn, interpolant=RungeKuttaInterpolant.linear(grid, drawn))
     control = grid[[0, -1]], np.atleast_2d(task.rest)
-    motion = made.trajectory(ocp.system, np.asarray(ocp.p), control, Status.SOLVED, [])
+    motion = record.trajectory(ocp.system, np.asarray(ocp.p), control, Status.SOLVED, [])
     return Proposal(sequence=_sequence(task, sets, edges[1:-1]), motion=motion)
 
 
 def _sequence(task: StartTask, sets: list[Closed], times: Array) -> Sequence:
-    """Contacts with friction stick; what closes has an impact."""
+    """Return the sequence of sets of closed contacts; those with friction stick, and closing ones have an impact."""
     words = {c.name: "closed" if c.tangent is None else "stick" for c in task.ocp.system.contacts}
     items: list[object] = []
     for k, closed in enumerate(sets):

@@ -1,8 +1,12 @@
-"""An NLP that is made of a few small functions, each at many places: built fast, whatever the number of places.
+"""NLP assembled from a few small functions, each evaluated at many places: its construction is fast for any mesh.
 
-A block is one function of a few unknowns y = w[index] and of constants. Its derivatives are taken once; the NLP gathers
-the unknowns of all places, evaluates the block at all of them in one call, and scatters values and derivatives. The
-graph that IPOPT evaluates has as many nodes as there are blocks, not as there are elements.
+A block is one function of a few unknowns y = w[index] and of constants. Its derivatives are taken once, symbolically.
+The NLP gathers the unknowns of all places, evaluates the block at all of them by one `map`, and scatters values and
+derivatives into sparse matrices by constant linear maps. The expression graph that IPOPT evaluates grows with the
+number of blocks, not with the number of elements.
+
+Scaling: unknowns are divided by typical values; rows and the objective get factors such that the largest entry of each
+gradient is one at the start. Everything outside of IPOPT (`evaluate`, `violation`) is in the user's units.
 """
 
 from __future__ import annotations
@@ -18,14 +22,15 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 
 Array = np.ndarray
-# Factors between the user's units and those of the program lie between these.
+# Limits of the scaling factors of rows, so that a row that is almost constant at the start is not blown up.
 SCALES = (1e-8, 1e8)
+# Largest scaling factor of the objective: at a start that is almost stationary its gradient says nothing of its size.
 MOST = 1e2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NLPBlock:
-    """Rows lower <= rows(y, c) <= upper and a share of the objective, at several places.
+    """Constraints lower <= rows(y, c) <= upper and a part of the objective, repeated at several places.
 
     Attributes
     ----------
@@ -41,7 +46,7 @@ class NLPBlock:
     labels : tuple of str
         One per row.
     edge : int, optional
-        The end of a phase that it belongs to; nothing to the NLP.
+        Number of the phase end that the block belongs to; the NLP itself does not use it.
     """
 
     name: str
@@ -58,12 +63,12 @@ class NLPBlock:
 
     @property
     def places(self) -> int:
-        """How often it is there."""
+        """Number of places."""
         return len(self.index)
 
     @property
     def count(self) -> int:
-        """Number of its rows at one place."""
+        """Number of rows at one place."""
         return int(self.rows.numel())
 
     @cached_property
@@ -98,26 +103,42 @@ class NLPBlock:
         return ca.Function("hessian", [self.y, self.c, multipliers, weight], [_nonzeros(hessian)])
 
     def jacobian_places(self) -> tuple[Array, Array]:
-        """Row at its place, and unknown in w, of every nonzero of the Jacobian: (nnz,), (places, nnz)."""
+        """Return row (nnz,) and unknown in w (places, nnz) of every nonzero of the Jacobian."""
         rows, columns = (np.array(part, int) for part in self._jacobian.sparsity().get_triplet())
         return rows, self.index[:, columns]
 
     def hessian_places(self) -> tuple[Array, Array]:
-        """The two unknowns in w of every nonzero of the Hessian: (places, nnz) twice."""
+        """Return the two unknowns in w of every nonzero of the Hessian, (places, nnz) each."""
         rows, columns = (np.array(part, int) for part in self._hessian_parts[0].sparsity().get_triplet())
         return self.index[:, rows], self.index[:, columns]
 
 
 class BlockNLP:
-    """minimise the sum of the costs of all blocks subject to their rows; in the form that `mpcc.ipopt.Ipopt` takes.
+    """Minimise the sum of the costs of all blocks subject to their rows, in the form that `mpcc.ipopt.Ipopt` takes.
 
     Parameters
     ----------
     blocks : sequence of NLPBlock
-    lower, upper, scale : (n,)
-        Of the unknowns w. The program is solved in w / scale, and in rows and an objective whose gradients have the
-        size one at the start.
+    lower, upper : (n,)
+        Bounds of the unknowns w.
+    scale : (n,)
+        Typical values of the unknowns; the program is solved in w / scale.
     start : (n,)
+        Point at which rows and objective are scaled.
+
+    Examples
+    --------
+    Two places of one block, y = (w[0], w[1]) and y = (w[1], w[2]):
+
+    >>> import casadi as ca, numpy as np
+    >>> y = ca.SX.sym("y", 2)
+    >>> index = np.array([[0, 1], [1, 2]])
+    >>> block = NLPBlock(name="step", y=y, rows=y[1] - y[0], lower=[1], upper=[1], cost=ca.sumsqr(y), index=index)
+    >>> nlp = BlockNLP([block], np.full(3, -9.0), np.full(3, 9.0), np.ones(3), np.zeros(3))
+    >>> nlp.evaluate(np.array([0.0, 1.0, 3.0]))
+    (11.0, array([1., 2.]))
+    >>> nlp.violation(np.array([0.0, 1.0, 3.0]))
+    (1.0, 'step')
     """
 
     def __init__(self, blocks: Sequence[NLPBlock], lower: Array, upper: Array, scale: Array, start: Array) -> None:
@@ -129,19 +150,19 @@ class BlockNLP:
             np.concatenate([np.broadcast_to(getattr(b, side), (b.places, b.count)).ravel() for b in self.blocks])
             for side in ("lower", "upper")
         )
-        self.row_scale, self.cost_scale = self._sizes(start)
+        self.row_scale, self.cost_scale = self._scaling(start)
         self.x, self.p = ca.MX.sym("x", self.size), ca.MX(0, 1)
         self.lbx, self.ubx = lower / scale, upper / scale
         self.lbg, self.ubg = self.lower * self.row_scale, self.upper * self.row_scale
         self.f, self.g = self._values(self.x)
 
     def evaluate(self, w: Array) -> tuple[float, Array]:
-        """Objective and rows (n_g,) in the user's units."""
-        parts = [self._at(block, w, block.values) for block in self.blocks]
+        """Return the objective and the rows (n_g,) in the user's units."""
+        parts = [self._evaluate(block, w, block.values) for block in self.blocks]
         return float(sum(cost.sum() for _, cost in parts)), np.concatenate([rows.T.ravel() for rows, _ in parts])
 
     def violation(self, w: Array) -> tuple[float, str]:
-        """The largest violation of a row or a bound in the user's units, and the name of the row."""
+        """Return the largest violation of a row or a bound in the user's units, and the name of that row."""
         rows = self.evaluate(w)[1]
         over = excess(rows, self.lower, self.upper)
         bounds = excess(w, self.lbw, self.ubw)
@@ -152,20 +173,20 @@ class BlockNLP:
         return (float(over.max()), self.label(int(over.argmax()))) if over.size else (0.0, "")
 
     def label(self, row: int) -> str:
-        """The name of a row."""
+        """Return the name of a row."""
         k = int(np.searchsorted(self._offsets, row, "right")) - 1
         block = self.blocks[k]
         inside = (row - self._offsets[k]) % block.count
         return f"{block.name}: {block.labels[inside]}" if block.labels else block.name
 
     def of(self, block: NLPBlock, values: Array) -> Array:
-        """The entries (places, rows) of a block in a vector of all rows."""
+        """Return the entries (places, rows) of a block in a vector of all rows."""
         k = self.blocks.index(block)
         return values[self._offsets[k] : self._offsets[k + 1]].reshape(block.places, block.count)
 
     @cached_property
     def derivatives(self) -> dict[str, ca.Function]:
-        """The derivative functions in the form `nlpsol` takes them."""
+        """Derivative functions in the form that `nlpsol` takes."""
         x, p, weight, multipliers = self.x, self.p, ca.MX.sym("weight"), ca.MX.sym("multipliers", self.rows)
         gradient, jacobian = self._gradient(x), self._jacobian(x)
         hessian = self._hessian(x, weight, multipliers)
@@ -181,45 +202,46 @@ class BlockNLP:
             ),
         }
 
-    def _at(self, block: NLPBlock, w: Array, function: ca.Function) -> list[Array]:
-        """A function of a block at all of its places, for numbers; outputs (rows, places)."""
-        found = function.map(block.places)(w[block.index].T, _constants(block).T)
-        return [np.asarray(ca.DM(part)).reshape(-1, block.places, order="F") for part in _several(found)]
+    def _evaluate(self, block: NLPBlock, w: Array, function: ca.Function) -> list[Array]:
+        """Evaluate a function of a block at all of its places; outputs (rows, places)."""
+        outputs = function.map(block.places)(w[block.index].T, _constants(block).T)
+        return [np.asarray(ca.DM(part)).reshape(-1, block.places, order="F") for part in _several(outputs)]
 
-    def _sizes(self, start: Array) -> tuple[Array, float]:
-        """Factors of the rows, and of the objective, that give their gradients at the start the size one."""
+    def _scaling(self, start: Array) -> tuple[Array, float]:
+        """Return factors of the rows and of the objective that make their gradients at the start of size one."""
         rows, gradient = [np.zeros(0)], np.zeros(self.size)
         for block in self.blocks:
             sizes = np.zeros((block.places, block.count))
             if block.count:
-                values = np.abs(self._at(block, start, block.jacobian)[0].T)
+                values = np.abs(self._evaluate(block, start, block.jacobian)[0].T)
                 row, column = block.jacobian_places()
                 weighted = values * self.scale[column]
                 for k in range(block.count):
                     sizes[:, k] = weighted[:, row == k].max(axis=1, initial=0.0)
             rows.append(sizes.ravel())
-            np.add.at(gradient, block.index, self._at(block, start, block.gradient)[0].T)
-        # At the start the objective may be almost stationary, which says nothing of its size.
+            np.add.at(gradient, block.index, self._evaluate(block, start, block.gradient)[0].T)
+        # Several places may share an unknown: the gradient is summed before its size is taken.
         steepest = np.array([np.abs(gradient * self.scale).max()])
         return _inverse(np.concatenate(rows)), min(float(_inverse(steepest)[0]), MOST)
 
-    def _gathered(self, block: NLPBlock, x: ca.MX) -> tuple[ca.MX, ca.DM]:
+    def _gather(self, block: NLPBlock, x: ca.MX) -> tuple[ca.MX, ca.DM]:
+        """Return the unknowns of all places (n_y, places) in the user's units, and the constants."""
         y = (x * self.scale)[block.index.ravel().tolist()]
         return ca.reshape(y, block.index.shape[1], block.places), ca.DM(_constants(block).T)
 
     def _values(self, x: ca.MX) -> tuple[ca.MX, ca.MX]:
         cost, rows = ca.MX(0), [ca.MX(0, 1)]
         for block in self.blocks:
-            found, spent = block.values.map(block.places)(*self._gathered(block, x))
-            cost += ca.sum2(spent)
-            rows.append(ca.vec(found))
+            values, costs = block.values.map(block.places)(*self._gather(block, x))
+            cost += ca.sum2(costs)
+            rows.append(ca.vec(values))
         return cost * self.cost_scale, ca.vertcat(*rows) * self.row_scale
 
     def _gradient(self, x: ca.MX) -> ca.MX:
         total = ca.MX(self.size, 1)
         for block in self.blocks:
             if not block.cost.is_constant():
-                values = ca.vec(block.gradient.map(block.places)(*self._gathered(block, x)))
+                values = ca.vec(block.gradient.map(block.places)(*self._gather(block, x)))
                 index = block.index.ravel()
                 total += _scatter(index, self.scale[index] * self.cost_scale, self.size) @ values
         return ca.densify(total)
@@ -230,11 +252,11 @@ class BlockNLP:
             if not block.count:
                 continue
             row, column = block.jacobian_places()
-            values.append(ca.vec(block.jacobian.map(block.places)(*self._gathered(block, x))))
+            values.append(ca.vec(block.jacobian.map(block.places)(*self._gather(block, x))))
             rows.append((offset + np.arange(block.places)[:, None] * block.count + row).ravel())
             columns.append(column.ravel())
         row, column = np.concatenate(rows), np.concatenate(columns)
-        return _assembled(row, column, self.row_scale[row] * self.scale[column], values, (self.rows, self.size))
+        return _assemble(row, column, self.row_scale[row] * self.scale[column], values, (self.rows, self.size))
 
     def _hessian(self, x: ca.MX, weight: ca.MX, multipliers: ca.MX) -> ca.MX:
         values, rows, columns = [ca.MX(0, 1)], [np.zeros(0, int)], [np.zeros(0, int)]
@@ -245,12 +267,13 @@ class BlockNLP:
                 continue
             own = ca.reshape(scaled[int(first) : int(last)], block.count, block.places)
             costs = ca.repmat(weight * self.cost_scale, 1, block.places)
-            values.append(ca.vec(block.hessian.map(block.places)(*self._gathered(block, x), own, costs)))
+            values.append(ca.vec(block.hessian.map(block.places)(*self._gather(block, x), own, costs)))
             rows.append(one.ravel())
             columns.append(other.ravel())
         row, column = np.concatenate(rows), np.concatenate(columns)
+        # IPOPT takes the upper triangle; an entry of weight zero is left out of the pattern.
         weights = np.where(row <= column, self.scale[row] * self.scale[column], 0.0)
-        return _assembled(row, column, weights, values, (self.size, self.size))
+        return _assemble(row, column, weights, values, (self.size, self.size))
 
 
 def _nonzeros(matrix: ca.SX) -> ca.SX:
@@ -258,30 +281,31 @@ def _nonzeros(matrix: ca.SX) -> ca.SX:
 
 
 def _constants(block: NLPBlock) -> Array:
-    """Those of every place (places, n_c)."""
+    """Return the constants of every place (places, n_c)."""
     return np.zeros((block.places, 0)) if block.constants is None else np.asarray(block.constants, float)
 
 
-def _several(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, tuple | list) else [found]
+def _several(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 def _inverse(sizes: Array) -> Array:
-    """Factors that make these sizes one; one for zero and for what is no number."""
+    """Return factors that scale these sizes to one; 1 where a size is zero or not finite."""
     known = np.isfinite(sizes) & (sizes > 0.0)
     return np.where(known, np.clip(1.0 / np.where(known, sizes, 1.0), *SCALES), 1.0)
 
 
 def _scatter(index: Array, weights: Array, size: int) -> ca.DM:
-    """The matrix (size, k) that adds weighted entries up where they belong."""
-    kept = np.flatnonzero(weights)
-    pattern = ca.Sparsity.triplet(size, index.size, index[kept].tolist(), kept.tolist())
-    # One entry in every column: column order is the order of `kept`.
-    return ca.DM(pattern, weights[kept])
+    """Return the matrix (size, k) that adds weighted entries to the positions of their index."""
+    nonzero = np.flatnonzero(weights)
+    pattern = ca.Sparsity.triplet(size, index.size, index[nonzero].tolist(), nonzero.tolist())
+    # There is one entry per column, so that the order of the nonzeros is that of `nonzero`.
+    return ca.DM(pattern, weights[nonzero])
 
 
-def _assembled(rows: Array, columns: Array, weights: Array, values: list[ca.MX], shape: tuple[int, int]) -> ca.MX:
-    """A sparse matrix of weighted entries; entries of one place are added, and those of weight zero left out."""
+def _assemble(rows: Array, columns: Array, weights: Array, values: list[ca.MX], shape: tuple[int, int]) -> ca.MX:
+    """Return the sparse matrix of weighted entries; entries of the same position are added, zero weights left out."""
+    # Column-major positions: sorted, they are CasADi's order of nonzeros.
     key = columns.astype(np.int64) * shape[0] + rows
     places, inverse = np.unique(key[weights != 0.0], return_inverse=True)
     pattern = ca.Sparsity.triplet(*shape, (places % shape[0]).tolist(), (places // shape[0]).tolist())

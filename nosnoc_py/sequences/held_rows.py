@@ -17,10 +17,11 @@ import casadi as ca
 import numpy as np
 
 Array = np.ndarray
-# A gradient is in the row space if what is left of it after projection is below this share of its length.
+# A gradient is in the row space if its remainder after projection is below this fraction of its length: well above
+# rounding, far below any gradient that is not.
 IN_ROW_SPACE = 1e-9
-# Random states are that far from those of the start, as a share of the typical sizes: a gradient that is in the row
-# space at the start only (a knee that is straight there) is not in it at these.
+# Distance of random states from those of the start, as a fraction of the typical values: a gradient that is in the row
+# space at the start only (a knee that is straight there) is not in it at random states.
 AWAY = 0.1
 
 

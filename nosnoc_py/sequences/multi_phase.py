@@ -1,4 +1,4 @@
-"""The options of the multi-phase program, which is a method of its own."""
+"""Options of the multi-phase program, which is a method of `solve` of its own: `MultiPhase`."""
 
 from __future__ import annotations
 
@@ -16,49 +16,71 @@ from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
-# Finer meshes, one after the other: further stages, and elements of every control interval as a multiple.
+# Levels of refinement: additional stages, and factor of the elements per control interval. Order is raised first, as
+# phases are smooth; smaller elements follow for what is not.
 FINER = ((0, 1), (1, 1), (2, 2), (4, 2), (4, 4))
-# Further points on the path where a constraint breaks between the nodes.
+# Additional points per element at which inequalities hold, once one is violated between the nodes.
 MORE_POINTS = 4
 
 
 class MultiPhase(CompleteMethod):
-    """One smooth program for a sequence of modes: a phase per mode, free phase lengths, no complementarity.
+    """Method that solves one smooth program for a mode sequence: a phase per mode with a free length.
 
-    Between two changes of contact the system is smooth; with the order of the changes given, what is left is one smooth
-    optimal control problem with phases of free lengths (Betts 2010, Section 4.4). It is written by Radau collocation on
-    index-reduced equations, solved by IPOPT, and refined until an event-driven simulation confirms it.
+    Between two changes of contact the system is smooth. For a given order of these changes the problem is a smooth
+    optimal control problem with phases of free lengths (Betts 2010, Section 4.4), without complementarities. It is
+    discretised by Radau collocation on index-reduced equations, solved by IPOPT, and refined until an event-driven
+    simulation confirms it.
 
     Parameters
     ----------
     sequence : Sequence, optional
-        Default: that of the guess, or of a simulation with the control that it is.
+        Mode sequence; default: that of the guess, or of a simulation with the control of the guess.
     intervals : int
-        Of the control, over the whole horizon; every phase has one at least.
+        Number of control intervals over the whole horizon; every phase has at least one.
     grid : {"moving", "equal"}
-        Control intervals of equal length in every phase, which move with it; or over the whole horizon.
+        "moving": equal intervals within every phase, which move with it; "equal": over the whole horizon.
     control_degree : int
-        The control is a polynomial of this degree on every interval of a moving grid; by default constant.
+        Degree of the polynomial control on every interval of a moving grid; 0 is a constant control.
     stages : int
-        n_s of Radau IIA, of order 2 n_s - 1.
+        Number of stages n_s of Radau IIA, of order 2 n_s - 1.
     elements : int
-        Finite elements in every interval.
+        Number of finite elements in every interval.
     refinements : int
-        How often stages, elements and points of path constraints are raised where the simulation does not confirm.
+        Largest number of refinements (stages, elements, points of path constraints) if the simulation does not confirm.
     follow : bool
-        Whether the sequence may become the one that the simulation of a solution shows.
+        If True, the sequence is replaced by the one that the simulation of a solution shows, until both agree.
     penalised : bool
-        Whether a program that fails is solved once more with a penalty in place of the terminal constraints.
+        If True, a program that fails is solved once more with a penalty in place of its terminal constraints.
     tolerance : float
-        Of what is accepted as feasible, in the user's units.
+        Largest violation of a constraint that counts as feasible, in the user's units.
     shortest : float
-        Lower bound of the length of a phase, as a share of the horizon.
+        Lower bound of the length of a phase, as a fraction of the horizon.
     max_iterations : int
-        Of IPOPT, per program.
+        Limit of the iterations of IPOPT per program.
     time_limit : float, optional
-        Seconds.
+        Limit of time [s].
     ipopt : dict
         Further options of IPOPT.
+
+    Raises
+    ------
+    OptionError
+        From `solve`: for an OCP with complementarities of its own, or polynomial controls on a grid of equal intervals.
+    ModelError
+        From `solve`: if the sequence names contacts or modes that the system does not have.
+
+    Examples
+    --------
+    A ball falls, bounces once, and is lifted to a height of 0.2 m:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> ground = ns.Contact("ground", gap=q, restitution=0.5)
+    >>> ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ground])
+    >>> ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2, terminal_constraints=[ns.Constraint(q, 0.2, 0.2)])
+    >>> solution = ns.solve(ocp, ns.MultiPhase(sequence=[{}, "impact ground", {}], intervals=4))
+    >>> print(solution.status, len(solution.impacts))
+    solved 1
     """
 
     takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
@@ -91,7 +113,7 @@ class MultiPhase(CompleteMethod):
     def solved(
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Solve, simulate, refine."""
+        """Solve the program of the sequence, simulate its solution, and refine until both agree."""
         check_type(ocp, OCP, "ocp")
         if ocp.complementarities:
             raise OptionError("MultiPhase takes no complementarities of the user's own; use ns.FESDJ(...).")
@@ -102,7 +124,7 @@ class MultiPhase(CompleteMethod):
         return Refinement(self, ocp, callback, started, deadline).solve(guess)
 
     def mesh(self, level: int, points: int = 0) -> PhaseMesh:
-        """The mesh after so many refinements."""
+        """Return the mesh of a level of refinement; `points` is 1 once inequalities break between the nodes."""
         stages, elements = FINER[min(level, len(FINER) - 1)]
         return PhaseMesh(
             stages=min(12, self.stages + stages),

@@ -1,4 +1,8 @@
-"""IPOPT on a multi-phase program."""
+"""IPOPT on a multi-phase program, and the status of its result.
+
+The status rests on residuals in the user's units, not on IPOPT's return value alone: a point is SOLVED if IPOPT
+converged and no row is violated by more than the tolerance.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.status import Status
 
 Array = np.ndarray
-# A motion that is simulated needs the last digits.
+# Tight tolerances: the solution is compared with a simulation, whose events depend on its last digits.
 IPOPT = {"tol": 1e-9, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-9, "mu_target": 0.0, "acceptable_tol": 1e-7}
-# Redundant contacts leave rows dependent, and a wrong start may make others so; what regularises them can also be what
-# keeps an easy program from its end.
+# Redundant contacts make rows dependent, so that the Jacobian is regularised first; this may prevent convergence of an
+# easy program, so that a run that got stuck is repeated without it.
 REGULARISED = ({"perturb_always_cd": "yes"}, {"perturb_always_cd": "no"})
 STUCK = ("Restoration_Failed", "Error_In_Step_Computation", "Search_Direction_Becomes_Too_Small")
 
@@ -25,7 +29,20 @@ STUCK = ("Restoration_Failed", "Error_In_Step_Computation", "Search_Direction_Be
 def optimise(
     program: PhaseNLP, w: Array, options: Mapping[str, Any], deadline: float, lower: Array | None = None
 ) -> PhasePoint:
-    """Solve a program from w, with other lower bounds (n,) than its own; where IPOPT is stuck, once more."""
+    """Solve a program by IPOPT, and once more without regularisation if it gets stuck.
+
+    Parameters
+    ----------
+    program : PhaseNLP
+    w : (n,)
+        Start, in the user's units.
+    options : mapping
+        Further options of IPOPT.
+    deadline : float
+        Time of the monotonic clock [s].
+    lower : (n,), optional
+        Lower bounds in place of those of the program.
+    """
     nlp, iterations = program.nlp, 0
     bounds = {} if lower is None else {"lbx": lower / nlp.scale}
     for more in REGULARISED:
@@ -34,12 +51,13 @@ def optimise(
         iterations += result.iterations
         if result.solver_status not in STUCK:
             break
-    found = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
-    return PhasePoint.of(program, found, replace(result, iterations=iterations))
+    # IPOPT relaxes bounds by a little; lengths and forces have to be nonnegative exactly.
+    solution = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
+    return PhasePoint.of(program, solution, replace(result, iterations=iterations))
 
 
 def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
-    """What IPOPT's word and the residuals say."""
+    """Return status and message of an iterate, from IPOPT's return value and from the residuals."""
     result = point.result
     assert result is not None
     word = result.solver_status

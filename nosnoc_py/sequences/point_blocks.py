@@ -1,4 +1,10 @@
-"""Costs and constraints at chosen times in a multi-phase program."""
+"""Costs and constraints at chosen times in a multi-phase program.
+
+A chosen time is fixed, while the elements move with the lengths of the phases. The state there is the collocation
+polynomial of the element that contains the time at the start, evaluated at a place that depends on all lengths before.
+Where the time leaves that element during the solve, the polynomial is extrapolated; the next program of the refinement
+assigns the element anew.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +24,12 @@ Array = np.ndarray
 
 
 def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
-    """Costs and constraints at chosen times, by the polynomials of the elements that they are in at the start.
-
-    The times stay while the elements move: where one leaves its element, the next program takes another one.
-    """
+    """Return the block of a cost and a constraint at chosen times, with one place per time."""
     s, nodes, lengths = program.ocp.system, np.append(0.0, program.tableau.c), ca.SX.sym("L", program.at_lengths.size)
     X, time = ca.SX.sym("X", program.n_x, nodes.size), ca.SX.sym("time")
     begin, own = ca.SX.sym("begin", lengths.numel()), ca.SX.sym("own", lengths.numel())
     place = (time - ca.dot(begin, lengths)) / ca.dot(own, lengths)
+    # Lagrange polynomials of the nodes (0 and the stages) at the symbolic place in [0, 1].
     basis = [
         ca.SX(np.prod([1.0 / (a - b) for b in nodes if b != a])) * _product(place - b for b in nodes if b != a)
         for a in nodes
@@ -56,10 +60,14 @@ def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
 
 
 def _element_at(program: PhaseNLP, t: float) -> tuple[Array, Array, Array]:
-    """The element at a time of the start: its states in w, and what it and those before have of all lengths."""
+    """Return the element at a time of the start.
+
+    Its states in w (left end, then stages), and two rows of shares of all lengths: of the elements before it, which sum
+    to its begin, and its own, which is its length.
+    """
     first, before = int(program.at_lengths[0]), np.zeros(program.at_lengths.size)
     end, inside = 0.0, dict.fromkeys(range(len(program.plan)), 0)
-    found = None
+    element = None
     for piece, (a, b) in zip(program.pieces, program.piece_times(), strict=True):
         for _ in range(piece.elements):
             k, e = piece.phase, inside[piece.phase]
@@ -68,16 +76,16 @@ def _element_at(program: PhaseNLP, t: float) -> tuple[Array, Array, Array]:
             own[piece.length - first] = piece.share
             inside[k], end = e + 1, end + (b - a) / piece.elements
             if b > a:
-                found = np.concatenate([left, program.at_x[k][e].ravel()]), before.copy(), own
-            if found is not None and end >= t:
-                return found
+                element = np.concatenate([left, program.at_x[k][e].ravel()]), before.copy(), own
+            if element is not None and end >= t:
+                return element
             before += own
-    assert found is not None
-    return found
+    assert element is not None
+    return element
 
 
 def _product(factors: Iterable[ca.SX]) -> ca.SX:
-    made = ca.SX(1)
+    product = ca.SX(1)
     for factor in factors:
-        made *= factor
-    return made
+        product *= factor
+    return product

@@ -1,4 +1,4 @@
-"""The best smooth optimum for the sequence of a solution: never worse than the solution itself."""
+"""Improvement of a solution by the multi-phase program of its mode sequence; the result is never worse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Verdict
 
-# Control intervals, where the solution has fewer.
+# Least number of control intervals: a coarse control of the solution must not limit the smooth program.
 INTERVALS = 20
 
 
@@ -28,32 +28,32 @@ def polish(
     callback: Any = None,
     time_limit: float | None = None,
 ) -> Solution:
-    """Solve the multi-phase program of the sequence of a solution, and return the better of the two.
+    """Solve the multi-phase program of the mode sequence of a solution, and return the better of both.
 
     Events of finite elements stay in the control stage that they first fell into; here the grid moves with them. The
-    sequence may change where the simulation shows another one, or where a phase vanishes.
+    sequence may change if the simulation shows another one, or if a phase vanishes.
 
     Parameters
     ----------
     ocp : OCP
     solution : Solution
-        Of this OCP, by any method; of one that failed its control is simulated.
+        Solution of this OCP by any method; the control of a failed one is simulated.
     method : MultiPhase, optional
-        Default: as many control intervals as the solution has, at least `INTERVALS`, on a grid that moves.
+        Default: a moving grid with as many control intervals as the solution has, and at least 20.
     callback : callable, optional
         Called with every program that is solved; returns `ns.Stop` to end the work.
     time_limit : float, optional
-        Seconds.
+        Limit of time [s].
 
     Returns
     -------
     Solution
-        What was found if it is confirmed and better; else the solution that was given.
+        The new solution if a simulation confirms it and its objective is better; else the one that was passed.
 
     Raises
     ------
     OptionError
-        For arguments of other types, or a solution of another OCP.
+        For arguments of other types, a solution of another OCP, or a system without mode sequences.
 
     Examples
     --------
@@ -81,16 +81,16 @@ def polish(
         raise OptionError(f"polish: the solution has impacts of {', '.join(sorted(foreign))}, which the OCP has not.")
     if (misfit := method.accepts(ocp.system)) is not None:
         raise OptionError(misfit)
-    found = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)
-    return found if _true_objective(ocp, found) < _true_objective(ocp, solution) else solution
+    improved = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)
+    return improved if _true_objective(ocp, improved) < _true_objective(ocp, solution) else solution
 
 
 def _true_objective(ocp: OCP, solution: Solution) -> float:
-    """The objective of a solution that the simulation confirms, infinite for any other one."""
+    """Return the objective of a solution that the simulation confirms, infinity for any other one."""
     if not solution.success:
         return np.inf
     certificate = solution.certificate or certify(ocp, solution)
     if certificate.verdict not in CONFIRMED:
         return np.inf
-    # An unstable motion diverges from its simulation; its own objective is then the true one to the windows' defects.
+    # An unstable motion diverges from its simulation: its own objective is then accurate up to the defects of windows.
     return certificate.true_objective if certificate.verdict is Verdict.CONFIRMED else solution.objective

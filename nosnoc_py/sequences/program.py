@@ -1,8 +1,15 @@
-"""The multi-phase program: one phase per mode, free phase lengths, collocation, no complementarity.
+"""Multi-phase program of a mode sequence: one phase per mode, free phase lengths, collocation, no complementarities.
 
-Every phase is a DAE of index two at most, written on finite elements as the Runge-Kutta equations E(x) S = h f with the
-increments S = (X - x_left) A^-T; boundaries carry the guards and the impacts. The sequence of modes is fixed, so that
-the program is smooth; its solution is a candidate of the problem, and a simulation says whether it is a motion.
+Every phase is a DAE of index two at most, discretised by Radau IIA (Hairer and Wanner 1996) on finite elements: E(x_i)
+S_i = h f(x_i, z_i, u_i) at every stage with the increments S = (X - x_left) A^-T, which do not need E^-1. Boundaries
+carry guards and impacts. As the sequence is fixed, the program is smooth. Its solution is only a candidate: a
+simulation decides if it is a motion, since inequalities hold at the stages only and a guard may be crossed in between.
+
+Order of work: declare all unknowns (`_declare*`; positions in w are the arrays `at_*`), then write the rows as blocks
+(`_write`), one block for all elements of all phases with the same mode.
+
+Invariants: every phase has at least one control interval; elements of a phase share its free length; a phase of length
+zero is legal, and its events are then simultaneous.
 """
 
 from __future__ import annotations
@@ -27,32 +34,34 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.tableaus import Tableau, lagrange_basis, tableau
 
 Array = np.ndarray
-# What inequalities are kept beyond their limits fades out at the ends of the horizon: so many parabolas, cut at 1.
+# Slope with which margins of inequalities grow from zero at the ends of the horizon, where the state may be fixed on
+# the limit: the margin is min(1, FADES * parabola) of its full value.
 FADES = 10.0
-# An initial state that breaks the mode of the first phase by more than this is not in it.
+# Largest violation of the first mode's conditions (user's units) by a fixed initial state that is said to be in it.
 ELSEWHERE = 1e-5
-# States of the start at which path constraints are tested for being constant in a mode.
+# Number of states of the start at which path constraints are tested for being constant in a mode.
 HELD_AT = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PhaseStart:
-    """Where the program starts: the ends of its phases, and a motion.
+    """Start of the program: the ends of its phases, and a motion.
 
     Attributes
     ----------
     edges : (phases + 1,)
-        Times [s].
+        Ends of the phases [s].
     state : function (t, side) -> (n_x,)
-        With the limits "-" and "+" at jumps.
+        State at a time; the sides "-" and "+" are the limits at jumps.
     control : function t -> (n_u,)
     p : (n_p,)
+        Parameters.
     peaks : (m,)
-        Times [s] at which inequalities were broken between the nodes.
-    kept : mapping label -> float
-        By how much inequalities are kept beyond their limits, so that they hold between the nodes, too.
+        Times [s] at which inequalities were violated between the stages.
+    margins : mapping label -> float
+        Margins by which inequalities are tightened, so that they hold between the stages as well (user's units).
     near : bool
-        The motion is a solution of the same sequence on another mesh: where IPOPT fails it starts close to it.
+        True if the motion is a solution of the same sequence on another mesh: if IPOPT fails, it starts close to it.
     """
 
     edges: Array
@@ -60,35 +69,35 @@ class PhaseStart:
     control: Callable[[float], Array]
     p: Array
     peaks: Array = field(default_factory=lambda: np.zeros(0))
-    kept: Mapping[str, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
     near: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PhaseMesh:
-    """How the phases are cut.
+    """Discretisation of the phases.
 
     Attributes
     ----------
     stages : int
-        n_s of Radau IIA.
+        Number of stages n_s of Radau IIA.
     intervals : int
-        Of the control, over the whole horizon; every phase has one at least.
+        Number of control intervals over the whole horizon; every phase has at least one.
     elements : int
-        Finite elements in every interval.
+        Number of finite elements in every interval.
     per_phase : bool
-        Whether every phase has that many intervals.
+        If True, every phase has `intervals` intervals.
     equal : bool
-        Intervals of equal length over the horizon, in place of equal ones in every phase.
+        If True, intervals are of equal length over the horizon, not within every phase.
     degree : int
-        Of the polynomial that the control is on an interval.
+        Degree of the polynomial control on an interval.
     points : int
-        Further points inside of every element at which inequalities hold: bounds of states, constraints on the path,
-        those of the mode. They are where these were broken before, else equally spaced.
+        Number of further points in every element at which inequalities hold (bounds of states, path constraints, those
+        of the mode): at `PhaseStart.peaks`, else equally spaced.
     penalty : float, optional
-        Weight of missed terminal constraints (exact l1); None makes them rows.
+        Weight of the exact l1 penalty of terminal constraints; None imposes them as rows.
     shortest : float
-        Lower bound of the length of a phase, as a share of the horizon.
+        Lower bound of the length of a phase, as a fraction of the horizon.
     """
 
     stages: int = 3
@@ -104,16 +113,19 @@ class PhaseMesh:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ControlPiece:
-    """A part of a phase under one control: its elements share one length.
+    """Part of a phase in one control interval, whose elements are equally long.
 
     Attributes
     ----------
     phase, control : int
+        Numbers of the phase and of the control interval.
     elements : int
+        Number of finite elements.
     length : int
-        Position in w of the length [s] that `share` elements divide.
+        Position in w of the length [s] of which the elements are fractions: that of the phase, or, with equal
+        intervals, that of the piece.
     share : float
-        Of that length, for one element.
+        Fraction of that length of one element.
     """
 
     phase: int
@@ -124,14 +136,18 @@ class ControlPiece:
 
 
 class PathRows(NamedTuple):
-    """Rows of a path constraint in a mode: as a function of (x, z, u, p), and the stages at which they are imposed.
+    """Rows of a path constraint in a mode.
 
     Attributes
     ----------
+    constraint : Constraint
+    function : Function (x, z, u, p) -> rows
+    stages : tuple of int
+        Stages at which they are imposed.
     number : int
-        Of the constraint in the OCP.
+        Number of the constraint in the OCP.
     rows : (n,) int
-        Which of its rows these are.
+        Rows of the constraint that are imposed.
     """
 
     constraint: Constraint
@@ -142,14 +158,14 @@ class PathRows(NamedTuple):
 
 
 class _Store:
-    """Unknowns as they are declared."""
+    """Unknowns in the order in which they are declared."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[Array, ...]] = []
         self.size = 0
 
     def add(self, lower: Any, upper: Any, start: Any, scale: Any) -> Array:
-        """Positions of new unknowns."""
+        """Declare unknowns and return their positions in w."""
         start = np.asarray(start, float)
         self.parts.append(
             tuple(np.broadcast_to(np.asarray(v, float), start.shape) for v in (lower, upper, start, scale))
@@ -158,21 +174,34 @@ class _Store:
         return np.arange(self.size - start.size, self.size)
 
     def numbers(self) -> tuple[Array, ...]:
-        """Lower and upper bounds, start, sizes."""
+        """Return lower bounds, upper bounds, start and typical values of all unknowns, (n,) each."""
         return tuple(np.concatenate(column) for column in zip(*self.parts, strict=True))
 
 
 class PhaseNLP:
-    """The program of one sequence.
+    """Smooth nonlinear program of one mode sequence.
 
     Parameters
     ----------
     ocp : OCP
     laws : ModeLaws
-        The system in its modes.
+        Mode equations of the system.
     plan : Plan
+        Modes of the phases and impacts between them.
     mesh : PhaseMesh
     start : PhaseStart
+
+    Attributes
+    ----------
+    nlp : BlockNLP
+    w0 : (n,)
+        Start with forces and impulses that fit its motion.
+    at_lengths, at_p, at_x0, at_end, at_slack : arrays of int
+        Positions in w of the lengths, the parameters, the initial and the final state, and the slacks of the penalty.
+    at_u : (controls, n_u nodes) int
+    at_left, at_x, at_z, at_y : lists of int arrays
+        By phase: state at its begin (n_x,), stages (elements, n_s, n_x), multipliers (elements, n_s, n_z), and unknowns
+        of the boundary before it.
     """
 
     def __init__(self, ocp: OCP, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> None:
@@ -225,7 +254,10 @@ class PhaseNLP:
         self.at_end = left
 
     def _state_sizes(self) -> Array:
-        """Typical sizes of the state, from where the program starts."""
+        """Return typical values of the state (n_x,), from the motion of the start.
+
+        Within a group (positions, velocities) a component counts at least a twentieth of the largest one.
+        """
         times = np.linspace(0.0, self.start.edges[-1], 41)
         most = np.abs([self.start.state(t, "+") for t in times]).max(axis=0)
         nominal = np.asarray(self.ocp.system.x_nominal, float)
@@ -252,17 +284,17 @@ class PhaseNLP:
             self.controls = control
             return
         grid, edges = np.linspace(0.0, horizon, mesh.intervals + 1), self.start.edges
-        found, phases, owners = [], [], []
+        lengths_, phases, owners = [], [], []
         for k in range(count):
             first = min(int(np.searchsorted(grid, edges[k] + 1e-9 * horizon, "right")) - 1, mesh.intervals - 1)
             last = max(
                 min(int(np.searchsorted(grid, edges[k + 1] - 1e-9 * horizon, "left")) - 1, mesh.intervals - 1), first
             )
             for j in range(first, last + 1):
-                found.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
+                lengths_.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
                 phases.append(k)
                 owners.append(j)
-        at = self._store.add(0.0, longest, np.array(found), horizon)
+        at = self._store.add(0.0, longest, np.array(lengths_), horizon)
         self.at_lengths, self.length_phase, self.length_control = at, np.array(phases), np.array(owners)
         for position, k, j in zip(at, phases, owners, strict=True):
             self.pieces.append(
@@ -298,38 +330,38 @@ class PhaseNLP:
 
     @property
     def control_nodes(self) -> Array:
-        """Where in an interval the unknowns of a control are: Lobatto's nodes, of which the ends keep the bounds."""
+        """Places in [0, 1] of the control unknowns: Lobatto nodes, so that bounds hold at both ends of an interval."""
         degree = self.mesh.degree
         return tableau("lobatto_iiic", degree + 1).c if degree else np.array([0.5])
 
     @staticmethod
     def control_basis(nodes: Array, places: Array) -> Array:
-        """What the unknowns of a control weigh (places, nodes) at places of its interval."""
+        """Return the weights (places, nodes) of the control unknowns at places of their interval."""
         return lagrange_basis(nodes, places) if nodes.size > 1 else np.ones((places.size, 1))
 
     def lengths_of(self, w: Array) -> Array:
-        """Lengths of the phases [s]."""
+        """Return the lengths of the phases (phases,) [s]."""
         return np.bincount(self.length_phase, w[self.at_lengths], len(self.plan))
 
     def piece_times(self) -> list[tuple[float, float]]:
-        """Begin and end of every piece where the program starts [s]."""
-        edges, found = self.start.edges, []
+        """Return begin and end of every piece at the start of the program [s]."""
+        edges, times = self.start.edges, []
         if not self.mesh.equal:
             inside: dict[int, int] = {}
             for piece in self.pieces:
                 k = inside.get(piece.phase, 0)
                 inside[piece.phase] = k + 1
                 length = (edges[piece.phase + 1] - edges[piece.phase]) * piece.share * piece.elements
-                found.append((edges[piece.phase] + k * length, edges[piece.phase] + (k + 1) * length))
-            return found
+                times.append((edges[piece.phase] + k * length, edges[piece.phase] + (k + 1) * length))
+            return times
         grid = np.linspace(0.0, edges[-1], self.mesh.intervals + 1)
         for piece in self.pieces:
             a = max(edges[piece.phase], grid[piece.control])
-            found.append((a, max(a, min(edges[piece.phase + 1], grid[piece.control + 1]))))
-        return found
+            times.append((a, max(a, min(edges[piece.phase + 1], grid[piece.control + 1]))))
+        return times
 
     def _declare_boundary(self, k: int, left: Array) -> Array:
-        """Unknowns of the boundary before phase k; returns where the state after it stands."""
+        """Declare the unknowns of the boundary before phase k; return the positions of the state after it."""
         boundary = self.boundaries[k]
         if boundary is None or not boundary.y.size:
             self.at_y.append(np.zeros(0, int))
@@ -346,11 +378,12 @@ class PhaseNLP:
     def _declare_phase(self, k: int, mode: ModeEquations) -> Array:
         low, high = self.ocp.x_bounds
         low, high = low[: self.n_x], high[: self.n_x]
-        named = (self.start.kept.get(f"bound of {name}", 0.0) for name in self.ocp.system.state_names)
-        bounds_kept = np.where(low < high, np.array([*named]), 0.0)
+        named = (self.start.margins.get(f"bound of {name}", 0.0) for name in self.ocp.system.state_names)
+        margins = np.where(low < high, np.array([*named]), 0.0)
         horizon = float(self.start.edges[-1])
         a, b = self.start.edges[k : k + 2]
         at_x, at_z = [], []
+        # States of the start are taken inside the phase: at its ends the motion may jump.
         inside = 1e-9 * max(float(self.start.edges[-1]), 1e-300)
         for piece, (begin, end) in zip(self.pieces, self.piece_times(), strict=True):
             if piece.phase != k:
@@ -360,7 +393,7 @@ class PhaseNLP:
                 stages_x, stages_z = [], []
                 for c in self.tableau.c:
                     t = float(np.clip(t0 + c * h, a + inside, max(b - inside, a + inside)))
-                    tight = bounds_kept * min(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)
+                    tight = margins * min(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)
                     stages_x.append(self._store.add(low + tight, high - tight, self.start.state(t, "-"), self.sizes))
                     z = mode.z
                     stages_z.append(
@@ -373,7 +406,11 @@ class PhaseNLP:
         return np.asarray(self.at_x[-1][-1, -1])
 
     def _with_forces(self, w: Array) -> Array:
-        """The start with multipliers and impulses that fit its motion best: those that flow and balance ask for."""
+        """Return the start with the multipliers and impulses that fit its motion in the least-squares sense.
+
+        Multipliers enter the dynamics, and impulses the balance of momentum, linearly: one step of Gauss-Newton is
+        enough.
+        """
         w = w.copy()
         for k, mode in enumerate(self.modes):
             if mode.z.size:
@@ -385,12 +422,13 @@ class PhaseNLP:
                 rows, unknown = boundary.equations.expression, y.symbol[jumped:]
                 slope = ca.Function("slope", [s.x, y.symbol, s.p], [rows, ca.jacobian(rows, unknown)])
                 value, matrix = (np.array(part) for part in slope(w[before], w[self.at_y[k]], w[self.at_p]))
-                w[self.at_y[k][jumped:]] -= _least(matrix, value[:, 0])
+                w[self.at_y[k][jumped:]] -= _least_squares(matrix, value[:, 0])
         return w
 
     def _fit_phase(self, k: int, mode: ModeEquations, w: Array) -> None:
         s, z = self.ocp.system, mode.z.symbol
         inertia = ca.SX.eye(self.n_x) if mode.inertia is None else mode.inertia
+        """Fit the multipliers of phase k to the rates of the collocation polynomials of the start."""
         rate = ca.SX.sym("rate", self.n_x)
         rest = inertia @ rate - mode.flow
         slope = ca.Function("slope", [s.x, z, s.u, s.p, rate], [rest, ca.jacobian(rest, z)])
@@ -408,11 +446,12 @@ class PhaseNLP:
             for j in range(stages):
                 here = self.at_z[k][e, j]
                 value, matrix = slope(X[:, j], w[here], at[j] @ U, w[self.at_p], rates[:, j])
-                w[here] -= _least(np.array(matrix), np.array(value)[:, 0])
+                w[here] -= _least_squares(np.array(matrix), np.array(value)[:, 0])
 
     # --- rows ---
 
     def _write(self) -> None:
+        # Phases of equal modes share one block: its derivatives are taken once.
         groups: dict[int, list[int]] = {}
         for k, mode in enumerate(self.modes):
             groups.setdefault(id(mode), []).append(k)
@@ -426,20 +465,27 @@ class PhaseNLP:
         self._add_ends()
 
     def elements_of(self, k: int) -> list[tuple[Array, float, float, float]]:
-        """Of every element of a phase: its unknowns, its share of a length, its place and width in its interval."""
-        found, e, left = [], 0, self.at_left[k]
+        """Return for every element of phase k: positions of its unknowns, share of the length, place and width.
+
+        Place and width are those in its control interval, as fractions. The unknowns are (left, X, Z, U, length, p).
+        """
+        elements, e, left = [], 0, self.at_left[k]
         for piece in self.pieces:
             if piece.phase != k:
                 continue
             for inside in range(piece.elements):
                 x, z = self.at_x[k][e].ravel(), self.at_z[k][e].ravel()
                 index = np.concatenate([left, x, z, self.at_u[piece.control], [piece.length], self.at_p])
-                found.append((index, piece.share, inside / piece.elements, 1.0 / piece.elements))
+                elements.append((index, piece.share, inside / piece.elements, 1.0 / piece.elements))
                 left, e = self.at_x[k][e, -1], e + 1
-        return found
+        return elements
 
     def _element_block(self, phases: list[int]) -> NLPBlock:
-        """All elements of the phases of one mode."""
+        """Return the block of all elements of the phases of one mode.
+
+        Its rows are, stage by stage, dynamics, equations and inequalities of the mode (`stage_rows` counts on this
+        order), then inequalities at further points, then path constraints.
+        """
         mode, scheme, s, system = self.modes[phases[0]], self.tableau, self.tableau.stages, self.ocp.system
         n_x, n_z, n_u, nodes = self.n_x, mode.z.size, self.n_u, self.control_nodes
         left, X, Z = ca.SX.sym("left", n_x), ca.SX.sym("X", n_x, s), ca.SX.sym("Z", n_z, s)
@@ -451,6 +497,7 @@ class PhaseNLP:
         f = ca.Function(
             "mode", symbols, [inertia, mode.flow, mode.equations.expression, mode.inequalities.expression, cost]
         )
+        # X = left + h A K with the rates K becomes S = h K = (X - left) A^-T: rows stay linear in h.
         h, S = length * share, (X - ca.repmat(left, 1, s)) @ np.linalg.inv(scheme.a).T
         rows, labels, low, high, spent = [], list[str](), list[float](), list[float](), ca.SX(0)
         of_place: list[int] = []  # of every row: the stage, or the further point behind the stages
@@ -495,8 +542,9 @@ class PhaseNLP:
             of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
             of_u = self.control_basis(nodes, place + width * places)
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
-        kept = self._kept(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
-        least, most = low + kept, high - kept
+        margins = self._margins(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
+        least, most = low + margins, high - margins
+        # Rows whose value terminal equations fix have no interior: they are left free at the end of the phase.
         for k, last in zip(phases, np.cumsum([len(self.at_x[k]) for k in phases]) - 1, strict=True):
             fixed = self._fixed_at_end(k) if last_rows else []
             free = [here for number, i, here in last_rows if fixed[number][i]]
@@ -514,13 +562,13 @@ class PhaseNLP:
             labels=tuple(labels),
         )
 
-    def _kept(self, phases: list[int], inside: list[Array], labels: list[str], of_place: list[int]) -> Array:
-        """By how much rows of elements are kept beyond their limits (elements, rows).
+    def _margins(self, phases: list[int], inside: list[Array], labels: list[str], of_place: list[int]) -> Array:
+        """Return the margins by which the rows of elements are tightened (elements, rows).
 
-        Gaps fade out to the ends of a phase, where they may vanish, and so does what another phase keeps constant, as
-        that may be active there; everything else fades out to the ends of the horizon.
+        Margins of gaps vanish at the ends of a phase, where the gap may be zero; so do those of rows that another phase
+        keeps constant, as these may be active there. All others vanish at the ends of the horizon.
         """
-        amounts = np.array([self.start.kept.get(label, 0.0) for label in labels])
+        amounts = np.array([self.start.margins.get(label, 0.0) for label in labels])
         if not amounts.any():
             return np.zeros((len(inside), len(labels)))
         begins, horizon = self.start.edges, float(self.start.edges[-1])
@@ -543,49 +591,49 @@ class PhaseNLP:
         return amounts * np.where(is_gap, along[0][:, of_place], np.minimum(1.0, FADES * along[1][:, of_place]))
 
     def inner_rows(self, mode: ModeEquations) -> tuple[ca.Function, list[float], list[float], list[str]]:
-        """What holds at further points: (x, z, u, p) -> rows, with limits and labels."""
+        """Return the inequalities at further points: function (x, z, u, p) -> rows, lower and upper limits, labels."""
         system, (low, high) = self.ocp.system, self.ocp.x_bounds
         bounded = [int(i) for i in np.flatnonzero(np.isfinite(low) | np.isfinite(high))]
         names = [f"bound of {system.state_names[i]}" for i in bounded]
-        made = Rows.of(*((name, system.x[i]) for name, i in zip(names, bounded, strict=True))) + mode.inequalities
+        rows = Rows.of(*((name, system.x[i]) for name, i in zip(names, bounded, strict=True))) + mode.inequalities
         count = mode.inequalities.size
         lower, upper = [*low[bounded], *[0.0] * count], [*high[bounded], *[np.inf] * count]
         for c, *_ in self._paths(mode):
             if (c.lower < c.upper).all():
-                made += Rows.of((str(c.name), c.expression))
+                rows += Rows.of((str(c.name), c.expression))
                 lower += [*c.lower]
                 upper += [*c.upper]
         symbols = [system.x, mode.z.symbol, system.u, system.p]
-        return ca.Function("inner", symbols, [made.expression]), lower, upper, list(made.labels)
+        return ca.Function("inner", symbols, [rows.expression]), lower, upper, list(rows.labels)
 
     def _inner_places(self, k: int) -> list[Array]:
-        """Of every element of a phase where its further points are, from 0 to 1."""
-        count, found = self.mesh.points, []
+        """Return the places in [0, 1] of the further points of every element of phase k."""
+        count, by_element = self.mesh.points, []
         even = np.arange(1, count + 1) / (count + 1)
         for piece, (begin, end) in zip(self.pieces, self.piece_times(), strict=True):
             for e in range(piece.elements if piece.phase == k else 0):
                 width = (end - begin) / piece.elements
                 places = (self.start.peaks - begin - e * width) / width if width > 0.0 else np.zeros(0)
                 places = np.unique(places[(places > 0.0) & (places < 1.0)])[:count]
-                found.append(np.append(places, even[: count - places.size]))
-        return found
+                by_element.append(np.append(places, even[: count - places.size]))
+        return by_element
 
     def stage_rows(self, block: NLPBlock) -> int:
-        """Rows of every stage in a block of elements, of which the first n_x are the dynamics."""
+        """Return the number of rows per stage in a block of elements, of which the first n_x are the dynamics."""
         mode = self.modes[self.element_blocks[block][0]]
         return self.n_x + mode.equations.size + mode.inequalities.size
 
     def time_of(self, block: NLPBlock, edges: Array) -> float:
-        """When the rows of a block that has one place hold [s]."""
+        """Return the time [s] of a block with one place."""
         return float(edges[-1] if block.edge is None else edges[block.edge])
 
     def _paths(self, mode: ModeEquations) -> list[PathRows]:
-        """Path constraints with the stages at which they hold: inequalities at all, equations where the user says.
+        """Return the path constraints of a mode: inequalities at all stages, equations as the user has chosen.
 
         Inequalities that the mode keeps constant are left out: see `held_rows`.
         """
         system, s = self.ocp.system, self.tableau.stages
-        found = []
+        paths = []
         for k, (c, held) in enumerate(zip(self.path_constraints, self._held(mode), strict=True)):
             rows = np.flatnonzero(~held)
             if not rows.size:
@@ -593,17 +641,17 @@ class PhaseNLP:
             some = c.rows_of(rows) if held.any() else c
             stages = tuple(range(s)) if (c.lower < c.upper).all() or c.at == "rk_stages" else (s - 1,)
             function = ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [some.expression])
-            found.append(PathRows(some, function, stages, k, rows))
-        return found
+            paths.append(PathRows(some, function, stages, k, rows))
+        return paths
 
     def _held(self, mode: ModeEquations) -> list[Array]:
-        """Of every path constraint which rows are inequalities that a mode keeps constant."""
+        """Return for every path constraint which rows are inequalities that a mode keeps constant, (rows,) bool."""
         if id(mode) not in self._held_rows:
             self._held_rows[id(mode)] = self._constant_rows(mode.held)
         return self._held_rows[id(mode)]
 
     def _constant_rows(self, held: ca.SX | None) -> list[Array]:
-        """Of every path constraint which rows are inequalities that held v = 0 keeps constant."""
+        """Return for every path constraint which rows are inequalities that held v = 0 keeps constant, (rows,) bool."""
         states = np.array([self.start.state(t, "+") for t in np.linspace(0.0, self.start.edges[-1], HELD_AT)])
         numbers = states, self.sizes, self.start.p
         return [
@@ -613,7 +661,7 @@ class PhaseNLP:
 
     @cached_property
     def _ended(self) -> list[Array]:
-        """Of every path constraint which rows terminal equations fix at the end of the horizon."""
+        """For every path constraint, which rows terminal equations fix at the end of the horizon, (rows,) bool."""
         # With a penalty terminal constraints may be missed, and without `held` there are no contacts.
         if self.mesh.penalty is not None or all(mode.held is None for mode in self.modes):
             return [np.zeros(c.lower.size, bool) for c in self.path_constraints]
@@ -624,9 +672,9 @@ class PhaseNLP:
         return self._constant_rows(system.along_v(rows))
 
     def _fixed_at_end(self, k: int) -> list[Array]:
-        """Of every path constraint which rows have a value at the end of phase k that terminal equations fix.
+        """Return for every path constraint which rows have a value at the end of phase k that terminal equations fix.
 
-        All later phases keep it. As an inequality it would have no interior; as it is satisfied or not whatever the
+        All later phases keep this value. Such an inequality has no interior; as it is satisfied or not whatever the
         program does, it is left out.
         """
         fixed = [] if k == len(self.modes) - 1 else self._ended
@@ -635,6 +683,7 @@ class PhaseNLP:
         return fixed or [np.zeros(c.lower.size, bool) for c in self.path_constraints]
 
     def _add_boundary(self, k: int, boundary: Boundary) -> None:
+        """Add the conditions of the boundary before phase k, and those at the first stage after it."""
         s = self.ocp.system
         before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
         y, at = ca.vertcat(s.x, boundary.y.symbol, s.p), np.concatenate([before, self.at_y[k], self.at_p])
@@ -643,7 +692,7 @@ class PhaseNLP:
         self._add_conditions(f"beginning of phase {k}", ca.vertcat(s.x, s.p), Rows(), boundary.beginning, first, k)
 
     def _add_ends(self) -> None:
-        """Terminal cost and constraints, the horizon, initial constraints."""
+        """Add terminal cost and constraints, the horizon, initial constraints, and the mode of the first phase."""
         ocp, s, free = self.ocp, self.ocp.system, self.ocp.free_time
         lengths = ca.SX.sym("lengths", self.at_lengths.size)
         total = ca.sum1(lengths)
@@ -683,35 +732,37 @@ class PhaseNLP:
         )
         at_start = np.concatenate([self.at_x0, self.at_p])
         if ocp.initial_constraints:
-            made = Rows.of(*((str(c.name), c.expression) for c in ocp.initial_constraints))
+            initial = Rows.of(*((str(c.name), c.expression) for c in ocp.initial_constraints))
             lower, upper = (
                 np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
             )
-            self._add("beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
-        # Later phases begin where the phase before ended, which has these rows at its last stage.
+            self._add("beginning", ca.vertcat(s.x, s.p), initial, lower, upper, at_start, edge=0)
+        # Rows that the first mode keeps constant are imposed where it begins. Later phases begin where the phase before
+        # ended, which has these rows at its last stage.
         parts = zip(self.path_constraints, self._held(self.modes[0]), strict=True)
-        kept = [c.rows_of(np.flatnonzero(held)) for c, held in parts if held.any()]
-        if kept:
-            made = Rows.of(*((str(c.name), c.expression) for c in kept))
-            lower, upper = (np.concatenate([getattr(c, side) for c in kept]) for side in ("lower", "upper"))
-            if ocp.x0 is None or ocp.free_parameters or self._leaves(made, lower, upper):
-                self._add("path at the beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
+        constant = [c.rows_of(np.flatnonzero(held)) for c, held in parts if held.any()]
+        if constant:
+            path = Rows.of(*((str(c.name), c.expression) for c in constant))
+            lower, upper = (np.concatenate([getattr(c, side) for c in constant]) for side in ("lower", "upper"))
+            if ocp.x0 is None or ocp.free_parameters or self._breaks_limits(path, lower, upper):
+                self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
         if self.boundaries[0] is None:
             began = self.laws.start(self.plan.modes[0])
-            # Rows of an initial state that is fixed say nothing, unless it is in another mode: a body that hovers.
-            if ocp.x0 is None or self._misses(*began):
+            # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
+            # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
+            if ocp.x0 is None or self._breaks_mode(*began):
                 self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
 
-    def _misses(self, equations: Rows, inequalities: Rows) -> bool:
-        """Whether the fixed initial state breaks these rows."""
+    def _breaks_mode(self, equations: Rows, inequalities: Rows) -> bool:
+        """True if the fixed initial state violates these equations or inequalities."""
         s = self.ocp.system
         rows = ca.Function("rows", [s.x, s.p], [equations.expression, inequalities.expression])
         held, away = (np.array(part) for part in rows(self.ocp.x0, self.start.p))
         return bool(max(np.abs(held).max(initial=0.0), (-away).max(initial=0.0)) > ELSEWHERE)
 
-    def _leaves(self, rows: Rows, lower: Array, upper: Array) -> bool:
-        """Whether the fixed initial state breaks the limits of these rows."""
+    def _breaks_limits(self, rows: Rows, lower: Array, upper: Array) -> bool:
+        """True if the fixed initial state violates the limits of these rows."""
         s = self.ocp.system
         values = np.array(ca.Function("rows", [s.x, s.p], [rows.expression])(self.ocp.x0, self.start.p)).ravel()
         return bool(excess(values, lower, upper).max(initial=0.0) > ELSEWHERE)
@@ -727,7 +778,7 @@ class PhaseNLP:
         cost: Any = 0,
         edge: int | None = None,
     ) -> None:
-        """A block at one place, unless it has nothing to say."""
+        """Add a block at one place, unless it has neither rows nor a cost."""
         if rows.size or not ca.SX(cost).is_constant():
             numbers = {"lower": lower, "upper": upper, "index": index[None], "cost": ca.SX(cost), "edge": edge}
             self._blocks.append(NLPBlock(name=name, y=y, rows=rows.expression, labels=rows.labels, **numbers))
@@ -735,6 +786,7 @@ class PhaseNLP:
     def _add_conditions(
         self, name: str, y: ca.SX, equations: Rows, inequalities: Rows, index: Array, edge: int
     ) -> None:
+        """Add equations (= 0) and inequalities (>= 0) as a block at one place."""
         lower, open_ = np.zeros(equations.size + inequalities.size), np.full(inequalities.size, np.inf)
         self._add(
             name, y, equations + inequalities, lower, np.append(np.zeros(equations.size), open_), index, edge=edge
@@ -742,12 +794,12 @@ class PhaseNLP:
 
 
 def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
-    """Control intervals of a phase on a moving grid."""
+    """Return the number of control intervals of a phase on a moving grid, in proportion to its length."""
     return mesh.intervals if mesh.per_phase else max(1, round(mesh.intervals * length / horizon))
 
 
-def _least(matrix: Array, value: Array) -> Array:
-    """The smallest solution of the least squares problem; zero where a number is none."""
+def _least_squares(matrix: Array, value: Array) -> Array:
+    """Return the least-squares solution of minimum norm; zero if an entry is not finite."""
     if not (np.isfinite(matrix).all() and np.isfinite(value).all()):
         return np.zeros(matrix.shape[1])
     return np.asarray(np.linalg.lstsq(matrix, value, rcond=1e-10)[0])

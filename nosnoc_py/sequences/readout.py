@@ -1,4 +1,9 @@
-"""From an iterate of the multi-phase program to a `Solution`."""
+"""Conversion of an iterate of the multi-phase program into a `Solution`.
+
+States, controls, forces and impulses are read from the unknowns of the program; events follow from the changes of mode
+and from the impacts between phases. Multipliers of the rows are converted to the user's units. Costates are estimated
+from the multipliers mu of the dynamics E S = h f: -E' mu / b at every stage with the weight b of the quadrature.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +28,24 @@ from nosnoc_py.status import Status
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
-# So many places inside of an element are looked at for inequalities that break there.
+# Samples per element in the search for inequalities that are violated between the stages.
 SAMPLES = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PhaseElements:
-    """Numbers of all elements, one after the other.
+    """Values of all elements in the order of time.
 
     Attributes
     ----------
-    phase, control : (E,)
+    phase, control : (E,) int
+        Phase and control interval of every element.
     t_left, h : (E,)
+        Begin and length [s].
     x_left : (E, n_x)
     x_stages : (E, n_s, n_x)
     z_stages : list of (n_s, n_z)
-        As many multipliers as the mode has.
+        Multipliers; their number depends on the mode.
     u_stages : (E, n_s, n_u)
     """
 
@@ -54,18 +61,23 @@ class PhaseElements:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PhasePoint:
-    """An iterate of a program with its numbers.
+    """Iterate of a multi-phase program with its objective and violation.
 
     Attributes
     ----------
+    program : PhaseNLP
+    w : (n,)
+        Unknowns in the user's units.
+    result : NLPResult, optional
+        Result of IPOPT with its multipliers.
     objective : float
-        The user's, without penalties.
+        Objective of the OCP, without penalties.
     violation : float
-        Largest violation of a row or bound, in the user's units, with what terminal constraints miss.
+        Largest violation of a row or bound in the user's units, including `missed`.
     missed : float
-        By how much terminal constraints are missed, where they are penalised.
+        Largest violation of a terminal constraint, where these are penalised.
     worst : str
-        The name of the row.
+        Name of the row with the largest violation.
     """
 
     program: PhaseNLP
@@ -100,7 +112,7 @@ class PhasePoint:
 
     @property
     def lengths(self) -> Array:
-        """Of the phases [s]."""
+        """Lengths of the phases (phases,) [s]."""
         return self.program.lengths_of(self.w)
 
     @property
@@ -110,12 +122,12 @@ class PhasePoint:
 
     @property
     def sequence(self) -> Sequence:
-        """As one would type it."""
+        """Mode sequence with its times, in its shortest form."""
         plan = self.program.plan
         return sequence_from_modes(plan.modes, plan.impacts, self.program.laws, self.edges[1:-1])
 
     def elements(self) -> PhaseElements:
-        """All elements in their order."""
+        """Return the values of all elements in the order of time."""
         g, w = self.program, self.w
         n_x, s, nodes = g.n_x, g.tableau.stages, g.control_nodes
         rows, phase, control, h = [], [], [], []
@@ -148,8 +160,8 @@ class PhasePoint:
         )
 
 
-def solution_of(point: PhasePoint, status: Status, message: str, told: dict[str, Any]) -> Solution:
-    """The solution that an iterate stands for; `told` are log, effort, and what made it."""
+def solution_of(point: PhasePoint, status: Status, message: str, fields: dict[str, Any]) -> Solution:
+    """Return the solution of an iterate; `fields` are further fields of it: log, effort, method."""
     g, s = point.program, point.program.ocp.system
     e, tableau, p = point.elements(), point.program.tableau, point.p
     pieces = RungeKuttaInterpolant(
@@ -191,19 +203,22 @@ def solution_of(point: PhasePoint, status: Status, message: str, told: dict[str,
         multipliers=multipliers,
         w=point.w,
         sequence=point.sequence,
-        **told,
+        **fields,
     )
 
 
 def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, float]]:
-    """Times [s] between the nodes at which inequalities are broken most, in all elements in which they are.
+    """Return where inequalities are violated between the stages.
 
-    With the most by which each of them is, by its label.
+    Returns
+    -------
+    (m,) and dict label -> float
+        Times [s] of the largest violation in every element, and the largest violation of every inequality.
     """
     g, e, p = point.program, point.elements(), point.p
     places = (np.arange(SAMPLES) + 0.5) / SAMPLES
     of_x, of_z = lagrange_basis(np.append(0.0, g.tableau.c), places), lagrange_basis(g.tableau.c, places)
-    found, amounts = [], dict[str, float]()
+    times, amounts = [], dict[str, float]()
     for k, mode in enumerate(g.modes):
         rows, lower, upper, labels = g.inner_rows(mode)
         for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
@@ -214,13 +229,13 @@ def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, floa
             for label, column in zip(labels, over.T, strict=True):
                 j = int(column.argmax())
                 if column[j] > tolerance:
-                    found.append(e.t_left[i] + _highest(column, j, places) * e.h[i])
+                    times.append(e.t_left[i] + _highest(column, j, places) * e.h[i])
                     amounts[label] = max(float(column[j]), amounts.get(label, 0.0))
-    return np.unique(found), amounts
+    return np.unique(times), amounts
 
 
 def _highest(values: Array, j: int, places: Array) -> float:
-    """Where the parabola through the largest sample and its neighbours is highest."""
+    """Return the place of the maximum of the parabola through the largest sample and its neighbours."""
     if j in (0, len(values) - 1):
         return float(places[j])
     left, middle, right = values[j - 1 : j + 2]
@@ -229,7 +244,7 @@ def _highest(values: Array, j: int, places: Array) -> float:
 
 
 def log_record(step: int, label: str, point: PhasePoint) -> StepRecord:
-    """The line of the log for one solve."""
+    """Return the record of one solve for the log."""
     result = point.result
     assert result is not None
     return StepRecord(
@@ -244,7 +259,7 @@ def log_record(step: int, label: str, point: PhasePoint) -> StepRecord:
 
 
 def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
-    """Constant controls on the intervals; polynomials as dense output."""
+    """Return the fields of constant controls on intervals, or of polynomial ones with dense output."""
     g = point.program
     firsts = np.flatnonzero(np.diff(e.control, prepend=-1))
     ends = np.append(e.t_left[firsts], e.t_left[-1] + e.h[-1])
@@ -258,7 +273,7 @@ def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
 
 
 def _series(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series], dict[str, str]]:
-    """Forces and multipliers at the stages, impulses at the ends of phases."""
+    """Return forces and multipliers at the stages, impulses at the ends of phases, and their units."""
     g, s = point.program, point.program.ocp.system
     times = (e.t_left[:, None] + e.h[:, None] * g.tableau.c).ravel()
     values = np.zeros((len(e.h), g.tableau.stages, len(g.laws.shown)))
@@ -277,7 +292,7 @@ def _series(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series], dic
 
 
 def _impulses(point: PhasePoint, k: int) -> Array:
-    """Impulses (n_i,) before phase k."""
+    """Return the impulses (n_i,) at the beginning of phase k."""
     g, s, boundary = point.program, point.program.ocp.system, point.program.boundaries[k]
     if boundary is None or not boundary.y.size:
         return np.zeros(len(g.laws.impulses))
@@ -286,32 +301,33 @@ def _impulses(point: PhasePoint, k: int) -> Array:
 
 
 def _before(point: PhasePoint, k: int) -> Array:
-    """The state at the end of the phase before k."""
+    """Return the state (n_x,) at the end of the phase before k."""
     g = point.program
     return point.w[g.at_x0 if k == 0 else g.at_x[k - 1][-1, -1]]
 
 
 def _events(point: PhasePoint) -> tuple[Event, ...]:
-    """What happens between the phases."""
-    g, found = point.program, []
+    """Return the events between the phases: impacts, then changes of mode."""
+    g, events = point.program, list[Event]()
     for k, time in enumerate(point.edges[:-1]):
         if g.boundaries[k] is None:
             continue
-        struck = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
-        found += [Event(float(time), *told) for told in struck]
+        impacts = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
+        events += [Event(float(time), *impact) for impact in impacts]
         if k:
-            found += kinds.events_at(float(time), g.laws.changes(g.plan.modes[k - 1], g.plan.modes[k]))
-    return tuple(found)
+            events += kinds.events_at(float(time), g.laws.changes(g.plan.modes[k - 1], g.plan.modes[k]))
+    return tuple(events)
 
 
 def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series], dict[str, Series]]:
-    """Multipliers of rows by their labels, and costates: -E' mu / b at the stages."""
+    """Return the multipliers of the rows by their labels, and the costates -E' mu / b at the stages."""
     g, nlp, s = point.program, point.program.nlp, point.program.ocp.system
     assert point.result is not None
+    # Back to the user's units: the program scales rows and objective.
     every = point.result.lam_g * nlp.row_scale / nlp.cost_scale
     n_x, stages, names = g.n_x, g.tableau.stages, s.state_names
     costates = np.zeros((len(e.h), stages, n_x))
-    found: dict[str, tuple[list[Array], list[Array]]] = {}
+    rows_by_label: dict[str, tuple[list[Array], list[Array]]] = {}
     stage_times = e.t_left[:, None] + e.h[:, None] * g.tableau.c
     for block in nlp.blocks:
         values = nlp.of(block, every)
@@ -326,22 +342,23 @@ def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series]
                     weight = mu[i] if inertia is None else np.array(inertia(e.x_stages[row, j], point.p)).T @ mu[i]
                     costates[row, j] = -weight
                 for k in range(n_x, width):
-                    times, parts = found.setdefault(block.labels[j * width + k], ([], []))
+                    times, parts = rows_by_label.setdefault(block.labels[j * width + k], ([], []))
                     times.append(stage_times[rows, j])
                     parts.append(values[:, j * width + k])
             continue
         time = g.time_of(block, point.edges)
         for label, value in zip(block.labels, values[0], strict=True):
-            times, parts = found.setdefault(label, ([], []))
+            times, parts = rows_by_label.setdefault(label, ([], []))
             times.append(np.array([time]))
             parts.append(np.array([value]))
-    order = {label: np.argsort(np.concatenate(times), kind="stable") for label, (times, _) in found.items()}
+    order = {label: np.argsort(np.concatenate(times), kind="stable") for label, (times, _) in rows_by_label.items()}
     multipliers = {
         label: Series(np.concatenate(times)[order[label]], np.concatenate(parts)[order[label]])
-        for label, (times, parts) in found.items()
+        for label, (times, parts) in rows_by_label.items()
     }
-    kept = e.h > 0.0
-    t = stage_times[kept].ravel()
-    flat = costates[kept].reshape(t.size, n_x)
-    made = {costate_name(name): Series(t, flat[:, i], Role.COSTATE_ESTIMATE) for i, name in enumerate(names)}
-    return multipliers, made
+    # Elements of vanished phases have no length, so that their multipliers are no costates.
+    proper = e.h > 0.0
+    t = stage_times[proper].ravel()
+    flat = costates[proper].reshape(t.size, n_x)
+    series = {costate_name(name): Series(t, flat[:, i], Role.COSTATE_ESTIMATE) for i, name in enumerate(names)}
+    return multipliers, series

@@ -1,4 +1,22 @@
-"""Multi-phase programs solved, simulated, and refined until the simulation confirms them."""
+"""Solution of the multi-phase program of a sequence, with refinement until a simulation confirms it.
+
+Loop of `Refinement.refine` for one sequence: solve the program, certify its solution by an event-driven simulation, and
+choose the next mesh by the verdict. Errors of the states raise the order or the number of elements; inequalities that
+are violated between the stages get further points, and then margins. With `follow`, a simulation that shows another
+sequence replaces the sequence, a few times.
+
+Details that make the programs solvable:
+
+- At first, phases keep a fraction of their initial length, since a phase of length zero has no gradient that says how
+it
+  would be longer. Phases that stay at this bound are removed, which changes the sequence; only if the shorter sequence
+  is no better may they vanish in the program itself.
+- If terminal constraints cannot be satisfied from the start, an exact penalty finds a better one first.
+- On a grid of equal intervals an event cannot cross a node, as its phase would need another interval. Events held at a
+  node are moved beyond it, while the objective decreases.
+
+The best attempt so far is always kept, so that a limit of time, a callback or Ctrl-C loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,45 +59,49 @@ from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
 Array = np.ndarray
-# Sequences that are tried one after the other where the simulation finds another one.
+# Largest number of sequences in one call, where simulations of solutions show other ones.
 TRIES = 4
-# So many refinements leave an error of quadrature only where an integrand is not smooth; it may have this share.
+# Number of refinements after which an error of the objective is attributed to an integrand that is not smooth, and the
+# largest such error, relative to 1 + |objective|.
 FINE, QUADRATURE = 2, 1e-2
-# Points of states that a guess draws.
+# Number of samples of a guess that consists of states.
 DRAWN = 200
-# So often intervals are given to the phases anew, by the lengths that these turn out to have.
+# Number of times that control intervals are distributed anew over the phases, by the lengths these turn out to have.
 PLACED = 2
-# Weight of missed terminal constraints, as a multiple of the objective.
+# Weight of the penalty of terminal constraints, as a multiple of the objective.
 PENALTY = 10.0
-# A phase of length zero says nothing of how it would be longer: at first it keeps this share of where it starts.
+# Lower bound of the length of a phase at first, as a fraction of its initial length, and the relative distance from
+# this bound within which the phase counts as vanishing.
 KEPT, NEAR = 0.2, 1e-3
-# Inequalities are broken between nodes beyond this share of the tolerance.
+# Violation between the stages that calls for further points, as a fraction of the tolerance.
 BROKEN = 0.1
-# What is broken between the nodes all the same is kept beyond its limit by so many times as much.
+# Increase of a margin as a multiple of the violation that is left; above one, as a margin also changes the motion.
 BACK = 1.2
-# What comes near to an open contact without touching it keeps away by these shares of the length, at least and at most.
+# Least and largest margin of an open contact that a motion nearly touches, as fractions of the typical length.
 MARGINS = 1e-5, 1e-3
-# A motion that amplifies errors by more is called unstable.
+# Amplification of errors from which on the message calls a motion unstable.
 UNSTABLE = 30.0
-# A program is worth more iterations where its constraints are violated by less.
+# Violation (user's units) below which a program that failed is worth more iterations.
 NEARLY = 1e-2
-# Iterations for a program whose phases may vanish.
+# Limit of the iterations of a program whose phases may vanish: it is degenerate, and often does not converge.
 FEW = 100
-# IPOPT's options from the solution on another mesh, where its usual start has failed: that one pushes unknowns off
-# their bounds by a hundredth, and may leave the solution far behind.
+# IPOPT's options for a start at the solution on another mesh, where its usual start has failed: by default it pushes
+# unknowns off their bounds by a hundredth, which may be far from the solution.
 NEAR_START = {
     "mu_strategy": "monotone",
     "mu_init": 1e-3,
     **{f"{of}bound_{what}": 1e-5 for of in ("", "slack_") for what in ("push", "frac")},
 }
-# Length of a phase that is added, as a share of the horizon.
+# Length of an added phase as a fraction of the horizon.
 ADDED = 0.1
-# An event so close to a node of equal intervals (in intervals) is held there; it is moved so far beyond.
+# Distance from a node of equal intervals at which an event counts as held there, and the distance by which it is moved
+# beyond the node; in intervals.
 HELD, BEYOND = 1e-5, 0.05
+# Simulator of guesses: a contact that only grazes must not end the simulation.
 SMOOTH = EventDriven(grazing="continue")
-# Of the whole motion, or of an unstable one in all windows.
+# Verdicts that count as confirmed; unstable motions are simulated in windows, as errors grow over the whole of them.
 CONFIRMED = (Verdict.CONFIRMED, Verdict.CONFIRMED_IN_WINDOWS)
-# The better first.
+# Verdicts from the best to the worst.
 ORDER = (
     *CONFIRMED,
     Verdict.CONSTRAINT_BETWEEN_NODES,
@@ -91,7 +113,16 @@ ORDER = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PhaseAttempt:
-    """A solution of a program, and what the simulation says."""
+    """Solution of a program with the verdict of the simulation.
+
+    Attributes
+    ----------
+    point : PhasePoint
+        Iterate of the program.
+    solution : Solution
+    certificate : Certificate, optional
+        None if the solution was not simulated, as its program failed or its objective is too high.
+    """
 
     point: PhasePoint
     solution: Solution
@@ -99,25 +130,25 @@ class PhaseAttempt:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where nothing was simulated."""
+        """Verdict of the certificate; None without one."""
         return None if self.certificate is None else self.certificate.verdict
 
     @property
     def confirmed(self) -> bool:
-        """Whether the simulation agrees, of an unstable motion in all windows."""
+        """True if the simulation agrees; for an unstable motion in all windows."""
         return self.verdict in CONFIRMED
 
     @property
     def true_objective(self) -> float:
-        """That of the simulated motion, where it is confirmed as a whole; else of the program."""
-        # An unstable motion diverges from its simulation: its own objective is then true to the defects of the windows.
+        """Objective of the simulated motion if it is confirmed as a whole, else that of the program."""
+        # An unstable motion diverges from its simulation: its own objective is then accurate up to defects of windows.
         if self.certificate is None or self.verdict is not Verdict.CONFIRMED:
             return self.solution.objective
         return self.certificate.true_objective
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The smaller the better: of confirmed ones the objective, else the verdict and what is wrong."""
+        """Rank of the attempt (smaller is better): its group by the verdict, then objective, defect or violation."""
         if self.confirmed:
             return (0, self.solution.objective)
         if self.certificate is None:
@@ -127,8 +158,8 @@ class PhaseAttempt:
         return (ORDER.index(self.verdict), max([0.0 if window is None else window.defect, *amounts]))
 
 
-class Ended(Exception):
-    """A callback, the clock or Ctrl-C ends the work."""
+class RefinementStopped(Exception):
+    """Raised where a callback, the limit of time or Ctrl-C ends the refinement; `status` says which."""
 
     def __init__(self, status: Status) -> None:
         self.status = status
@@ -136,7 +167,17 @@ class Ended(Exception):
 
 
 class Refinement:
-    """The work of one call of `MultiPhase`; what was found before it ends is kept."""
+    """One call of `MultiPhase` on an OCP: its programs, simulations, log, and best attempt so far.
+
+    Parameters
+    ----------
+    method : MultiPhase
+    ocp : OCP
+    callback : callable, optional
+        Called with the `PhasePoint` of every program; returns `ns.Stop` to end the work.
+    started, deadline : float
+        Times of the monotonic clock [s].
+    """
 
     def __init__(
         self, method: MultiPhase, ocp: OCP, callback: Callable[[Any], Any] | None, started: float, deadline: float
@@ -147,11 +188,11 @@ class Refinement:
         self.best: PhaseAttempt | None = None
 
     def solve(self, guess: Any) -> Solution:
-        """From a guess to the best of what is found."""
+        """Return the best solution from a guess; see `solve` for the kinds of guess."""
         ended: Status | None = None
         try:
             self.search(guess)
-        except Ended as end:
+        except RefinementStopped as end:
             ended = end.status
         except KeyboardInterrupt:
             if self.best is None:
@@ -159,39 +200,39 @@ class Refinement:
             ended = Status.INTERRUPTED
         assert self.best is not None
         solution = replace(self.best.solution, **self.effort())
-        asked = self.method.sequence
-        if solution.success and asked is not None and not self.method.follow and solution.sequence != asked:
-            note = "phases or impacts of the sequence that was asked for vanished: see solution.sequence"
+        required = self.method.sequence
+        if solution.success and required is not None and not self.method.follow and solution.sequence != required:
+            note = "phases or impacts of the given sequence vanished: see solution.sequence"
             solution = replace(solution, message="; ".join(part for part in (solution.message, note) if part))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best so far is {self.best.verdict}")
 
     def search(self, guess: Any) -> None:
-        """One sequence, or where the method may follow the simulation several."""
+        """Solve one sequence, or several if the method may follow the simulation."""
         described = self.method.sequence is not None and isinstance(guess, Mapping) and "x" in guess
-        # States that are drawn by hand have no events to read, but where the sequence is given they are the best start.
-        motion = drawn(self.ocp, guess) if described else motion_of(self.ocp, guess, self.left())
+        # A guess of states has no events to read a sequence from, but with a given sequence it is the best start.
+        motion = motion_of_states(self.ocp, guess) if described else motion_of(self.ocp, guess, self.seconds_left())
         laws = laws_of(self.ocp, motion)
         sequence, tried = self.method.sequence or read_sequence(laws, motion, self.ocp.p), list[Sequence]()
         check_times(self.ocp, sequence)
         for _ in range(TRIES if self.method.follow else 1):
             tried.append(sequence)
-            found = self.refined(laws, sequence, start_of_motion(self.ocp, sequence, motion))
-            if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
+            attempt = self.refine(laws, sequence, start_of_motion(self.ocp, sequence, motion))
+            if attempt.confirmed or attempt.certificate is None or not attempt.certificate.trajectory.success:
                 break
-            motion = found.certificate.trajectory
-            sequence = read_sequence(laws, motion, found.point.p)
+            motion = attempt.certificate.trajectory
+            sequence = read_sequence(laws, motion, attempt.point.p)
             if any(sequence == other for other in tried):
                 break
         if self.method.follow and self.best is not None and self.best.solution.success:
-            self.with_ends(laws)
+            self.try_end_phases(laws)
 
-    def with_ends(self, laws: Any) -> None:
-        """Try a phase more at the end, or at the beginning, where the state there belongs to another mode, too.
+    def try_end_phases(self, laws: Any) -> None:
+        """Try an additional phase at the end, and at the beginning, if the state there belongs to another mode as well.
 
-        A motion that comes to rest just at its end may be one that rests a while: a phase of length zero that no
-        simulation shows.
+        A motion that comes to rest just at its end may be better if it rests for a while: this is a phase of length
+        zero, which no simulation shows.
         """
         for at_end in (True, False):
             best = self.best
@@ -199,165 +240,170 @@ class Refinement:
             program = best.point.program
             mode = laws.mode_at(best.point.w[program.at_end if at_end else program.at_x0], best.point.p)
             if mode != program.plan.modes[-1 if at_end else 0]:
-                self.refined(laws, *lengthened(laws, best, mode, at_end=at_end))
+                self.refine(laws, *with_added_phase(laws, best, mode, at_end=at_end))
 
-    def left(self) -> float:
-        """Seconds that are left."""
+    def seconds_left(self) -> float:
+        """Return the remaining time [s]."""
         return max(0.0, self.deadline - time.monotonic())
 
     def effort(self) -> dict[str, Any]:
-        """What it took until now."""
+        """Return log, iterations and time so far, as fields of a solution."""
         return {
             "log": tuple(self.log),
             "iterations": sum(record.iterations for record in self.log),
             "wall_seconds": time.monotonic() - self.started,
         }
 
-    def refined(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, bar: float = np.inf) -> PhaseAttempt:
-        """One sequence on finer and finer meshes, until it is confirmed; returns the last attempt.
+    def refine(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, cutoff: float = np.inf) -> PhaseAttempt:
+        """Solve one sequence on finer and finer meshes until it is confirmed; return the last attempt.
 
-        A program whose objective is not below the bar is neither simulated nor refined.
+        A program whose objective is not below the cutoff is neither simulated nor refined.
         """
         plan, level, points, placed, rounds = Plan.of(sequence, laws), 0, 0, 0, 0
         if self.method.mesh(0).equal:
-            # Events may not pass nodes of equal intervals: they are put where they want to be first.
+            # Events cannot cross nodes of equal intervals: a moving grid finds their intervals first.
             point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
-            if self.good(point):
+            if self.is_solved(point):
                 start = start_of_motion(self.ocp, point.sequence, solution_of(point, Status.SOLVED, "", self.effort()))
         while True:
             mesh = self.method.mesh(level, points)
-            found = self.attempt(laws, plan, mesh, start, bar)
-            if mesh.equal and not found.solution.success:
-                found, start = self.elsewhere(laws, plan, mesh, start, found)
-            if found.certificate is None:
-                return found
+            attempt = self.attempt(laws, plan, mesh, start, cutoff)
+            if mesh.equal and not attempt.solution.success:
+                attempt, start = self.try_adjacent_intervals(laws, plan, mesh, start, attempt)
+            if attempt.certificate is None:
+                return attempt
             if rounds >= FINE:
-                found = self.priced(found)
+                attempt = self.with_fine_objective(attempt)
             if mesh.equal:
-                found = self.moved(laws, plan, mesh, start, found)
-            plan, lengths = found.point.program.plan, found.point.lengths
+                attempt = self.move_across_nodes(laws, plan, mesh, start, attempt)
+            plan, lengths = attempt.point.program.plan, attempt.point.lengths
             misplaced = placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths)
-            if not misplaced and (found.confirmed or rounds >= self.method.refinements):
-                return found
-            # An inequality that breaks between the nodes may hide behind an error of the states, and is mended with it.
-            broken, amounts = peaks_of(found.point, BROKEN * self.method.tolerance)
-            kept = dict(start.kept)
-            if points:
-                kept |= {label: kept.get(label, 0.0) + BACK * amount for label, amount in amounts.items()}
-            for label in _touched(found):
-                kept[label] = laws.length * min(max(MARGINS[0], 10.0 * kept.get(label, 0.0) / laws.length), MARGINS[1])
+            if not misplaced and (attempt.confirmed or rounds >= self.method.refinements):
+                return attempt
+            # An inequality that is violated between the stages may hide behind an error of the states: treat both.
+            broken, amounts = peaks_of(attempt.point, BROKEN * self.method.tolerance)
+            margins = dict(start.margins)
+            if points:  # margins only where further points were not enough
+                margins |= {label: margins.get(label, 0.0) + BACK * amount for label, amount in amounts.items()}
+            for label in _nearly_touched_gaps(attempt):
+                share = max(MARGINS[0], 10.0 * margins.get(label, 0.0) / laws.length)
+                margins[label] = laws.length * min(share, MARGINS[1])
             points = 1 if broken.size else points
             if misplaced:
                 placed += 1
             else:
                 rounds += 1
-                level += found.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES
+                level += attempt.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES  # the mesh itself is fine enough then
             peaks = np.unique(np.concatenate([start.peaks, broken]))
-            start = start_of_motion(self.ocp, found.point.sequence, found.solution)
-            start = replace(start, peaks=peaks, kept=kept, near=True)
+            start = start_of_motion(self.ocp, attempt.point.sequence, attempt.solution)
+            start = replace(start, peaks=peaks, margins=margins, near=True)
 
-    def priced(self, found: PhaseAttempt) -> PhaseAttempt:
-        """With the objective by a finer quadrature, where nothing but that keeps the motion from being confirmed.
+    def with_fine_objective(self, attempt: PhaseAttempt) -> PhaseAttempt:
+        """Return the attempt with the objective of a finer quadrature, if only its error speaks against the motion.
 
         An integrand with kinks in time or state (a reference in pieces, a penalty) has no order of convergence.
         """
-        certificate, objective = found.certificate, found.solution.objective
-        if certificate is None or found.verdict is not Verdict.INACCURATE:
-            return found
+        certificate, objective = attempt.certificate, attempt.solution.objective
+        if certificate is None or attempt.verdict is not Verdict.INACCURATE:
+            return attempt
         if not abs(certificate.true_objective - objective) <= QUADRATURE * (1.0 + abs(objective)):
-            return found
-        solution = replace(found.solution, objective=refined_objective(self.ocp, found.solution), certificate=None)
-        again = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
+            return attempt
+        solution = replace(attempt.solution, objective=refined_objective(self.ocp, attempt.solution), certificate=None)
+        again = certify(self.ocp, solution, time_limit=None if np.isinf(self.seconds_left()) else self.seconds_left())
         if again.verdict not in CONFIRMED:
-            return found
+            return attempt
         note = f"the objective is a finer integral of a stage cost with kinks; on the elements it is {objective:.8g}"
         solution = replace(solution, certificate=again, message=note)
-        found = PhaseAttempt(point=found.point, solution=solution, certificate=again)
-        self.keep(found)
-        return found
+        attempt = PhaseAttempt(point=attempt.point, solution=solution, certificate=again)
+        self.keep_best(attempt)
+        return attempt
 
-    def elsewhere(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
+    def try_adjacent_intervals(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, attempt: PhaseAttempt
     ) -> tuple[PhaseAttempt, PhaseStart]:
-        """Events in the intervals beside their own, where no constant control does what is asked on both sides."""
-        for edges in beside_nodes(mesh, start.edges):
+        """Try events in adjacent intervals, as no constant control may satisfy the constraints on both sides of one."""
+        for edges in events_beside_nodes(mesh, start.edges):
             beside = replace(start, edges=edges)
             again = self.attempt(laws, plan, mesh, beside)
             if again.solution.success:
                 return again, beside
-        return found, start
+        return attempt, start
 
-    def moved(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
+    def move_across_nodes(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, attempt: PhaseAttempt
     ) -> PhaseAttempt:
-        """Let events that a node of equal intervals holds pass it, while the objective falls."""
+        """Move events that are held at a node of equal intervals beyond it, while the objective decreases."""
         for _ in range(2 * mesh.intervals):
-            edges = beyond_nodes(mesh, start.edges, found.point.edges)
+            edges = events_beyond_nodes(mesh, start.edges, attempt.point.edges)
             if edges is None:
-                return found
-            times = found.point.sequence.items, edges[1:-1]
-            start = start_of_motion(self.ocp, Sequence(*times), found.solution)
+                return attempt
+            times = attempt.point.sequence.items, edges[1:-1]
+            start = start_of_motion(self.ocp, Sequence(*times), attempt.solution)
             again = self.attempt(laws, plan, mesh, start)
-            # At a node itself both sides have the same optimum; the simulation may confirm one of the two.
-            sounder = again.confirmed and not found.confirmed and self.better(again.point, found.point)
-            if not again.solution.success or not (sounder or again.solution.objective < found.solution.objective):
-                return found
-            found = again
-        return found
+            # An event exactly at the node has the same objective on both sides; the simulation may confirm only one.
+            sounder = again.confirmed and not attempt.confirmed and self.better(again.point, attempt.point)
+            if not again.solution.success or not (sounder or again.solution.objective < attempt.solution.objective):
+                return attempt
+            attempt = again
+        return attempt
 
     def attempt(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, bar: float = np.inf
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
     ) -> PhaseAttempt:
-        """Solve one program and simulate what it finds, if that is below the bar."""
-        point = self.pruned(laws, plan, mesh, start)
+        """Solve one program, and certify its solution if its objective is below the cutoff."""
+        point = self.optimum_without_short_phases(laws, plan, mesh, start)
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
-        found = PhaseAttempt(point=point, solution=solution)
-        if status.success and point.objective < bar:
-            self.keep(found)  # before it is simulated, which Ctrl-C may end
-            certificate = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
+        result = PhaseAttempt(point=point, solution=solution)
+        if status.success and point.objective < cutoff:
+            self.keep_best(result)  # before it is simulated, which Ctrl-C may end
+            certificate = certify(
+                self.ocp, solution, time_limit=None if np.isinf(self.seconds_left()) else self.seconds_left()
+            )
             verdict = certificate.verdict
             note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}{_growth(certificate)}"
             solution = replace(solution, certificate=certificate, message=note or solution.message)
-            found = PhaseAttempt(point=point, solution=solution, certificate=certificate)
-        self.keep(found)
-        if status is Status.INTERRUPTED or self.left() <= 0.0:
-            raise Ended(Status.INTERRUPTED if status is Status.INTERRUPTED else Status.TIME_LIMIT)
-        return found
+            result = PhaseAttempt(point=point, solution=solution, certificate=certificate)
+        self.keep_best(result)
+        if status is Status.INTERRUPTED or self.seconds_left() <= 0.0:
+            raise RefinementStopped(Status.INTERRUPTED if status is Status.INTERRUPTED else Status.TIME_LIMIT)
+        return result
 
-    def keep(self, found: PhaseAttempt) -> None:
-        """Keep the best."""
-        if self.best is None or found.rank <= self.best.rank:
-            self.best = found
+    def keep_best(self, attempt: PhaseAttempt) -> None:
+        """Keep an attempt if it is the best so far; a later one of equal rank is on a finer mesh."""
+        if self.best is None or attempt.rank <= self.best.rank:
+            self.best = attempt
 
     def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
-        """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
+        """Solve one program whose phases cannot vanish, with further attempts from better starts if it fails."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start)
-        point = self.run(program, program.w0, "phases", least=KEPT)
-        if not self.good(point) and point.violation <= NEARLY:
-            # It ran out of iterations, or stalled, beside a motion.
-            point = min(point, self.run(program, point.w, "phases", least=KEPT), key=self.unsolved)
-        if not self.good(point) and start.near:
-            again = self.run(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
-            point = min(point, again, key=self.unsolved)
-        if not self.good(point) and self.ocp.terminal_constraints and self.method.penalised:
+        point = self.run_ipopt(program, program.w0, "phases", least=KEPT)
+        if not self.is_solved(point) and point.violation <= NEARLY:
+            # IPOPT ran out of iterations, or stalled, near a feasible point: continue there.
+            point = min(point, self.run_ipopt(program, point.w, "phases", least=KEPT), key=self.violation_unless_solved)
+        if not self.is_solved(point) and start.near:
+            again = self.run_ipopt(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
+            point = min(point, again, key=self.violation_unless_solved)
+        if not self.is_solved(point) and self.ocp.terminal_constraints and self.method.penalised:
             size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
             soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
-            reached = self.run(soft, soft.w0, "penalised", least=KEPT)
+            reached = self.run_ipopt(soft, soft.w0, "penalised", least=KEPT)
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
-            again = self.run(program, near, "phases", least=KEPT)
-            point = min(point, again, key=self.unsolved)
+            again = self.run_ipopt(program, near, "phases", least=KEPT)
+            point = min(point, again, key=self.violation_unless_solved)
         return point
 
-    def unsolved(self, point: PhasePoint) -> float:
-        """The violation of a program that is not solved; less than any for one that is."""
-        return -1.0 if self.good(point) else point.violation
+    def violation_unless_solved(self, point: PhasePoint) -> float:
+        """Return the violation of a point, and -1 if its program is solved: a key to choose the better of two."""
+        return -1.0 if self.is_solved(point) else point.violation
 
-    def pruned(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
-        """The optimum, without the phases that vanish: these make a program degenerate.
+    def optimum_without_short_phases(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart
+    ) -> PhasePoint:
+        """Return the optimum without the phases that vanish, which make a program degenerate.
 
-        A phase at the length that it keeps at first would be shorter. Without it the sequence is the limit of the one
-        that is asked for; where that is no motion, it is let go to its own limit.
+        A phase at its lower bound would be shorter. The sequence without it is the limit of the given one; if that is
+        not better, the phase may vanish in its own program.
         """
         point = self.optimum(laws, plan, mesh, start)
         while len(plan) > 1:
@@ -369,25 +415,25 @@ class Refinement:
             anew = start_of_motion(
                 self.ocp, sequence_from_modes(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion
             )
-            found = self.optimum(laws, shorter, mesh, anew)
-            if not self.better(found, point):
-                freed = self.run(point.program, point.w, "short phases", most=FEW)
+            pruned_point = self.optimum(laws, shorter, mesh, anew)
+            if not self.better(pruned_point, point):
+                freed = self.run_ipopt(point.program, point.w, "short phases", most=FEW)
                 return freed if self.better(freed, point) else point
-            plan, point = shorter, found
+            plan, point = shorter, pruned_point
         return point
 
     def better(self, one: PhasePoint, other: PhasePoint) -> bool:
-        """Whether one solves its program, and is not worse than the other."""
-        if not self.good(one):
+        """True if one point solves its program, and is not worse than the other."""
+        if not self.is_solved(one):
             return False
         size = max(1.0, abs(other.objective))
-        return not self.good(other) or one.objective <= other.objective + self.method.tolerance * size
+        return not self.is_solved(other) or one.objective <= other.objective + self.method.tolerance * size
 
-    def good(self, point: PhasePoint) -> bool:
-        """Whether it is feasible and IPOPT is content."""
+    def is_solved(self, point: PhasePoint) -> bool:
+        """True if the point is feasible and IPOPT has converged."""
         return status_of(point, self.method.tolerance)[0].success
 
-    def run(
+    def run_ipopt(
         self,
         program: PhaseNLP,
         w: Array,
@@ -396,23 +442,41 @@ class Refinement:
         most: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> PhasePoint:
-        """IPOPT on one program, for so many iterations; phases keep this share of the lengths they start with."""
+        """Run IPOPT on one program, with a record in the log and the callback.
+
+        Parameters
+        ----------
+        program : PhaseNLP
+        w : (n,)
+            Start.
+        label : str
+            Label of the record.
+        least : float
+            Lower bound of the lengths of phases, as a fraction of their initial ones.
+        most : int, optional
+            Limit of the iterations.
+        options : mapping, optional
+            Further options of IPOPT.
+        """
         most = self.method.max_iterations if most is None else min(most, self.method.max_iterations)
         lower, at = program.nlp.lbw.copy(), program.at_lengths
-        # A piece of a phase that has several, by nodes of equal intervals, may vanish: its event is then at the node.
-        kept = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
-        lower[at] = np.maximum(lower[at], kept * program.w0[at])
+        # A phase that nodes of equal intervals cut into pieces may lose one: its event is then at the node.
+        shares = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
+        lower[at] = np.maximum(lower[at], shares * program.w0[at])
         point = optimise(program, w, {"max_iter": most, **(options or {}), **self.method.ipopt}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
             if self.best is None:
-                self.keep(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
-            raise Ended(status)
+                self.keep_best(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
+            raise RefinementStopped(status)
         return point
 
 
-def lengthened(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) -> tuple[Sequence, PhaseStart]:
-    """The sequence with one phase more at an end, and the motion slowed down to leave it `ADDED` of the horizon."""
+def with_added_phase(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) -> tuple[Sequence, PhaseStart]:
+    """Return the sequence with one more phase at an end, and a start in which it has `ADDED` of the horizon.
+
+    The motion of the attempt is slowed down to fill the rest.
+    """
     point, solution = attempt.point, attempt.solution
     plan, edges = point.program.plan, point.edges
     horizon, share = float(edges[-1]), 1.0 - ADDED
@@ -434,10 +498,15 @@ def lengthened(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) ->
     return sequence_from_modes(modes, impacts, laws, edges[1:-1]), start
 
 
-def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
-    """Ends of phases with those moved beyond a node of equal intervals that are held there; None where none is.
+def events_beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
+    """Return the ends of phases, with those that are held at a node of equal intervals moved beyond it; None if none
+    is.
 
-    An end belongs to the interval in which it started, `before`; `after` has the ends of the solution.
+    Parameters
+    ----------
+    mesh : PhaseMesh
+    before, after : (phases + 1,)
+        Ends of the phases [s] at the start, which decide the interval of an event, and in the solution.
     """
     width = after[-1] / mesh.intervals
     home = np.clip(np.floor(before[1:-1] / width + HELD), 0, mesh.intervals - 1)
@@ -451,16 +520,16 @@ def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
     return np.maximum.accumulate(moved)
 
 
-def _touched(found: PhaseAttempt) -> list[str]:
-    """Gaps of contacts with an impact that only the simulation has: they come near, and the smallest error decides."""
-    certificate = found.certificate
-    if certificate is None or found.verdict not in (Verdict.REFUTED, Verdict.UNDECIDED):
+def _nearly_touched_gaps(attempt: PhaseAttempt) -> list[str]:
+    """Return the gaps of contacts whose impact only the simulation has: the motion nearly touches them."""
+    certificate = attempt.certificate
+    if certificate is None or attempt.verdict not in (Verdict.REFUTED, Verdict.UNDECIDED):
         return []
     return [f"gap[{e.event.name}]" for e in certificate.events if e.claimed is None and e.event.kind == "impact"]
 
 
 def _growth(certificate: Certificate) -> str:
-    """By how much the motion amplifies errors, where that is why it is not confirmed."""
+    """Return a note on the amplification of errors, for a motion that is unstable; else an empty text."""
     growth = certificate.amplification
     if growth is None or growth < UNSTABLE:
         return ""
@@ -470,9 +539,9 @@ def _growth(certificate: Certificate) -> str:
     )
 
 
-def beside_nodes(mesh: PhaseMesh, edges: Array) -> list[Array]:
-    """Ends of phases with one of them beyond the node of equal intervals that is nearest to it, for each of them."""
-    width, found = edges[-1] / mesh.intervals, list[Array]()
+def events_beside_nodes(mesh: PhaseMesh, edges: Array) -> list[Array]:
+    """Return variants of the ends of phases: in each, one event is moved beyond its nearest node of equal intervals."""
+    width, variants = edges[-1] / mesh.intervals, list[Array]()
     for k in range(1, edges.size - 1):
         place = edges[k] / width
         node = round(place)
@@ -480,12 +549,12 @@ def beside_nodes(mesh: PhaseMesh, edges: Array) -> list[Array]:
             moved = edges.copy()
             moved[k] = (node + (BEYOND if place < node else -BEYOND)) * width
             if (np.diff(moved) >= 0.0).all():
-                found.append(moved)
-    return found
+                variants.append(moved)
+    return variants
 
 
 def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:
-    """Whether phases would have other numbers of intervals by the lengths that they have now."""
+    """True if the phases would have other numbers of intervals by the lengths that they have now."""
     if before.size != after.size:
         return True
     counts = [[intervals_of(mesh, length, lengths.sum()) for length in lengths] for lengths in (before, after)]
@@ -503,8 +572,8 @@ def stretched_control(solution: Solution, horizon: float) -> PiecewiseConstant |
 
 
 def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
-    """The motion of a guess: itself, if it has states, else the simulation of its control."""
-    # The iterate of a failure may be no motion at all: its control has one.
+    """Return the motion of a guess: the guess itself if it has states, else the simulation of its control."""
+    # The iterate of a failed solve may satisfy no dynamics at all: simulate its control instead.
     moves = isinstance(guess, Trajectory) and (guess.success or not len(guess.u)) and len(guess.t) > 1
     if moves and guess.state_names == ocp.system.state_names:
         return guess
@@ -518,19 +587,19 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     return SMOOTH.simulate(ocp.system, task)
 
 
-def drawn(ocp: OCP, guess: Mapping[str, Any]) -> Trajectory:
-    """The states and controls of a guess, as a motion without events."""
+def motion_of_states(ocp: OCP, guess: Mapping[str, Any]) -> Trajectory:
+    """Return the states and controls of a guess as a motion without events."""
     system, count = ocp.system, DRAWN
     grid = np.linspace(0.0, float(ocp.horizon), count + 1)
     state, control = state_guess(guess["x"], len(system.state_names), float(ocp.horizon)), control_of_guess(ocp, guess)
     x = np.array([state(t) for t in grid])
     u = np.array([control(t) for t in 0.5 * (grid[1:] + grid[:-1])]).reshape(count, system.n_u)
-    made = MotionRecord(t=grid, x=x, interpolant=RungeKuttaInterpolant.linear(grid, x))
-    return made.trajectory(system, np.asarray(ocp.p), (grid, u), Status.SOLVED, [])
+    record = MotionRecord(t=grid, x=x, interpolant=RungeKuttaInterpolant.linear(grid, x))
+    return record.trajectory(system, np.asarray(ocp.p), (grid, u), Status.SOLVED, [])
 
 
 def check_times(ocp: OCP, sequence: Sequence) -> None:
-    """Raise `ModelError` where a phase would begin after the end."""
+    """Raise `ModelError` if a phase would begin after the end of the horizon."""
     longest = float(ocp.horizon) if ocp.free_time is None else ocp.free_time.upper
     last = 0.0 if sequence.times is None or not len(sequence.times) else float(sequence.times[-1])
     if last > longest:
@@ -538,9 +607,20 @@ def check_times(ocp: OCP, sequence: Sequence) -> None:
 
 
 def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | None = None) -> Array:
-    """The state nearest to another (zero, or the middle of its bounds) that initial constraints and contacts allow.
+    """Return the admissible state that is nearest to another one.
 
-    With names of contacts these are `closed`, and initial constraints do not count.
+    Parameters
+    ----------
+    ocp : OCP
+    near : (n_x,), optional
+        Default: zero within the bounds, or the middle of the bounds where both are finite.
+    closed : tuple of str, optional
+        Contacts whose gap is zero; all others are >= 0. If given, initial constraints are ignored.
+
+    Returns
+    -------
+    (n_x,)
+        Within its bounds, with unit quaternions; the distance is scaled by the nominal values of the states.
     """
     s, (low, high) = ocp.system, ocp.x_bounds
     if near is None:
@@ -549,13 +629,13 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     units = getattr(s, "unit_parts", ())
     near = with_attitude(near, units)
     gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
-    asked = () if closed is not None else ocp.initial_constraints
-    rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *[c.expression for c in asked], gaps)])
+    constraints = () if closed is not None else ocp.initial_constraints
+    rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints], gaps)])
     most = np.full(gaps.numel(), np.inf)
     if closed:
         most[[k for k, contact in enumerate(s.contacts) if contact.name in closed]] = 0.0
     limits = [
-        np.concatenate([np.zeros(0), *[getattr(c, side) for c in asked], end])
+        np.concatenate([np.zeros(0), *[getattr(c, side) for c in constraints], end])
         for side, end in (("lower", np.zeros(gaps.numel())), ("upper", most))
     ]
     distance = ca.sumsqr((s.x - near) / s.x_nominal)
@@ -563,12 +643,12 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     numbers: dict[str, Any] = {"lower": limits[0], "upper": limits[1]}
     block = NLPBlock(name="start", y=s.x, rows=rows(s.x, ocp.p), cost=distance, index=index, **numbers)
     nlp = BlockNLP([block], low, high, np.asarray(s.x_nominal, float), near)
-    found = Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0))
-    return unit_states(np.clip(found.x * nlp.scale, low, high), units)
+    result = Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0))
+    return unit_states(np.clip(result.x * nlp.scale, low, high), units)
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:
-    """The system in its modes, with the sizes that are at work in a motion."""
+    """Return the mode equations of the system of an OCP, scaled by the typical values of a motion."""
     system, p = ocp.system, np.asarray(ocp.p, float)
     if not isinstance(system, CLS):
         return FilippovLaws(system)
@@ -587,12 +667,15 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
 
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
-    """The sequence of modes of a motion of an OCP, whatever method made it."""
+    """Return the mode sequence of a motion of an OCP, whatever method computed it."""
     return read_sequence(laws_of(ocp, motion), motion, _parameters(ocp, motion))
 
 
 def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:
-    """Where a program starts: the motion, in the phases of a sequence; stretched to the horizon where it ends early."""
+    """Return the start of a program: a motion in the phases of a sequence.
+
+    Phases without times are equally long. After the end of a motion that is too short its last state is used.
+    """
     horizon, t0, duration = float(ocp.horizon), motion.t0, motion.duration
     if ocp.free_time is not None and duration > 0.0:
         horizon = float(np.clip(duration, ocp.free_time.lower, ocp.free_time.upper))
@@ -614,6 +697,6 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
 
 
 def _parameters(ocp: OCP, motion: Trajectory) -> Array:
-    """Those of a solution, else of the OCP (n_p,)."""
+    """Return the parameters (n_p,) of a solution, else those of the OCP."""
     p = getattr(motion, "p", np.empty(0))
     return p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p)

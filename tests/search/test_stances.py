@@ -7,7 +7,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.search.portfolio import PHASES, with_longest_phases
-from nosnoc_py.search.stances import between, stances
+from nosnoc_py.search.stances import contact_sets, stances
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import laws_of
 from problems.benchmarks.contact import posed
@@ -22,7 +22,7 @@ def sets(*names: str) -> list[frozenset[str]]:
 
 @pytest.mark.quick
 def test_a_foot_hops() -> None:
-    proposed = list(between(*sets("foot", "foot"), ["foot"]))
+    proposed = list(contact_sets(*sets("foot", "foot"), ["foot"]))
     assert proposed[:2] == [sets("foot"), sets("foot", "", "foot")]
     assert max(len(one) for one in proposed) == 7
     assert len({tuple(one) for one in proposed}) == len(proposed)
@@ -30,10 +30,10 @@ def test_a_foot_hops() -> None:
 
 @pytest.mark.quick
 def test_feet_step_one_after_the_other_and_fingers_grip() -> None:
-    steps = list(between(*sets("left right", "left right"), ["left", "right"]))
+    steps = list(contact_sets(*sets("left right", "left right"), ["left", "right"]))
     assert sets("left right", "left", "left right") in steps
     assert sets("left right", "right", "left right") in steps
-    grips = list(between(*sets("", "left right"), ["left", "right"]))
+    grips = list(contact_sets(*sets("", "left right"), ["left", "right"]))
     assert grips[0] == sets("", "left right")
     assert sets("", "left", "left right") in grips
 
