@@ -68,6 +68,7 @@ def _hardest_impacts(
     laws: Any, modes: list[Mode], impacts: list[dict[str, str]], edges: Array, solution: Solution
 ) -> Iterator[Sequence]:
     """Keep only the one, two or three hardest of many bounces; the others hardly change the motion."""
+    # A bounce is an impact between phases of the same mode.
     bounces = [k for k in range(1, len(modes)) if impacts[k] and modes[k] == modes[k - 1]]
     impulses = [(event.time - solution.t0, abs(event.impulse or 0.0)) for event in solution.impacts]
     sizes = {k: sum(size for time, size in impulses if abs(time - edges[k]) <= TOGETHER * edges[-1]) for k in bounces}
@@ -97,6 +98,7 @@ def _resting_end(
 ) -> Iterator[Sequence]:
     """Yield the sequence with a last phase in the mode of the final state: a motion may come to rest there."""
     program = point.program
+    # The state alone may belong to another mode than the last phase: a contact that closes just at the end.
     last = laws.mode_at(point.w[program.at_end], point.p)
     if last != modes[-1]:
         begin = edges[-1] - (1.0 - INSIDE[1]) * (edges[-1] - edges[-2])

@@ -86,8 +86,10 @@ def descend(
     past = [here.objective]
     for _ in range(iterations):
         flat = u.reshape(-1)
+        # Components at a bound that the gradient pushes outwards do not move.
         stuck = ((flat <= low) & (gradient > 0)) | ((flat >= high) & (gradient < 0))
         direction = _direction(inverse, gradient, stuck)
+        # A matrix that has lost its definiteness by rounding gives no descent: start again with the gradient.
         if direction is None:
             inverse, direction = None, _direction(None, gradient, stuck)
         step = None if direction is None else _line_search(rollouts, u, here, gradient, direction, (low, high))
@@ -314,6 +316,7 @@ class _BranchSearch:
         nominal = self.ocp.system.u_nominal
         rest = np.clip(0.0, low, high)
         low_end, high_end = np.where(finite, low, rest - nominal), np.where(finite, high, rest + nominal)
+        # Without bounds random controls cover the nominal values around zero.
         middle, half = (low_end + high_end) / 2, (high_end - low_end) / 2
         random = np.random.default_rng(self.options.seed)
         for _ in range(1, self.options.starts):

@@ -199,7 +199,7 @@ class Search(CompleteMethod):
         """
         check_type(ocp, OCP, "ocp")
         if ocp.complementarities:
-            raise OptionError("Search takes no complementarities of the user's own; use ns.FESDJ(...).")
+            raise OptionError("Search does not take an OCP with complementarities of its own; use ns.FESDJ(...).")
         began = time.monotonic()
         coarse = self.program.replace(
             sequence=None,
@@ -314,7 +314,8 @@ class Search(CompleteMethod):
         better = status is not Status.SOLVED or certificate.true_objective < solution.objective
         if certificate.verdict not in CONFIRMED or not better or self.program.grid == "equal":
             return solution, status, message
-        return replace(state.guess, certificate=certificate), Status.SOLVED, "nothing better than the guess was found"
+        guess = replace(state.guess, certificate=certificate)
+        return guess, Status.SOLVED, "no better solution than the guess was found"
 
     def _search_until(self, state: SearchState) -> float:
         """Return the time at which the search has to end, so that time is left for the final grid."""
@@ -469,9 +470,11 @@ class Search(CompleteMethod):
         """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""
         if len(state.agreement) >= EFFORTS[self.effort].kinds:
             return ""
-        finders = f"only by {', '.join(state.agreement)}" if state.agreement else "from no start alone"
-        over = "the time limit came first" if state.status is Status.TIME_LIMIT else "nothing better was found"
-        return f"different kinds of start do not agree ({over}): this optimum was found {finders}"
+        finders = (
+            f"found only by {', '.join(state.agreement)}" if state.agreement else "not found directly by any start"
+        )
+        over = "the time limit was reached" if state.status is Status.TIME_LIMIT else "no better one was found"
+        return f"the optimum may be local: different kinds of start do not agree on it, it was {finders} ({over})"
 
 
 def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:

@@ -184,6 +184,7 @@ class SmoothedProgram:
             lower = low.copy()
             if assist is None:
                 lower[at["push"]] = upper[at["push"]] = 0.0
+            # Forces that are taken out go to zero by their bounds, so that the structure of the NLP stays the same.
             w = np.clip(w, lower, upper)
             blocks = self.blocks(sigma)
             nlp = BlockNLP(blocks, lower, upper, scale, w)
@@ -219,6 +220,7 @@ class SmoothedProgram:
         radau, h = tableau("radau_iia", STAGES), T / STEPS
         algebraic = ca.SX(0, 1) if s.algebraic is None else s.algebraic.equations
         first = ocp.system.n_q if isinstance(ocp.system, CLS) else 0
+        # Sigma is the last parameter of the smoothed system; forces act on the rates of velocities only.
         smooth_p, assisted = ca.vertcat(p, sigma), ca.SX.zeros(n_x)
         assisted[first : first + self.push.size] = push
         rates = ca.Function("rates", [s.x, s.z, s.u, s.p], [s.flow, algebraic, ocp.stage_cost])
@@ -233,6 +235,7 @@ class SmoothedProgram:
         rows = [row / ca.DM(self.sizes) for row in rows] + [equation for _, equation, _ in values]
         cost = h * sum((float(b) * part for b, (_, _, part) in zip(radau.b, values, strict=True)), ca.SX(0))
         every = np.arange(STEPS)
+        # Consecutive steps share a control, and all steps share parameters and horizon.
         columns = [at["x"][:-1], at["inner"], at["x"][1:], at["z"], at["u"][every // SHARED], at["push"]]
         constant = [np.repeat(at[name], STEPS, axis=0) for name in ("p", "T")]
         count = 2 * n_x + 2 * int(s.z.numel())

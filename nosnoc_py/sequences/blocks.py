@@ -167,7 +167,7 @@ class BlockNLP:
         over = excess(rows, self.lower, self.upper)
         bounds = excess(w, self.lbw, self.ubw)
         if not np.isfinite(over).all():
-            return np.inf, f"{self.label(int(np.argmin(np.isfinite(over))))}, which is no number,"
+            return np.inf, f"{self.label(int(np.argmin(np.isfinite(over))))}, which is not finite,"
         if over.max(initial=0.0) < bounds.max(initial=0.0):
             return float(bounds.max()), "a bound"
         return (float(over.max()), self.label(int(over.argmax()))) if over.size else (0.0, "")
@@ -259,6 +259,7 @@ class BlockNLP:
         return _assemble(row, column, self.row_scale[row] * self.scale[column], values, (self.rows, self.size))
 
     def _hessian(self, x: ca.MX, weight: ca.MX, multipliers: ca.MX) -> ca.MX:
+        """Return the upper triangle of the Hessian of the scaled Lagrangian."""
         values, rows, columns = [ca.MX(0, 1)], [np.zeros(0, int)], [np.zeros(0, int)]
         scaled = multipliers * self.row_scale
         for block, first, last in zip(self.blocks, self._offsets, self._offsets[1:], strict=False):

@@ -153,6 +153,7 @@ class ContactLaws:
         return _Forces(self, kinds, what, scale)
 
     def _equations(self, mode: Mode) -> ModeEquations:
+        """Return the DAE of a mode (cached as `equations`)."""
         s, at = self.system, self.at
         closed = {c: word for c, word in enumerate(self._hard(mode)) if word != OPEN}
         forces = self._forces(closed, "force", self.force)

@@ -48,6 +48,18 @@ class FilippovLaws:
     system : PSS, Heaviside or PDS
     sizes : mapping name -> float, optional
         Typical values of switching functions; default 1.
+
+    Examples
+    --------
+    A sliding velocity with dry friction, where the weight alpha of both flows is an unknown:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> v = ca.SX.sym("v")
+    >>> friction = ns.Modes("friction", flows=[2.0, -2.0], functions=v, signs=[[-1], [1]])
+    >>> laws = FilippovLaws(ns.PSS(x=v, modes=friction))
+    >>> dae = laws.equations(("0",))
+    >>> laws.names, dae.z.labels, dae.equations.labels
+    (('friction',), ('alpha[friction]',), ('surface[friction]',))
     """
 
     impulses: tuple[Any, ...] = ()
@@ -84,6 +96,7 @@ class FilippovLaws:
         return [int(part) for part in word.split(TOGETHER)]
 
     def _equations(self, mode: Mode) -> ModeEquations:
+        """Return the DAE of a mode (cached as `equations`)."""
         s = self.system
         z, equations, inequalities = Unknowns(), Rows(), Rows()
         values, active = [], []
@@ -94,6 +107,7 @@ class FilippovLaws:
             values.append(value)
             active.append(ca.SX(weighted))
         algebraic = s.algebraic
+        # The flow is written once with symbols of all multipliers; a mode substitutes its values for them.
         flow, shown = self.flow, ca.vertcat(ca.SX(0, 1), *values)
         old = [symbols for part in self.parts for symbols in (part.symbols, part.active)]
         new = [symbols for pair in zip(values, active, strict=True) for symbols in pair]
@@ -114,11 +128,13 @@ class FilippovLaws:
             return self._shared_regions(part, self.regions(next(iter(words.values()))))
         if part.kind == MEMORY:
             (name, word), c = next(iter(words.items())), part.functions
+            # Low holds up to the upper threshold c = 1, high down to the lower one c = -1.
             end = Rows.of((f"side[{name}]", 1 - c if word == LOW else c + 1))
             return Unknowns(), Rows(), end, ca.SX(float(word == HIGH)), [1.0]
         functions = part.modes.functions if part.modes is not None else part.functions
         on = [j for j, word in enumerate(words.values()) if word in (ON, ACTIVE)]
         names = list(words)
+        # Bounds and initial value of a multiplier: a force is >= 0; a convex weight starts in the middle.
         limits = (0.0, np.inf, 0.0) if part.kind == FORCE else (0.0, 1.0, 0.5)
         what = "lambda" if part.kind == FORCE else "alpha"
         free = Unknowns.create(
@@ -133,6 +149,7 @@ class FilippovLaws:
             value[j] = free.symbol[k]
         for j, sign in off:
             value[j] = float(sign > 0) if part.kind != FORCE else 0.0
+        # With several switching functions a region's weight is a product of the steps of all of them.
         if part.modes is None:
             return free, held, away, value, [1.0] * part.count
         theta, weighs = _products(part.modes.signs, value, dict(off))
@@ -224,6 +241,7 @@ class FilippovLaws:
             part, j = self._where[name]
             values, known = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
             c = np.array(values).T
+            # Beyond its thresholds a switch is determined by the state; between them by its initial value.
             if part.kind == MEMORY:
                 high = part.high[j] if abs(c[0, j]) < 1.0 else bool(c[0, j] > 0.0)
                 modes.append(HIGH if (high if known is None else known) else LOW)

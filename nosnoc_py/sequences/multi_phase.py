@@ -116,7 +116,7 @@ class MultiPhase(CompleteMethod):
         """Solve the program of the sequence, simulate its solution, and refine until both agree."""
         check_type(ocp, OCP, "ocp")
         if ocp.complementarities:
-            raise OptionError("MultiPhase takes no complementarities of the user's own; use ns.FESDJ(...).")
+            raise OptionError("MultiPhase does not take an OCP with complementarities of its own; use ns.FESDJ(...).")
         if self.grid == "equal" and self.control_degree:
             raise OptionError("control_degree: polynomials need grid='moving'; leave it out for constant controls.")
         from nosnoc_py.sequences.refinement import Refinement  # which knows these options

@@ -30,6 +30,18 @@ class Plan:
         Contacts that are mentioned in the impact before each phase, with their modes in it.
     contacts : mapping name -> mode
         Contacts that can have impacts, with the mode ("open") from which closing is an impact, mentioned or not.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> from nosnoc_py.sequences.contact_laws import ContactLaws
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> plan = Plan.of(ns.Sequence([{}, "impact ground", {}]), ContactLaws(ball))
+    >>> plan.modes
+    (('open',), ('open',))
+    >>> plan.impacts
+    ({}, {'ground': 'closed'})
     """
 
     modes: tuple[Mode, ...]

@@ -78,7 +78,9 @@ def polish(
     known = {part.name for part in getattr(ocp.system, "contacts", ())}
     foreign = {event.name for event in solution.events if event.kind == "impact"} - known
     if foreign:
-        raise OptionError(f"polish: the solution has impacts of {', '.join(sorted(foreign))}, which the OCP has not.")
+        raise OptionError(
+            f"polish: the solution has impacts of {', '.join(sorted(foreign))}, which are no contacts of the OCP."
+        )
     if (misfit := method.accepts(ocp.system)) is not None:
         raise OptionError(misfit)
     improved = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)

@@ -225,6 +225,7 @@ class PhaseNLP:
     # --- unknowns ---
 
     def _declare(self) -> None:
+        """Declare lengths, parameters, initial state and controls, then boundary and stages of every phase."""
         ocp, start, horizon = self.ocp, self.start, float(self.start.edges[-1])
         self.sizes = self._state_sizes()
         lengths = np.diff(start.edges)
@@ -232,6 +233,7 @@ class PhaseNLP:
         shortest = self.mesh.shortest * horizon
         self.pieces: list[ControlPiece] = []
         self._declare_lengths(lengths, shortest, longest, horizon)
+        # Parameters are unknowns with equal bounds, unless they are free: blocks need not distinguish the two.
         free = list(ocp.free_parameters)
         p = np.array(start.p, float)
         low, high = p.copy(), p.copy()
@@ -246,6 +248,8 @@ class PhaseNLP:
         )
         self._declare_controls()
         self.at_y, self.at_left, self.at_x, self.at_z = list[Array](), list[Array](), list[Array](), list[Array]()
+        # `left` are the positions of the state at the begin of the next element: components that do not jump are those
+        # of the last stage before, so that continuity needs no rows.
         left = self.at_x0
         for k, mode in enumerate(self.modes):
             left = self._declare_boundary(k, left)
@@ -258,7 +262,7 @@ class PhaseNLP:
 
         Within a group (positions, velocities) a component counts at least a twentieth of the largest one.
         """
-        times = np.linspace(0.0, self.start.edges[-1], 41)
+        times = np.linspace(0.0, self.start.edges[-1], 41)  # often enough for a typical value
         most = np.abs([self.start.state(t, "+") for t in times]).max(axis=0)
         nominal = np.asarray(self.ocp.system.x_nominal, float)
         ends = np.cumsum([0, *(getattr(self.ocp.system, name).numel() for name in self.ocp.system.states)])
@@ -268,6 +272,11 @@ class PhaseNLP:
         return np.where(most > 0.0, most, nominal)
 
     def _declare_lengths(self, lengths: Array, shortest: float, longest: float, horizon: float) -> None:
+        """Declare the free lengths, and cut the phases into pieces of one control interval each.
+
+        On a moving grid a phase has one length, divided into equal intervals. With equal intervals over the horizon,
+        every piece of a phase in an interval has a length of its own, and rows make the lengths of an interval add up.
+        """
         mesh, count = self.mesh, len(lengths)
         if not mesh.equal:
             at = self._store.add(shortest, longest, lengths, horizon)
@@ -284,17 +293,18 @@ class PhaseNLP:
             self.controls = control
             return
         grid, edges = np.linspace(0.0, horizon, mesh.intervals + 1), self.start.edges
-        lengths_, phases, owners = [], [], []
+        piece_lengths, phases, owners = [], [], []
         for k in range(count):
+            # Intervals that the phase overlaps at the start; rounding at a node must not add an empty piece.
             first = min(int(np.searchsorted(grid, edges[k] + 1e-9 * horizon, "right")) - 1, mesh.intervals - 1)
             last = max(
                 min(int(np.searchsorted(grid, edges[k + 1] - 1e-9 * horizon, "left")) - 1, mesh.intervals - 1), first
             )
             for j in range(first, last + 1):
-                lengths_.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
+                piece_lengths.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
                 phases.append(k)
                 owners.append(j)
-        at = self._store.add(0.0, longest, np.array(lengths_), horizon)
+        at = self._store.add(0.0, longest, np.array(piece_lengths), horizon)
         self.at_lengths, self.length_phase, self.length_control = at, np.array(phases), np.array(owners)
         for position, k, j in zip(at, phases, owners, strict=True):
             self.pieces.append(
@@ -305,6 +315,7 @@ class PhaseNLP:
         self.controls = mesh.intervals
 
     def _declare_controls(self) -> None:
+        """Declare the control of every interval, with values of the start at its nodes."""
         low, high = self.ocp.u_bounds
         nodes = self.control_nodes
         begins = np.zeros(self.controls)
@@ -319,6 +330,7 @@ class PhaseNLP:
         bounds = np.where(
             np.isfinite(np.maximum(np.abs(low), np.abs(high))), np.maximum(np.abs(low), np.abs(high)), 0.0
         )
+        # Typical values: of the start or the finite bounds, whatever is larger, as a start is often zero.
         sizes = np.where(np.maximum(most, bounds) > 0.0, np.maximum(most, bounds), self.ocp.system.u_nominal)
         repeat = len(nodes)
         self.at_u = np.array(
@@ -368,6 +380,7 @@ class PhaseNLP:
             return left
         y, after = boundary.y, self.start.state(float(self.start.edges[k]), "+")
         initial, sizes = np.array(y.initial, float), np.array(y.scale, float)
+        # Components of the state after that jump start and scale as the state does, not as the boundary says.
         for component, (jumps, i) in enumerate(boundary.after):
             if jumps:
                 initial[i], sizes[i] = after[component], self.sizes[component]
@@ -376,6 +389,7 @@ class PhaseNLP:
         return np.array([at[i] if jumps else left[i] for jumps, i in boundary.after])
 
     def _declare_phase(self, k: int, mode: ModeEquations) -> Array:
+        """Declare states and multipliers of phase k at all stages; return the positions of its last state."""
         low, high = self.ocp.x_bounds
         low, high = low[: self.n_x], high[: self.n_x]
         named = (self.start.margins.get(f"bound of {name}", 0.0) for name in self.ocp.system.state_names)
@@ -426,9 +440,9 @@ class PhaseNLP:
         return w
 
     def _fit_phase(self, k: int, mode: ModeEquations, w: Array) -> None:
+        """Fit the multipliers of phase k to the rates of the collocation polynomials of the start, in place."""
         s, z = self.ocp.system, mode.z.symbol
         inertia = ca.SX.eye(self.n_x) if mode.inertia is None else mode.inertia
-        """Fit the multipliers of phase k to the rates of the collocation polynomials of the start."""
         rate = ca.SX.sym("rate", self.n_x)
         rest = inertia @ rate - mode.flow
         slope = ca.Function("slope", [s.x, z, s.u, s.p, rate], [rest, ca.jacobian(rest, z)])
@@ -437,7 +451,7 @@ class PhaseNLP:
             n_x, stages = self.n_x, self.tableau.stages
             left, X = w[index[:n_x]], w[self.at_x[k][e]].T
             length = w[index[-1 - self.at_p.size]] * share
-            if length <= 0.0:
+            if length <= 0.0:  # no rates on an element without length
                 continue
             rates = (X - left[:, None]) @ inverse / length
             at = self.control_basis(basis_u, place + width * self.tableau.c)
@@ -541,6 +555,7 @@ class PhaseNLP:
             at = self.control_basis(nodes, place + width * scheme.c)
             of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
             of_u = self.control_basis(nodes, place + width * places)
+            # Everything that differs between elements is a constant of their place: share of the length, weights.
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
         margins = self._margins(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
         least, most = low + margins, high - margins
@@ -715,7 +730,7 @@ class PhaseNLP:
         cost, done = expressions[0], 0
         for c, expression in zip(ocp.terminal_constraints, expressions[1:], strict=True):
             size = c.lower.size
-            if count:
+            if count:  # exact l1 penalty: c + under - over within the limits, both >= 0
                 expression = expression + under[done : done + size] - over[done : done + size]
                 done += size
             rows.append(expression)

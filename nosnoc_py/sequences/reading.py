@@ -56,6 +56,16 @@ def read_sequence(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     motion : Trajectory
     p : (n_p,)
         Parameters.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> from nosnoc_py.sequences.contact_laws import ContactLaws
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> motion = ns.simulate(ball, x0=[1, 0], duration=0.6)
+    >>> read_sequence(ContactLaws(ball), motion, np.zeros(0)).items
+    ({}, 'impact ground', {})
     """
     segments = segments_of(motion, laws.kinks(motion, p))
     modes = laws.modes_of(segments, p)

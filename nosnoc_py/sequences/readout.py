@@ -91,6 +91,7 @@ class PhasePoint:
     @classmethod
     def of(cls, program: PhaseNLP, w: Array, result: NLPResult | None = None) -> PhasePoint:
         """Evaluate an iterate."""
+        # The slacks hide what penalised terminal constraints miss: it counts as a violation, not as a cost.
         slack = w[program.at_slack]
         missed = float(slack.max(initial=0.0))
         violation, worst = program.nlp.violation(w)
@@ -133,6 +134,7 @@ class PhasePoint:
         rows, phase, control, h = [], [], [], []
         for k in range(len(g.plan)):
             pieces = [piece for piece in g.pieces if piece.phase == k for _ in range(piece.elements)]
+            # `elements_of` goes through the pieces in the same order.
             for element, piece in zip(g.elements_of(k), pieces, strict=True):
                 rows.append(element)
                 phase.append(k)
@@ -222,6 +224,7 @@ def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, floa
     for k, mode in enumerate(g.modes):
         rows, lower, upper, labels = g.inner_rows(mode)
         for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
+            # The state has a node at the left end, multipliers have the stages only.
             x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
             u = of_z @ e.u_stages[i]
             values = np.array(rows(x.T, z.T, u.T, p)).T.reshape(SAMPLES, -1)
@@ -266,6 +269,7 @@ def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
     values = point.w[g.at_u].reshape(g.controls, g.control_nodes.size, g.n_u)[e.control[firsts]]
     if g.mesh.degree == 0:
         return {"u_grid": ends, "u": values[:, 0]}
+    # The first Lobatto node is the left end, as an interpolant of a state has it.
     smooth = RungeKuttaInterpolant(
         t_left=ends[:-1], h=np.diff(ends), c=g.control_nodes[1:], x_left=values[:, 0], x_stages=values[:, 1:]
     )
@@ -314,7 +318,7 @@ def _events(point: PhasePoint) -> tuple[Event, ...]:
             continue
         impacts = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
         events += [Event(float(time), *impact) for impact in impacts]
-        if k:
+        if k:  # the first phase has no mode before it
             events += kinds.events_at(float(time), g.laws.changes(g.plan.modes[k - 1], g.plan.modes[k]))
     return tuple(events)
 
@@ -334,7 +338,7 @@ def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series]
         if block in g.element_blocks:
             phases, width = g.element_blocks[block], g.stage_rows(block)
             rows = np.concatenate([np.flatnonzero(e.phase == k) for k in phases])
-            mode = g.modes[phases[0]]
+            mode = g.modes[phases[0]]  # all phases of a block have the same mode
             inertia = None if mode.inertia is None else ca.Function("inertia", [s.x, s.p], [ca.densify(mode.inertia)])
             for j in range(stages):
                 mu = values[:, j * width : j * width + n_x] / g.tableau.b[j]

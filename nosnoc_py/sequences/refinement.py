@@ -534,7 +534,7 @@ def _growth(certificate: Certificate) -> str:
     if growth is None or growth < UNSTABLE:
         return ""
     return (
-        f"; the motion is unstable: an error grows {growth:.3g}-fold until the end, so that on a real system it needs "
+        f"; the motion is unstable: errors grow by a factor of {growth:.3g} until the end, so that a real system needs "
         "feedback that tracks it"
     )
 

@@ -121,7 +121,7 @@ def test_the_worst_row_is_named():
     assert program.violation(w)[0] >= 55.0
     quiet = BlockNLP([made[2]], low, high, np.ones(UNKNOWNS), np.ones(UNKNOWNS))
     assert quiet.violation(np.full(UNKNOWNS, 6.0)) == (1.0, "a bound")
-    assert program.violation(np.full(UNKNOWNS, np.nan)) == (np.inf, "curved: sine, which is no number,")
+    assert program.violation(np.full(UNKNOWNS, np.nan)) == (np.inf, "curved: sine, which is not finite,")
 
 
 def test_rows_of_a_block_are_found_in_those_of_all():
