@@ -78,55 +78,55 @@ def descend(
         The last control and its simulation.
     """
     low, high = (np.broadcast_to(bound, u.shape).reshape(-1) for bound in bounds)
-    here = rollouts(u)
-    if here.w is None:
-        return u, here
-    gradient = rollouts.gradient(here)
+    current = rollouts(u)
+    if current.w is None:
+        return u, current
+    gradient = rollouts.gradient(current)
     inverse: np.ndarray | None = None
-    past = [here.objective]
+    objectives = [current.objective]
     for _ in range(iterations):
         flat = u.reshape(-1)
         # Components at a bound that the gradient pushes outwards do not move.
-        stuck = ((flat <= low) & (gradient > 0)) | ((flat >= high) & (gradient < 0))
-        direction = _direction(inverse, gradient, stuck)
+        at_bound = ((flat <= low) & (gradient > 0)) | ((flat >= high) & (gradient < 0))
+        direction = _direction(inverse, gradient, at_bound)
         # A matrix that has lost its definiteness by rounding gives no descent: start again with the gradient.
         if direction is None:
-            inverse, direction = None, _direction(None, gradient, stuck)
-        step = None if direction is None else _line_search(rollouts, u, here, gradient, direction, (low, high))
+            inverse, direction = None, _direction(None, gradient, at_bound)
+        step = None if direction is None else _line_search(rollouts, u, current, gradient, direction, (low, high))
         if step is None and inverse is None:
             break
         if step is None:
             # Curvature from another sequence of events may be wrong here: try steepest descent before giving up.
             inverse = None
             continue
-        new, there = step
-        slope = rollouts.gradient(there)
-        inverse = bfgs(inverse, (new - u).reshape(-1), slope - gradient)
-        u, here, gradient = new, there, slope
-        past.append(here.objective)
-        slow = len(past) > PATIENCE and past[-1 - PATIENCE] - past[-1] < GAIN * abs(past[-1])
-        if report(here) or slow:
+        new, trial = step
+        trial_gradient = rollouts.gradient(trial)
+        inverse = bfgs(inverse, (new - u).reshape(-1), trial_gradient - gradient)
+        u, current, gradient = new, trial, trial_gradient
+        objectives.append(current.objective)
+        slow = len(objectives) > PATIENCE and objectives[-1 - PATIENCE] - objectives[-1] < GAIN * abs(objectives[-1])
+        if report(current) or slow:
             break
-    return u, here
+    return u, current
 
 
-def _direction(inverse: np.ndarray | None, gradient: np.ndarray, stuck: np.ndarray) -> np.ndarray | None:
+def _direction(inverse: np.ndarray | None, gradient: np.ndarray, at_bound: np.ndarray) -> np.ndarray | None:
     """Return the quasi-Newton direction in the free components, or None if it is no direction of descent.
 
     Without a matrix the first step is the gradient scaled to a largest component of one.
     """
-    free = np.where(stuck, 0.0, gradient)
+    free = np.where(at_bound, 0.0, gradient)
     size = float(np.abs(free).max(initial=0.0))
     if size == 0.0 or not np.isfinite(size):
         return None
-    direction = -free / size if inverse is None else np.where(stuck, 0.0, -inverse @ free)
+    direction = -free / size if inverse is None else np.where(at_bound, 0.0, -inverse @ free)
     return direction if direction @ gradient < 0 else None
 
 
 def _line_search(
     rollouts: Rollouts,
     u: np.ndarray,
-    here: Rollout,
+    current: Rollout,
     gradient: np.ndarray,
     direction: np.ndarray,
     bounds: tuple[np.ndarray, np.ndarray],
@@ -138,9 +138,9 @@ def _line_search(
     size = 1.0
     for _ in range(HALVINGS):
         new = np.clip(u.reshape(-1) + size * direction, *bounds)
-        there = rollouts(new.reshape(u.shape))
-        if there.objective < here.objective + ARMIJO * min(0.0, gradient @ (new - u.reshape(-1))):
-            return new.reshape(u.shape), there
+        trial = rollouts(new.reshape(u.shape))
+        if trial.objective < current.objective + ARMIJO * min(0.0, gradient @ (new - u.reshape(-1))):
+            return new.reshape(u.shape), trial
         size *= 0.5
     return None
 
@@ -379,11 +379,11 @@ class _BranchSearch:
         """Descend from a control, with a record per iteration, the callback and the limit of time."""
         last = time.monotonic()
 
-        def report(here: Rollout) -> bool:
+        def report(rollout: Rollout) -> bool:
             nonlocal last
             seconds, last = time.monotonic() - last, time.monotonic()
             line: dict[str, Any] = {"step": len(self.records), "label": f"shooting {number}"}
-            self.records.append(StepRecord(**line, objective=here.objective, wall_seconds=seconds))
+            self.records.append(StepRecord(**line, objective=rollout.objective, wall_seconds=seconds))
             if self.callback is not None:
                 self.stopped = asked_to_stop(self.callback, DescentState(records=tuple(self.records))) or self.stopped
             return self._is_over()

@@ -124,19 +124,19 @@ class Rollouts:
             slope[rows] += nominal * counts
         return total, slope
 
-    def gradient(self, here: Rollout) -> np.ndarray:
+    def gradient(self, rollout: Rollout) -> np.ndarray:
         """Return the gradient of the objective by the controls (N n_u,), by the implicit function theorem.
 
         The equations of the simulation in its active set determine all other unknowns; redundant ones are allowed.
         """
-        assert here.w is not None
+        assert rollout.w is not None
         problem, mpcc = self.problem, self.problem.mpcc
-        at = problem.solvers.linearizer(here.w, mpcc.p0)
-        values = problem.solvers.evaluator(here.w, mpcc.p0)
+        at = problem.solvers.linearizer(rollout.w, mpcc.p0)
+        values = problem.solvers.evaluator(rollout.w, mpcc.p0)
         branch = guess_branch(mpcc, values)
-        beyond, out = self._violations(here.w, values.g)
+        beyond, out = self._violations(rollout.w, values.g)
         rows = at.jacobian.tocsr()
-        _, excess = self._excess_events(here.w, branch)
+        _, excess = self._excess_events(rollout.w, branch)
         slope = at.grad + self._weight * (2 * (beyond + rows[: mpcc.lbg.size].T @ out) + excess)
         # Equations of the branch: equality rows, and the sides of complementarities and switched rows that are zero.
         active = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))

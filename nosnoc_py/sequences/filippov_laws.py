@@ -67,7 +67,7 @@ class FilippovLaws:
     def __init__(self, system: PSS | Heaviside | PDS, sizes: Mapping[str, float] | None = None) -> None:
         self.system, self.sizes = system, dict(sizes or {})
         self.flow, self.parts = inclusion_of(system)
-        self._entries = [thing for part in self.parts for thing in _entries(part)]
+        self._entries = [entry for part in self.parts for entry in _entries(part)]
         self.names = tuple(name for name, _, _ in self._entries)
         self.length = 1.0
         self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._entries}
