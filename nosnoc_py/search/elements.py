@@ -101,8 +101,9 @@ class ElementSearch(CompleteMethod):
     ...     ns.ODE(x=x, u=u, flow=u[0] - u[1]), horizon=1.0, x0=[0.0], stage_cost=ca.sumsqr(u),
     ...     terminal_constraints=[x == -1], complementarities=[push],
     ... )
-    >>> round(ns.solve(ocp, effort="quick").objective, 6)
-    1.0
+    >>> solution = ns.solve(ocp, ns.ElementSearch(effort="quick", control_stages=4))
+    >>> print(solution.status, round(solution.objective, 6))
+    solved 1.0
     """
 
     takes: ClassVar[tuple[type, ...]] = tuple(dict.fromkeys(kind for each in FINITE_ELEMENTS for kind in each.takes))

@@ -141,7 +141,7 @@ class Search(CompleteMethod):
     >>> wall = ns.Contact("wall", gap=1.0 - q, restitution=0.5)
     >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[wall])
     >>> ocp = ns.OCP(cart, horizon=2.0, x0=[0, 1.6], stage_cost=u**2, terminal_constraints=[ns.Constraint(q, 0.4, 0.4)])
-    >>> search = ns.Search(effort="quick")
+    >>> search = ns.Search(effort="quick", starts=("constant", "line"))
     >>> state = search.init(ocp)
     >>> while search.terminate(state) is None:
     ...     state = search.step(state)
