@@ -1,7 +1,7 @@
-"""What a failed search can still say: how near to its goal the system gets.
+"""Explanation of a failed search: the motion that comes nearest to the goal, and the constraints that it misses.
 
-A program that is locally infeasible violates some row, mostly an equation of motion in the middle of a phase, and this
-tells a user nothing. With soft terminal constraints (an exact l1 penalty, Kerrigan and Maciejowski 2000) the same
+A program that is locally infeasible violates some row, mostly an equation of motion in the middle of a phase, which
+does not help a user. With soft terminal constraints (an exact l1 penalty, Kerrigan and Maciejowski 2000) the same
 sequences have solutions, which are motions of the system. The one that misses the goal least shows which constraint is
 too much, and by how much, in the user's own quantities.
 """
@@ -24,26 +24,26 @@ from nosnoc_py.solution import Solution
 # The penalty has to be larger than the multipliers of the hard constraints, which are of the size of the objective over
 # that of the constraint. A weight far above makes the program stiff.
 PENALTY = 1e2
-# Control intervals of the programs, and sequences that are tried: enough to see what is missing.
+# Control intervals of the programs, and largest number of sequences: enough to see which constraint is missed.
 INTERVALS, TRIED = 12, 3
-# A constraint that is missed by less than this share of its size is not told.
-TOLD = 1e-3
-# Characters of an expression that is short enough for a message.
+# Violation of a terminal constraint, as a fraction of its size, below which it is not reported.
+REPORTED = 1e-3
+# Largest number of characters of an expression in a message.
 SHORT = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NearestMotion:
-    """The motion that misses the terminal constraints least.
+    """Motion with the smallest violation of the terminal constraints.
 
     Parameters
     ----------
     solution : Solution
-        Of the problem with soft terminal constraints.
+        Solution of the problem with soft terminal constraints.
     misses : tuple of str
-        What is missed, such as "target is 0.84, expected 2".
+        Violated constraints, such as "target is 0.84, expected 2".
     amount : float
-        The sum of all misses, in units of the constraints.
+        Sum of all violations, in units of the constraints.
     """
 
     solution: Solution
@@ -61,9 +61,9 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
     ----------
     ocp : OCP
     controls : iterable
-        Guesses, each of which leads to a sequence.
+        Controls as guesses, each of which leads to a sequence.
     deadline : float
-        Stamp of time.monotonic().
+        Time of the monotonic clock [s].
     """
     if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
         return None
@@ -92,12 +92,13 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
 
 
 def _softened(constraint: Constraint, number: int) -> Constraint:
+    """Return the constraint with an l1 penalty in place of its limits, and with a name for messages."""
     weight = np.full(constraint.lower.size, PENALTY)
     return replace(constraint, soft="l1", weight=weight, name=constraint.name or f"terminal_{number}")
 
 
 def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, float]:
-    """Say by how much the end of a motion misses a constraint; "" if it does not."""
+    """Return a text on the violation of a constraint at the end of a motion ("" if satisfied), and its size."""
     s = ocp.system
     value = ca.Function("end", [s.x, s.x_initial, s.p], [constraint.expression])
     p = np.asarray(solution.p, dtype=float)[: s.n_p]  # slacks are further parameters behind those of the system
@@ -105,12 +106,12 @@ def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, 
     below, above = constraint.lower - end, end - constraint.upper
     size = np.maximum(np.maximum(below, above), 0.0)
     parts = []
-    for k in np.flatnonzero(size > TOLD * np.maximum(1.0, np.abs(end))):
+    for k in np.flatnonzero(size > REPORTED * np.maximum(1.0, np.abs(end))):
         limit = constraint.lower[k] if below[k] > 0.0 else constraint.upper[k]
         equal = constraint.lower[k] == constraint.upper[k]
         wanted = f"{limit:.4g}" if equal else f"at {'least' if below[k] > 0.0 else 'most'} {limit:.4g}"
         row = f"{constraint.name}[{k}]" if end.size > 1 else str(constraint.name)
-        written = str(constraint.expression[int(k)])
-        row += f" ({written})" if len(written) <= SHORT else ""
+        expression = str(constraint.expression[int(k)])
+        row += f" ({expression})" if len(expression) <= SHORT else ""
         parts.append(f"{row} is {end[k]:.4g}, expected {wanted}")
     return "; ".join(parts), float(size.sum())

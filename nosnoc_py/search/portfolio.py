@@ -458,7 +458,7 @@ class Search(CompleteMethod):
 
     @staticmethod
     def _nearest_note(state: SearchState) -> str:
-        """Say in the user's quantities how near a motion comes to the goal; "" if there is no goal, or no time."""
+        """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or time."""
         attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.violation)
         ocp = state.task.ocp
         guesses = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
