@@ -63,10 +63,10 @@ def tell(
         files = {"file": None if file is None else str(file), "figures": [str(path) for path in figures]}
         write_json({**row, **trajectory.to_dict(), **files})
     elif not quiet:
-        from nosnoc_py.sweep.execute import TOLD
+        from nosnoc_py.sweep.execute import COLUMNS
 
         # the rest are the certificate and the user's measures
-        measures = (f"{name}: {value}" for name, value in row.items() if name not in TOLD)
+        measures = (f"{name}: {value}" for name, value in row.items() if name not in COLUMNS)
         typer.echo("\n".join([trajectory.summary(), *measures]))
         for kind, path in (*((("file", file),) if file else ()), *(("figure", path) for path in figures)):
             typer.echo(f"{kind}: {path}")

@@ -9,6 +9,7 @@ from nosnoc_py.api import METHODS, SOLVERS
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
 
+# Classes by the name that a configuration gives.
 CHOICES: dict[str, dict[str, Callable[..., Options]]] = {
     "method": {method.__name__: method for method in METHODS},
     "solver": {solver.__name__: solver for solver in SOLVERS},
@@ -16,7 +17,7 @@ CHOICES: dict[str, dict[str, Callable[..., Options]]] = {
 
 
 def make(what: str, given: Mapping[str, Any]) -> Any:
-    """The method or the solver that {"name": ..., option: ...} describes.
+    """Return the method or the solver that {"name": ..., option: ...} describes.
 
     Parameters
     ----------
@@ -38,21 +39,21 @@ def make(what: str, given: Mapping[str, Any]) -> Any:
 
 
 def options_of(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Types of the options of a choice, by name."""
+    """Return the types of the options of a choice, by name."""
     form = _form(given)
     return {**dict.fromkeys(form, str), **fields_of(type(CHOICES[what][given["name"]](**form)))}
 
 
 def _form(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Direct shooting is a family: its form says which options there are."""
+    """Return the option `form` of direct shooting, a family whose form decides which other options exist."""
     return {"form": given.get("form", "smoothed")} if given["name"] == "DirectShooting" else {}
 
 
 def fields_of(kind: type[Options]) -> dict[str, Any]:
-    """Types of the fields, by name."""
+    """Return the types of the fields, by name."""
     return {name: field.annotation for name, field in kind.model_fields.items()}
 
 
 def described(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with all options, those by default included, as JSON holds them."""
+    """Return the mapping with all options, defaults included, as values of JSON."""
     return {"name": given["name"], **_form(given), **make(what, given).model_dump(mode="json")}

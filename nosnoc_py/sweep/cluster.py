@@ -1,4 +1,10 @@
-"""Tasks on an existing Dask cluster (extra `[cluster]`): in a process of their own there, too."""
+"""Tasks on an existing Dask cluster (extra `[cluster]`): on a worker they run in a process of their own, too.
+
+Dask restarts tasks of a dead worker by itself, which would hide crashes of solvers. So every task is bound to one
+worker, without retries, and the loop in `DaskExecutor.run` notices workers that are gone. Every call to the scheduler
+has a time limit, since clients of Dask may wait for ever for a scheduler that was stopped. Invariant: every task ends
+in exactly one `Outcome`, an answer or a death.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +81,7 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Leave the cluster; the scheduler and its workers go on."""
-        logger = logging.getLogger("distributed.client")  # it would tell the end of a scheduler by a traceback
+        logger = logging.getLogger("distributed.client")  # it would log the end of a scheduler with a traceback
         logger.addFilter(_nothing)
         try:
             with suppress(TimeoutError):
@@ -90,6 +96,7 @@ class DaskExecutor:
         try:
             while True:
                 threads = self._threads()
+                # Before new tasks start: dead workers still count as busy threads otherwise.
                 for future in [future for future, (_, worker) in running.items() if worker not in threads]:
                     task, worker = running.pop(future)
                     future.cancel()
@@ -108,6 +115,7 @@ class DaskExecutor:
     def _fill(self, waiting: Iterator[Task], running: dict[Any, tuple[Task, str]], threads: Mapping[str, int]) -> bool:
         """Start tasks on all free threads; True when there are no more."""
         busy = [worker for _, worker in running.values()]
+        # Dask counts threads, not the processes that tasks start: no more than one task per thread.
         free = [name for name, count in threads.items() for _ in range(count - busy.count(name))]
         for worker in free:
             task = next(waiting, None)
@@ -116,6 +124,7 @@ class DaskExecutor:
             future = self._client.submit(
                 remote,
                 {**vars(task), "arguments": dict(task.arguments)},
+                # A fresh key: Dask would return the stored result of an earlier attempt.
                 key=f"{task.key}-{time.time_ns()}",
                 workers=[worker],
                 allow_other_workers=False,
@@ -123,6 +132,7 @@ class DaskExecutor:
                 retries=0,
             )
             running[future] = (task, worker)
+            # Called in a thread of the client; the queue hands the future over to this one.
             future.add_done_callback(self._done.put)
         return False
 
@@ -149,8 +159,8 @@ class DaskExecutor:
 
     def _outcome(self, task: Task, worker: str, future: Any) -> Outcome:
         if future.status != "finished":
-            said = future.exception(timeout=self.patience) if future.status == "error" else future.status
-            return Outcome(task=task, death=f"the cluster lost it ({said})")
+            reason = future.exception(timeout=self.patience) if future.status == "error" else future.status
+            return Outcome(task=task, death=f"the cluster lost it ({reason})")
         for patience in FETCH:
             try:
                 row, files, death = future.result(timeout=patience)
@@ -174,13 +184,13 @@ class DaskExecutor:
 
     def _check_versions(self) -> None:
         try:
-            found = _within(IMPORT, self._client.run, library_version)
+            versions = _within(IMPORT, self._client.run, library_version)
         except Exception as error:
             raise OptionError(
                 f"scheduler {self.address}: its workers cannot run nosnoc_py ({type(error).__name__}: {error}); "
                 "install it there."
             ) from None
-        other = {worker: version for worker, version in found.items() if version != library_version()}
+        other = {worker: version for worker, version in versions.items() if version != library_version()}
         if other:
             raise OptionError(
                 f"scheduler {self.address}: expected nosnoc_py {library_version()} on all workers, found {other}."
@@ -219,13 +229,13 @@ def _within(seconds: float, ask: Callable[..., Any], *arguments: Any, **options:
 
 def _check_address(address: str, patience: float) -> None:
     """Refuse what cannot be a scheduler before a client is made, which would be long about it."""
-    found = ADDRESS.fullmatch(address)
-    if found is None:
+    parts = ADDRESS.fullmatch(address)
+    if parts is None:
         raise OptionError(f"scheduler: expected an address such as tcp://127.0.0.1:8786, given {address!r}.")
     deadline = time.monotonic() + patience
     while True:
         try:
-            with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=patience):
+            with socket.create_connection((parts["host"].strip("[]"), int(parts["port"])), timeout=patience):
                 return
         except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
             raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None

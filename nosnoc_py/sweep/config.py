@@ -1,4 +1,10 @@
-"""A configuration: a problem, a method, a solver, what to vary, and how to run; read from a YAML file and checked."""
+"""A configuration: a problem, a method, a solver, what to vary, and how to run; read from a YAML file and checked.
+
+Checks come in three layers: the YAML, the types of the fields (pydantic), and the meaning (names of methods and
+options; paths of axes and functions in `grid`). Every message has the file, the field, the given value and the legal
+ones. Invariant: a checked configuration consists of plain values, so it can be written as JSON, hashed and sent to
+other machines.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +25,12 @@ from nosnoc_py.sweep.sections import Section
 Reference = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Numbers = list[float]
-# What pydantic says about the members of these unions, one by one, is no help.
+# Expected values of fields that are unions: pydantic's own message lists an error for every member.
 UNIONS = {
     ("problem", "guess"): 'a function as "module:function", or a constant control: a list of numbers',
     ("simulate", "u"): "a list of numbers, or of such lists: one for each interval of equal length",
 }
-# What is expected, by pydantic's kinds of errors; in braces its own numbers.
+# Expected values by pydantic's kinds of errors; names in braces are numbers of the error.
 EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -40,6 +46,7 @@ EXPECTED = {
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
 }
+# Expected value of a name of a function.
 REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation:build'"
 
 
@@ -154,7 +161,7 @@ class Configuration(Section):
         return self._path
 
     def where(self, message: object) -> str:
-        """A message with the name of the file in front, as it was given."""
+        """Return a message with the name of the file in front, as the user wrote it."""
         return _where(self._shown, str(message))
 
     @property
@@ -169,10 +176,10 @@ class Configuration(Section):
         return Path(self.run.output or Path("results") / name)
 
     def replace_run(self, **changes: Any) -> Configuration:
-        """The same with other settings of how it is run."""
-        given = self.model_dump(exclude_unset=True)
-        run = {**given.get("run", {}), **{key: value for key, value in changes.items() if value is not None}}
-        replaced = configuration({**given, "run": run}, self._path)
+        """Return the configuration with other settings of its part `run`."""
+        content = self.model_dump(exclude_unset=True)
+        run = {**content.get("run", {}), **{key: value for key, value in changes.items() if value is not None}}
+        replaced = configuration({**content, "run": run}, self._path)
         replaced._shown = self._shown
         return replaced
 
@@ -180,28 +187,49 @@ class Configuration(Section):
 def load(path: str | Path) -> Configuration:
     """Read a configuration.
 
+    Parameters
+    ----------
+    path : str or Path
+        YAML file; modules are looked for in its folder first.
+
     Raises
     ------
     OptionError
         If there is no such file, it is no YAML, or something in it is unknown, missing or of the wrong kind: file,
         field, given and legal values.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from nosnoc_py.sweep import load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "decay.yaml"
+    ...     _ = path.write_text(
+    ...         "problem: {build: 'models:decay'}\\n"
+    ...         "simulate: {x0: [1.0], duration: 1.0}\\n"
+    ...         "sweep: {grid: {problem.arguments.rate: [1, 2]}}"
+    ...     )
+    ...     load(path).sweep.grid
+    {'problem.arguments.rate': [1, 2]}
     """
     path = Path(path)
     return configuration(_parsed(path), path)
 
 
 def configuration(given: Any, path: str | Path | None = None) -> Configuration:
-    """Check plain dicts and lists; `path` is the file they came from, for messages and for its folder."""
+    """Check plain dicts and lists, and return a `Configuration`; `path` is the file they came from."""
     if isinstance(given, Configuration):
         return given
     shown = "" if path is None else str(path)
     if not isinstance(given, Mapping):
         raise OptionError(_where(shown, f"expected a mapping with the keys {', '.join(Configuration.model_fields)}."))
     try:
+        # Before anything walks through all values: a bomb of anchors would take all memory.
         _expanded(given, {})
         given = plain(given)
         checked = Configuration.model_validate(given)
     except ValidationError as error:
+        # A union reports the same mistake once per member.
         lines = list(dict.fromkeys(_explained(item, given) for item in error.errors()))
         raise OptionError(_where(shown, "\n".join(lines))) from None
     except OptionError as error:
@@ -241,7 +269,7 @@ def _place(error: Any) -> str:
 
 
 def _explained(item: Any, given: Any) -> str:
-    """One sentence about one error."""
+    """Return one sentence about one error of pydantic."""
     names = [str(part) for part in item["loc"]]
     field, kind = ".".join(names), item["type"]
     if tuple(names[:2]) in UNIONS:
@@ -278,6 +306,7 @@ def _expanded(value: Any, known: dict[int, int]) -> int:
     """Count the values with all aliases written out; `OptionError` if they are too many."""
     if not isinstance(value, Mapping | list | tuple):
         return 1
+    # Aliases are one object, which is counted once but added at every place.
     if id(value) not in known:
         parts = value.values() if isinstance(value, Mapping) else value
         known[id(value)] = 1 + sum(_expanded(part, known) for part in parts)
@@ -286,11 +315,11 @@ def _expanded(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-BITS = 63  # of whole numbers: more fit into no table, and into no array
+BITS = 63  # of whole numbers: tables and arrays hold no more
 
 
 def plain(value: Any, field: str = "") -> Any:
-    """Dicts, lists, numbers and words of Python: tuples, ranges and arrays are fine where lists are.
+    """Return a value as dicts, lists, numbers and words of Python; tuples, ranges and arrays become lists.
 
     Raises
     ------
@@ -309,6 +338,7 @@ def plain(value: Any, field: str = "") -> Any:
         raise OptionError(f"{field}: expected a finite number, given {value!r}; results hold no others.")
     if isinstance(value, int) and value.bit_length() > BITS:
         raise OptionError(f"{field}: expected a number of at most {BITS} bits, given one of {value.bit_length()}.")
+    # Half characters, e.g. of names of files that are no UTF-8: neither JSON in UTF-8 nor YAML holds them.
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise OptionError(f"{field}: expected words that UTF-8 can hold, given {value!a}.")
     return value

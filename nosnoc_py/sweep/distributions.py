@@ -1,4 +1,8 @@
-"""Random values of a sweep: the same numbers for the same seed, and the first ones whatever their number."""
+"""Random values of a sweep: the same numbers for the same seed, and the first ones whatever their number.
+
+Values are inverses of the distribution function at uniform random numbers, so cutting a distribution does not need
+rejections, and more samples leave the first ones as they were.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ KINDS = ("normal", "uniform", "lognormal", "loguniform")
 
 
 class Distribution(Section):
-    """One of these, as {kind: [a, b]}.
+    """Distribution of a random value, as {kind: [a, b]}.
 
     Parameters
     ----------
@@ -26,7 +30,7 @@ class Distribution(Section):
     uniform, loguniform : (smallest, largest)
         All numbers, or all orders of magnitude, between them are alike.
     lower, upper : float, optional
-        What a normal or lognormal distribution is cut at.
+        Bounds of a normal or lognormal distribution, which is cut there.
     """
 
     normal: Pair | None = None
@@ -56,12 +60,13 @@ class Distribution(Section):
             raise ValueError(f"lognormal: all numbers are above 0, given upper = {self.upper:g}")
         if self.lower is not None and self.upper is not None and not self.lower < self.upper:
             raise ValueError(f"expected lower < upper, given {self.lower:g} and {self.upper:g}")
+        # Bounds far in a tail leave no probability in double precision.
         if not np.isfinite(self.values(np.array([1e-6, 0.5, 1.0 - 1e-6]))).all():
             raise ValueError(f"{kind}: next to none of its values lie between lower and upper")
         return self
 
     def values(self, shares: np.ndarray) -> np.ndarray:
-        """The values (n,) below which these shares (n,) of all values lie."""
+        """Return the quantiles (n,) at probabilities `shares` (n,)."""
         from scipy.stats import norm  # not paid for by an import of the library
 
         (kind,) = (kind for kind in KINDS if getattr(self, kind) is not None)
@@ -69,15 +74,17 @@ class Distribution(Section):
         logarithmic = kind.startswith("log")
         if kind.endswith("uniform"):
             low, high = (math.log(a), math.log(b)) if logarithmic else (a, b)
-            found = low + (high - low) * shares
+            quantiles = low + (high - low) * shares
         else:
             middle, spread = (math.log(a), math.log(b)) if logarithmic else (a, b)
             ends = (-math.inf if self.lower is None else self.lower, math.inf if self.upper is None else self.upper)
             if logarithmic:
+                # A bound at or below zero cuts nothing of a positive variable.
                 ends = tuple(math.log(max(end, 1e-300)) if end < math.inf else end for end in ends)  # type: ignore[assignment]
+            # Shares of the uncut distribution at the bounds; shares in between are spread over [low, high].
             low, high = norm.cdf([(end - middle) / spread for end in ends])
-            found = middle + spread * norm.ppf(low + (high - low) * shares)
-        return np.asarray(np.exp(found) if logarithmic else found)
+            quantiles = middle + spread * norm.ppf(low + (high - low) * shares)
+        return np.asarray(np.exp(quantiles) if logarithmic else quantiles)
 
     def drawn(self, path: str, samples: int, seed: int) -> list[float]:
         """Return values of a path; each path has its own stream of random numbers, independent of the others."""

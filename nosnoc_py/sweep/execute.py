@@ -1,4 +1,9 @@
-"""One run, in this process: build, solve or simulate, measure."""
+"""One run, in this process: build the problem, solve or simulate it, and measure.
+
+The problem is a function of the user that returns an OCP (which is solved) or a system (which is simulated). A row has
+the same columns in both cases, so that tables of mixed sweeps fit. Invariant: an error of the user's function is a
+`RaisedError` with the field of the configuration that names it; everything else is an error of the parts.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,8 @@ from nosnoc_py.sweep.choices import make
 from nosnoc_py.sweep.references import ARGUMENTS, called, function, on_path, parameters_of
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
-# Columns of every table: what is told of every run, and others besides the paths, which have dots.
-TOLD = (
+# Columns of every run; then names that measures may not have. Paths of axes have dots, and cannot clash.
+COLUMNS = (
     *("status", "success", "objective", "complementarity", "complementarity_min", "infeasibility", "iterations"),
     *("wall_seconds", "stationarity", "impacts", "message"),
 )
@@ -76,16 +81,16 @@ def execute(
     callback: Callable[[Any], Any] | None = None,
     time_limit: float | None = None,
 ) -> Result:
-    """Do one run.
+    """Do one run in this process.
 
     Parameters
     ----------
     resolved : mapping
-        Of a `grid.SweepRun`.
+        Resolved configuration of a `grid.SweepRun`.
     folder : path, optional
-        Where functions are looked for first.
+        Folder in which functions are looked for first.
     trajectory : bool
-        Whether to give the content of a file, too.
+        True to return the content of a netCDF file, too.
     callback, time_limit : optional
         Of `ns.solve` and `ns.simulate`.
 
@@ -93,16 +98,35 @@ def execute(
     -------
     Result
         The row of a solve: status, success, objective, complementarity, complementarity_min, infeasibility,
-        iterations, wall_seconds, stationarity, impacts (their number), message; "certificate" (the verdict) where it
-        was asked for; then the measures. A simulation has None where it has nothing to say.
+        iterations, wall_seconds, stationarity, impacts (their number), message; "certificate" (the verdict) if
+        requested; then the measures. Columns that a simulation does not have are None.
 
     Raises
     ------
     OptionError
         If the parts do not fit together; if a function of the user raises, a `RaisedError`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from nosnoc_py.sweep.execute import execute
+    >>> from nosnoc_py.sweep.grid import runs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (pathlib.Path(folder) / "decay_of_x.py").write_text(
+    ...         "import casadi as ca, nosnoc_py as ns\\n"
+    ...         "def build(rate=1.0):\\n"
+    ...         "    x = ca.SX.sym('x')\\n"
+    ...         "    return ns.ODE(x=x, flow=-rate * x)\\n"
+    ...     )
+    ...     path = pathlib.Path(folder) / "decay.yaml"
+    ...     _ = path.write_text("problem: {build: 'decay_of_x:build'}\\nsimulate: {x0: [1.0], duration: 1.0}")
+    ...     result = execute(runs(path)[0].resolved, folder=folder)
+    >>> result.row["status"], result.solution.duration
+    ('solved', 1.0)
     """
     chosen = {what: None if resolved[what] is None else make(what, resolved[what]) for what in ("method", "solver")}
     given = resolved["problem"]
+    # Functions of the user may import modules beside them, also while they run.
     with on_path(folder, Path.cwd()):
         problem = called("problem.build", given["build"], folder, **given["arguments"])
         run: Trajectory
@@ -111,12 +135,13 @@ def execute(
         else:
             run, row = _simulated(problem, resolved, chosen, callback, time_limit)
         measured = _measured(problem, run, given, folder, row)
+    # Bytes, not a path: the process that stores them may be on another machine.
     content = _content(run) if trajectory else None
     return Result(row={**row, **measured}, trajectory=content, solution=run, problem=problem)
 
 
 def produce(resolved: Mapping[str, Any], trajectory: bool, folder: str | None) -> Answer:
-    """One run as a task: its row, and its trajectory as a file."""
+    """Do one run as a task: return its row, and its trajectory as a file."""
     result = execute(resolved, folder=folder, trajectory=trajectory)
     return result.row, {} if result.trajectory is None else {".nc": result.trajectory}
 
@@ -132,13 +157,13 @@ def _solved(
         guess = called("problem.guess", guess, folder, **taken)
     method = chosen["method"]
     if method is None and any(isinstance(ocp.system, kind.takes) for kind in FINITE_ELEMENTS):
-        method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)  # whatever `solve` itself would take
+        method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)  # the default of `solve`, explicitly
     limits: dict[str, Any] = {"callback": callback, "time_limit": time_limit, "certify": resolved["certify"]}
     solution = solve(ocp, method, chosen["solver"], guess=guess, **limits)
-    row = _told(solution, stationarity=solution.stationarity.value)
+    row = _row(solution, stationarity=solution.stationarity.value)
     if resolved["certify"]:
-        found = solution.certificate or certify(ocp, solution)  # of what failed, too
-        row["certificate"] = str(found.verdict)
+        certificate = solution.certificate or certify(ocp, solution)  # a failed solution is certified, too
+        row["certificate"] = str(certificate.verdict)
     return solution, row
 
 
@@ -154,39 +179,40 @@ def _simulated(
         if needed:
             raise OptionError(f"{part}: is for an OCP; a system is simulated without.")
     meter = _Meter(callback)
+    # A trajectory does not know its effort: the callback and a clock measure it.
     started = time.perf_counter()
     run = simulate(system, **resolved["simulate"], **chosen, callback=meter, time_limit=time_limit)
     seconds = time.perf_counter() - started
-    return run, _told(run, **meter.worst, iterations=meter.iterations, wall_seconds=seconds)
+    return run, _row(run, **meter.worst, iterations=meter.iterations, wall_seconds=seconds)
 
 
-def _told(run: Trajectory, **known: Any) -> dict[str, Any]:
+def _row(run: Trajectory, **known: Any) -> dict[str, Any]:
     """Return the columns of every run; None for those that a simulation lacks."""
     known |= {"status": run.status.value, "impacts": len(run.impacts)}
-    return {name: known.get(name, getattr(run, name, None)) for name in TOLD}
+    return {name: known.get(name, getattr(run, name, None)) for name in COLUMNS}
 
 
 def _measured(
     problem: Any, run: Trajectory, given: Mapping[str, Any], folder: Any, row: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Columns of the user's own."""
+    """Return the columns of the user's measure."""
     if given["measure"] is None:
         return {}
     arguments = {ARGUMENTS: given["arguments"], **given["arguments"]}
     taken = parameters_of(function(given["measure"], folder)).among(arguments)
-    found = called("problem.measure", given["measure"], folder, problem, run, **taken)
-    if not isinstance(found, Mapping):
-        raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {found!r}.")
-    for name in found:
+    measures = called("problem.measure", given["measure"], folder, problem, run, **taken)
+    if not isinstance(measures, Mapping):
+        raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {measures!r}.")
+    for name in measures:
         if not isinstance(name, str) or not name or "." in name:
             raise OptionError(f"problem.measure: expected names of columns, words without dots; given {name!r}.")
         if name in row or name in RESERVED:
             raise OptionError(f"problem.measure: {name!r} is a column already; return it under another name.")
-    return {name: _cell(name, value) for name, value in found.items()}
+    return {name: _cell(name, value) for name, value in measures.items()}
 
 
 def _cell(name: str, value: Any) -> Any:
-    """A measure as a number or a word of Python: also from NumPy, or from CasADi."""
+    """Return a measure as a number or a word of Python, also from NumPy or CasADi."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if (isinstance(value, ca.DM) and value.is_scalar()) or (isinstance(value, Real) and not isinstance(value, int)):

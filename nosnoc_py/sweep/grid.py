@@ -1,4 +1,10 @@
-"""The runs of a configuration: all combinations of what is swept, each with a key of its own."""
+"""The runs of a configuration: all combinations of the swept values, each with a key of its own.
+
+A run is resolved: all defaults of the user's function, the method and the solver are filled in before it is hashed, so
+that writing a default out does not change the key, and a new default of the library does. Axes are products of the
+grid, the zipped lists (one axis), random samples and repeats; the last one varies fastest. Invariant: equal keys are
+equal runs; two equal runs in one sweep are an error.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,7 @@ from nosnoc_py.sweep.choices import CHOICES, described, fields_of, options_of
 from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load, plain
 from nosnoc_py.sweep.references import ARGUMENTS, function, on_path, parameters_of
 
+# Hexadecimal digits of a key: 64 bits, so a collision among a million runs has a probability below 1e-7.
 KEY_DIGITS = 16
 SWEPT = ("problem", "method", "solver", "simulate", "certify")  # the parts that a run consists of
 REPEAT, SAMPLE = "repeat", "sample"
@@ -51,7 +58,7 @@ Run = SweepRun  # its earlier name; the class named Run is the part of a configu
 
 
 def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRun, ...]:
-    """All runs of a configuration: the product of grid, zip, random samples and repeats; the last one fastest.
+    """Return all runs of a configuration: the product of grid, zip, random samples and repeats; the last one fastest.
 
     Parameters
     ----------
@@ -62,6 +69,20 @@ def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRu
     OptionError
         If an axis is empty or its path leads nowhere, zipped axes differ in length, two runs are equal, a function
         cannot be imported or does not take an argument, or a value does not fit.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from nosnoc_py.sweep import runs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (pathlib.Path(folder) / "decay_model.py").write_text("def build(rate): ...")
+    ...     _ = (pathlib.Path(folder) / "decay.yaml").write_text(
+    ...         "problem: {build: 'decay_model:build'}\\n"
+    ...         "simulate: {x0: [1.0], duration: 1.0}\\n"
+    ...         "sweep: {grid: {problem.arguments.rate: [1, 2]}}"
+    ...     )
+    ...     [run.axes for run in runs(f"{folder}/decay.yaml")]
+    [{'problem.arguments.rate': 1}, {'problem.arguments.rate': 2}]
     """
     whole = load(given) if isinstance(given, str | Path) else configuration(given)
     try:
@@ -79,29 +100,33 @@ def count(given: Configuration) -> int:
 
 def _runs(given: Configuration) -> tuple[SweepRun, ...]:
     base = given.model_dump(exclude={"sweep", "run"}, exclude_unset=True)
-    made = []
+    every_run = []
     with on_path(given.folder):
         for axes in _combinations(given, base):
-            made.append(_run(given, base, axes))
+            every_run.append(_run(given, base, axes))
     first: dict[str, SweepRun] = {}
-    for run in made:
+    for run in every_run:
         other = first.setdefault(run.key, run)
         if other is not run:
-            raise OptionError(f"sweep: two runs are equal, {_told(other.axes)} and {_told(run.axes)}; leave one out.")
-    return tuple(made)
+            raise OptionError(
+                f"sweep: two runs are equal, {_axes_text(other.axes)} and {_axes_text(run.axes)}; leave one out."
+            )
+    return tuple(every_run)
 
 
 def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any]) -> SweepRun:
+    # Runs share no nested values: `_put` changes them in place.
     content = copy.deepcopy(dict(base))
     for path, value in axes.items():
         if path == SAMPLE:
             continue
+        # One repeat is one seed, in the solver, in the problem, or in both.
         for target in _seeds(given, content) if path == REPEAT else (path,):
             _put(content, target, given.sweep.seed + value if path == REPEAT else value)
     try:
         resolved = resolve(configuration(content), given.folder)
     except OptionError as error:
-        raise OptionError(f"{error} (run {_told(axes)})" if axes else str(error)) from None
+        raise OptionError(f"{error} (run {_axes_text(axes)})" if axes else str(error)) from None
     drawn = {path: value for path, value in axes.items() if path in given.sweep.random}
     axes = {path: value for path, value in axes.items() if path not in drawn}
     digest = hashlib.sha256(canonical(resolved).encode()).hexdigest()
@@ -109,7 +134,7 @@ def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any])
 
 
 def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
-    """One run with all defaults filled in: arguments of the functions, options of the method and of the solver.
+    """Return one run with all defaults filled in: arguments of the functions, options of the method and of the solver.
 
     A method or a solver that is not given stays None: which one it is depends on the problem.
     """
@@ -140,7 +165,7 @@ def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
 
 
 def _check_measure(reference: str, folder: Path | None, arguments: Mapping[str, Any], *, whole: bool) -> None:
-    """A function that needs what nobody gives it fails before the first run."""
+    """Raise `OptionError` if a measure needs arguments that no run has."""
     taken = parameters_of(function(reference, folder))
     if not whole:
         return
@@ -176,8 +201,8 @@ def _is_plain(value: Any) -> bool:
 def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sweep = given.sweep
     if (sweep.samples is None) == bool(sweep.random):
-        told = "give samples, how often they are drawn" if sweep.random else "give random, what is drawn"
-        raise OptionError(f"sweep: samples and random belong together; {told}.")
+        advice = "give samples, how often they are drawn" if sweep.random else "give random, what is drawn"
+        raise OptionError(f"sweep: samples and random belong together; {advice}.")
     for part, axes in (("grid", sweep.grid), ("zip", sweep.zip), ("random", sweep.random)):
         for path, values in axes.items():
             if isinstance(values, list) and not values:
@@ -191,13 +216,15 @@ def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dic
     _check_nested([*sweep.grid, *sweep.zip, *sweep.random])
     lengths = {path: len(values) for path, values in sweep.zip.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{path} has {length}" for path, length in lengths.items())
-        raise OptionError(f"sweep.zip: expected lists of equal length, given: {told}.")
+        advice = ", ".join(f"{path} has {length}" for path, length in lengths.items())
+        raise OptionError(f"sweep.zip: expected lists of equal length, given: {advice}.")
     factors: list[list[dict[str, Any]]] = [[{path: value} for value in values] for path, values in sweep.grid.items()]
     if sweep.zip:
         factors.append([dict(zip(sweep.zip, row, strict=True)) for row in zip(*sweep.zip.values(), strict=True)])
     if sweep.samples is not None:
-        drawn = {path: made.drawn(path, sweep.samples, sweep.seed) for path, made in sweep.random.items()}
+        drawn = {
+            path: distribution.drawn(path, sweep.samples, sweep.seed) for path, distribution in sweep.random.items()
+        }
         rows = ({path: values[k] for path, values in drawn.items()} for k in range(sweep.samples))
         factors.append([{SAMPLE: k, **row} for k, row in enumerate(rows)])
     if sweep.repeat is not None:
@@ -220,8 +247,8 @@ def _check_path(where: str, path: str, given: Configuration, base: Mapping[str, 
         legal = _legal(names[:depth], given, base)
         if legal is not None and name not in legal:
             place = ".".join(names[:depth]) or "a run"
-            told = unknown_name(name, legal, f"part of {place}")
-            raise OptionError(f"{where}: the path {path!r} leads nowhere: {told}")
+            reason = unknown_name(name, legal, f"part of {place}")
+            raise OptionError(f"{where}: the path {path!r} leads nowhere: {reason}")
 
 
 def _legal(names: list[str], given: Configuration, base: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -260,16 +287,16 @@ def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the path of the option that takes the seed of a repeat."""
     solver = content.get("solver") or {}
     legal = parameters_of(function(content["problem"]["build"], given.folder)).legal
-    found = [
+    takes_seed = [
         "seed" in (options_of("solver", solver) if solver.get("name") in CHOICES["solver"] else ()),
         "seed" in (legal or content["problem"].get("arguments", {})),
     ]
-    if not any(found):
+    if not any(takes_seed):
         raise OptionError(
             "sweep.repeat: nothing here has a seed, so the repeats would be equal; name a solver with one (Auto, "
             "MultiStart), let the function of problem.build take an argument seed, or leave repeat out."
         )
-    return tuple(path for path, there in zip(SEEDS, found, strict=True) if there)
+    return tuple(path for path, there in zip(SEEDS, takes_seed, strict=True) if there)
 
 
 def _put(content: dict[str, Any], path: str, value: Any) -> None:
@@ -281,5 +308,5 @@ def _put(content: dict[str, Any], path: str, value: Any) -> None:
     content[last] = value
 
 
-def _told(axes: Mapping[str, Any]) -> str:
+def _axes_text(axes: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in axes.items()) or "without axes"

@@ -1,4 +1,10 @@
-"""Tasks in processes of this machine: a fresh one for each, so that none can harm another."""
+"""Tasks in processes of this machine: a fresh one for each, so that a crash of one cannot harm another.
+
+Numerical libraries may crash, hang, or leak memory over thousands of solves. Every task has a fresh process in a
+process group of its own, which is killed with all that it starts: at its timeout, when the iterator is closed, and when
+this process dies. Answers come through a file without a name, since a pipe would block a worker whose answer is larger
+than its buffer. The protocol is in `worker`.
+"""
 
 from __future__ import annotations
 
@@ -119,16 +125,19 @@ class _Process:
 
     def outcome(self) -> Outcome:
         """Return the outcome, and end the process."""
+        # Before the kill, after which every process has ended.
         late = self._process.poll() is None
-        code, content, said = self.kill()
+        code, content, errors = self.kill()
+        # A complete answer counts, also if the process had to be killed or crashed at its exit.
         if (answer := _decoded(content)) is not None:
             return Outcome(task=self.task, row=answer[0], files=answer[1])
         if late:
             return Outcome(task=self.task, row=failed_row(TIMEOUT, f"killed after {self.task.timeout:g} s"))
-        return Outcome(task=self.task, death=_death(code, said.decode(errors="replace").strip()[-TAIL:]))
+        return Outcome(task=self.task, death=_death(code, errors.decode(errors="replace").strip()[-TAIL:]))
 
     def kill(self) -> tuple[int, bytes, bytes]:
         """End the process and all that it has started; return its exit code, its answer, and the end of its errors."""
+        # The group may be gone; on macOS a group of zombies refuses signals.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
@@ -155,9 +164,9 @@ def _decoded(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]] | None:
     return head["row"], files
 
 
-def _death(code: int, said: str) -> str:
+def _death(code: int, errors: str) -> str:
     how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
-    return f"the process ended without an answer ({how})" + (f": {said}" if said else "")
+    return f"the process ended without an answer ({how})" + (f": {errors}" if errors else "")
 
 
 def _signal(number: int) -> str:

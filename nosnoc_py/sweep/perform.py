@@ -1,4 +1,9 @@
-"""Perform tasks: skip what is finished, count deaths on disk, keep every result at once."""
+"""Perform tasks: skip finished ones, count deaths on disk, store every result at once.
+
+Sweeps run for days on machines that fail. Every result is on disk before the next outcome is taken, so an interrupted
+call loses only running tasks. A task that died is tried again after all others, at most `attempts` times; its deaths
+are counted on disk, so a task that kills the whole machine is given up after some restarts as well.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import DIED, FAILED, Executor, Outcome, Task, failed_row
 
 Row = dict[str, Any]
+# Deaths after which a task is given up: a second attempt tells a crash of the solver from one of the machine.
 ATTEMPTS = 2
 
 
@@ -26,15 +32,15 @@ class SweepState:
     total : int
         Number of tasks.
     finished : int
-        Of them with a row, those of earlier calls included.
+        Tasks with a row, those of earlier calls included.
     skipped : int
-        Of them from earlier calls.
+        Finished tasks of earlier calls.
     failed : int
-        Of the finished ones: without success.
+        Finished tasks without success.
     row : dict, optional
         The newest row.
     death : str, optional
-        How the newest attempt died, if it will be tried again.
+        Cause of death of the newest attempt, if it will be tried again.
     """
 
     total: int
@@ -60,13 +66,13 @@ def perform(
     ----------
     tasks : of unique keys
     store : Store
-        Where results are kept; see there for what is on disk when.
+        Folder of the results; its class describes the files.
     executor : Executor
     attempts : int
         A task that has died so often becomes a row with the status "died", whether in this call or in earlier ones.
         What was interrupted (Ctrl-C, `ns.Stop`) or killed together with this process has not died: it is started anew.
     retry : bool
-        Whether to do those tasks again that failed without a result ("error", "timeout", "died").
+        True to repeat tasks that failed without a result ("error", "timeout", "died").
     callback : callable, optional
         Called with a `SweepState`; returns `ns.Stop` to end the work.
 
@@ -91,7 +97,7 @@ def perform(
 
 
 class _Work:
-    """The tasks of one call, and what has become of them."""
+    """Tasks of one call with their rows and deaths."""
 
     def __init__(
         self,
@@ -102,8 +108,8 @@ class _Work:
         callback: Callable[[SweepState], Any] | None,
     ) -> None:
         self._tasks, self._store, self._limit, self._callback = tasks, store, attempts, callback
-        found = {task.key: store.row(task.key) for task in tasks}
-        self._rows: dict[str, Row] = {key: row for key, row in found.items() if row is not None}
+        stored = {task.key: store.row(task.key) for task in tasks}
+        self._rows: dict[str, Row] = {key: row for key, row in stored.items() if row is not None}
         if retry:
             for key in [key for key, row in self._rows.items() if row.get("status") in FAILED]:
                 store.forget(key)
@@ -115,16 +121,17 @@ class _Work:
         return [self._rows[task.key] for task in self._tasks if task.key in self._rows]
 
     def go(self, executor: Executor) -> None:
-        """Rounds: what has died waits until all others had their turn."""
-        if self._tell() or any(self._given_up(task.key, "before this call") for task in self._tasks):
+        """Run rounds of tasks: a task that has died waits until all others had their turn."""
+        if self._notify() or any(self._given_up(task.key, "before this call") for task in self._tasks):
             return
         while waiting := [task for task in self._tasks if task.key not in self._rows]:
+            # Closing ends the tasks that still run, also after an exception of the callback.
             with closing(executor.run(iter(waiting))) as outcomes:
                 if any(self._take(outcome) for outcome in outcomes):
                     return
 
     def _take(self, outcome: Outcome) -> bool:
-        """Keep an outcome; True when asked to stop."""
+        """Store an outcome; return True if the callback stops the work."""
         key = outcome.task.key
         if outcome.row is not None:
             return self._keep(key, outcome.row, outcome.files)
@@ -132,22 +139,24 @@ class _Work:
         self._store.bury(key, death)
         self._deaths[key] += 1
         if self._deaths[key] < self._limit:
-            return self._tell(death=death)
+            return self._notify(death=death)
         return self._given_up(key, death)
 
     def _given_up(self, key: str, death: str) -> bool:
-        """Make a row of a task that has died too often; True when asked to stop."""
+        """Store a row for a task that has died too often; return True if the callback stops the work."""
         if key in self._rows or self._deaths[key] < self._limit:
             return False
         message = f"died in each of {self._deaths[key]} attempts; the last time: {death}"
         return self._keep(key, failed_row(DIED, message), {})
 
     def _keep(self, key: str, row: Row, files: Mapping[str, bytes]) -> bool:
+        # An answer is one more attempt; a row of deaths counts these alone.
         attempts = self._deaths[key] + (row.get("status") != DIED)
+        # Key first, and no column of the task's own can replace it.
         self._rows[key] = self._store.write(key, {"key": key} | row | {"key": key, "attempts": attempts}, files)
-        return self._tell(row=self._rows[key])
+        return self._notify(row=self._rows[key])
 
-    def _tell(self, row: Row | None = None, death: str | None = None) -> bool:
+    def _notify(self, row: Row | None = None, death: str | None = None) -> bool:
         if self._callback is None:
             return False
         state = SweepState(

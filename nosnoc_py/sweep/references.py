@@ -1,4 +1,8 @@
-"""Functions by name: "module:function", found with some folders on the path."""
+"""Functions by name, "module:function", found with some folders in front of Python's path.
+
+Configurations name functions, so that they can be files, and runs can be sent to other processes and machines.
+Functions may have fewer parameters than there are arguments: `Parameters` tells which ones they take.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,7 @@ def on_path(*folders: str | Path | None) -> Iterator[None]:
         yield
     finally:
         for folder in added:
+            # The user's code may have changed the path: remove only what was added.
             if folder in sys.path and sys.path.count(folder) > before.count(folder):
                 sys.path.remove(folder)
 
@@ -41,7 +46,7 @@ def function(reference: str, folder: str | Path | None = None) -> Callable[..., 
     reference : str
         "package.module:function".
     folder : path, optional
-        Where to look first; then in the current folder, then where Python looks.
+        Folder to look in first; then the current folder, then Python's path.
 
     Raises
     ------
@@ -52,15 +57,16 @@ def function(reference: str, folder: str | Path | None = None) -> Callable[..., 
     if not colon or not module_name or not name.isidentifier():
         raise OptionError(f'{reference!r}: expected "module:function", e.g. "problems.disc_manipulation:build".')
     with on_path(folder, Path.cwd()):
+        # The file may have been written a moment ago.
         importlib.invalidate_caches()
         module = _module(module_name, reference, folder)
-    found = getattr(module, name, None)
-    if found is None:
+    attribute = getattr(module, name, None)
+    if attribute is None:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise OptionError(f"{reference!r}: module {module_name!r}: {unknown_name(name, functions, 'function')}")
-    if not callable(found):
-        raise OptionError(f"{reference!r}: expected a function, found {type(found).__name__}.")
-    return found
+    if not callable(attribute):
+        raise OptionError(f"{reference!r}: expected a function, found {type(attribute).__name__}.")
+    return attribute
 
 
 def _module(name: str, reference: str, folder: str | Path | None) -> Any:
@@ -69,6 +75,7 @@ def _module(name: str, reference: str, folder: str | Path | None) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or name
+        # The module itself is missing; otherwise it exists and misses one of its own imports.
         if name == missing or name.startswith(f"{missing}."):
             where = " and ".join(str(place) for place in dict.fromkeys((folder, Path.cwd())) if place is not None)
             raise OptionError(
@@ -88,6 +95,7 @@ def _check_namesake(name: str, reference: str, folder: str | Path | None) -> Non
     own = None if folder is None else Path(folder).resolve() / (name.replace(".", "/") + ".py")
     if loaded is None or own is None or not own.exists() or not Path(loaded).exists():
         return
+    # A copy of the same file is as good.
     if own.read_bytes() != Path(loaded).read_bytes():
         raise OptionError(
             f"{reference!r}: {loaded} was imported under this name already, so {own} cannot be; rename one of them, or "
@@ -95,17 +103,17 @@ def _check_namesake(name: str, reference: str, folder: str | Path | None) -> Non
         )
 
 
-def called(field: str, reference: str, folder: str | Path | None, *given: Any, **arguments: Any) -> Any:
-    """Call a function by its name; what it raises is told with the field of the configuration that names it.
+def called(field: str, reference: str, folder: str | Path | None, *positional: Any, **arguments: Any) -> Any:
+    """Call a function by its name; its errors name the field of the configuration.
 
     Raises
     ------
     RaisedError
         If it raises anything but an error of this library, which says enough, or of a machine that is full.
     """
-    wanted = function(reference, folder)
+    target = function(reference, folder)
     try:
-        return wanted(*given, **arguments)
+        return target(*positional, **arguments)
     except NosnocError:
         raise
     except (Exception, SystemExit) as error:
@@ -114,7 +122,7 @@ def called(field: str, reference: str, folder: str | Path | None, *given: Any, *
         raise RaisedError(f"{field}: {reference} raised {type(error).__name__}: {error}") from error
 
 
-# What a measure may call the mapping of all arguments of its run.
+# Name of the parameter of a measure that gets the mapping of all arguments of its run.
 ARGUMENTS = "arguments"
 
 
@@ -128,7 +136,7 @@ class Parameters:
     defaults : mapping
         Of those that have one.
     anything : bool
-        Whether it takes other names as well.
+        True if it takes other names as well.
     """
 
     names: tuple[str, ...]

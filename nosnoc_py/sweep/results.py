@@ -1,4 +1,9 @@
-"""The results of a sweep: rows with the values of the axes, read back from a folder, summed up."""
+"""The results of a sweep: rows with the values of the axes, read back from a folder, and summed up.
+
+A folder has one file per finished run (`store`), an index of all runs with their axes, a copy of the configuration, and
+a table for other programs. The table is derived: results are read from the single files, so a sweep can be read while
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +29,11 @@ from nosnoc_py.sweep.store import FORMAT_VERSION, Store, library_version
 if TYPE_CHECKING:
     import pandas as pd
 
+# Files beside the results: all runs of the configuration, and the configuration itself.
 INDEX, COPY = "sweep.json", "configuration.yaml"
 WIDTH = 160  # of a message in the summary
-TOLD = ("objective", "iterations", "wall_seconds")  # columns of the medians
+SUMMED_UP = ("objective", "iterations", "wall_seconds")  # columns of the medians
+# Numeric columns of every run that the summary leaves out.
 NOT_MEASURED = ("complementarity", "complementarity_min", "infeasibility", "impacts", "attempts")
 
 
@@ -37,8 +44,8 @@ class Results:
     Parameters
     ----------
     rows : tuple of dict
-        In the order of the configuration: "key", the axes, what `execute` says, measures, "attempts". A value of an
-        axis that is no number or word stands as JSON text.
+        In the order of the configuration: "key", the axes, columns of `execute`, measures, "attempts". Structured
+        values of an axis are JSON text.
     axes : tuple of str
         Swept paths; they are columns. "sample" and "repeat" are axes, too.
     drawn : tuple of str
@@ -73,7 +80,7 @@ class Results:
         return tuple(columns(self.rows))
 
     def column(self, name: str) -> list[Any]:
-        """Values of one column, None where a run has none."""
+        """Return the values of one column, None for runs without."""
         if name not in self.columns:
             raise UnknownNameError(name, self.columns, "column")
         return [row.get(name) for row in self.rows]
@@ -81,11 +88,12 @@ class Results:
     @property
     def best(self) -> dict[str, Any] | None:
         """The successful row with the smallest objective."""
+        # A simulation succeeds without an objective.
         good = [row for row in self.rows if row["success"] and row.get("objective") is not None]
         return min(good, key=lambda row: row["objective"], default=None)
 
     def trajectory(self, row: Mapping[str, Any]) -> Trajectory:
-        """The trajectory or solution of a row.
+        """Return the trajectory or solution of a row.
 
         Raises
         ------
@@ -114,6 +122,7 @@ class Results:
         if self.best is not None:
             where = ", ".join(f"{axis} {self.best[axis]}" for axis in (*self.axes, *self.drawn))
             lines.append(f"best objective: {self.best['objective']:.8g}" + (f" ({where})" if where else ""))
+        # A table with a line per sample or seed is as long as the results themselves.
         shown = [axis for axis in self.axes if axis not in (SAMPLE, REPEAT) or not self.scattered]
         for axis in shown:
             lines += self._medians(axis, grouped(self.rows, axis))
@@ -131,12 +140,12 @@ class Results:
     @property
     def measures(self) -> tuple[str, ...]:
         """Names of the numeric columns that are neither axes nor said of every run."""
-        known = {"key", *self.axes, *self.drawn, *TOLD, *NOT_MEASURED}
+        known = {"key", *self.axes, *self.drawn, *SUMMED_UP, *NOT_MEASURED}
         return tuple(name for name in self.columns if name not in known and numbers_of(self.rows, name))
 
     def _medians(self, axis: str, groups: Iterable[tuple[Any, list[Mapping[str, Any]]]]) -> list[str]:
-        """A small table: medians of the successful runs of groups; with quartiles where runs differ by chance."""
-        shown = [name for name in (*TOLD, *self.measures) if numbers_of(self.rows, name)]
+        """Return lines of a table: medians of the successful runs of groups, with quartiles if runs are random."""
+        shown = [name for name in (*SUMMED_UP, *self.measures) if numbers_of(self.rows, name)]
         table = [[axis, "succeeded", *(f"median {name}" for name in shown)]]
         for value, rows in groups:
             good = [row for row in rows if row["success"]]
@@ -147,16 +156,26 @@ class Results:
         return ["  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in table]
 
     def _middle(self, numbers: list[float]) -> str:
-        """The median; where runs differ by chance with the quartiles, which one failure in ten does not move far."""
-        told = f"{median(numbers):.5g}"
+        """Return the median, with quartiles if runs are random: they are robust against single failures."""
+        text = f"{median(numbers):.5g}"
         if not self.scattered or len(numbers) < 2:
-            return told
+            return text
         low, _, high = quantiles(numbers, n=4, method="inclusive")
-        return f"{told} ({low:.4g} to {high:.4g})"
+        return f"{text} ({low:.4g} to {high:.4g})"
 
 
 def read(folder: str | Path) -> Results:
     """Read the folder of a sweep, finished or not.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Output folder of `run`.
+
+    Returns
+    -------
+    Results
+        Of the runs that are finished.
 
     Raises
     ------
@@ -181,10 +200,10 @@ def read(folder: str | Path) -> Results:
             {path: entry[part][path] for part, paths in (("axes", axes), ("drawn", drawn)) for path in paths}
             for entry in entries
         ]
-        found = [(own, store.row(str(entry["key"]))) for own, entry in zip(values, entries, strict=True)]
+        stored = [(own, store.row(str(entry["key"]))) for own, entry in zip(values, entries, strict=True)]
     except (KeyError, TypeError) as error:
         raise _damaged(path, error) from None
-    rows = tuple(row_of(values, _checked(row, folder)) for values, row in found if row is not None)
+    rows = tuple(row_of(values, _checked(row, folder)) for values, row in stored if row is not None)
     known = {"rows": rows, "axes": axes, "drawn": drawn, "total": len(entries), "folder": folder}
     return Results(**known, configuration=load(folder / COPY))  # type: ignore[arg-type]
 
@@ -194,7 +213,7 @@ def _damaged(path: Path, error: Exception) -> OptionError:
 
 
 def _checked(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """A row that has what every run of a sweep says."""
+    """Return the row if it has the columns of every run."""
     if not {"key", "status", "success"} <= set(row):
         raise OptionError(f"{folder}: has results that are not of a sweep, with the columns {', '.join(row)}.")
     return row
@@ -226,13 +245,14 @@ def write_copy(folder: Path, configuration: Configuration) -> None:
 
 
 def row_of(axes: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the values of the axes behind its key; no column of the run's own can take their place."""
+    """Return a row with the values of the axes behind its key; they take precedence over its own columns."""
+    # In front for the order of the columns, and last so that they win.
     identity = {"key": row["key"], **{path: label(value) for path, value in axes.items()}}
     return identity | dict(row) | identity
 
 
 def grouped(rows: Iterable[Mapping[str, Any]], axis: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
-    """Each value of an axis with its rows; `true` is not 1, although Python takes them for equal."""
+    """Return each value of an axis with its rows; `true` and 1, equal in Python, are two values."""
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((isinstance(row[axis], bool), row[axis]), []).append(row)
@@ -240,12 +260,12 @@ def grouped(rows: Iterable[Mapping[str, Any]], axis: str) -> list[tuple[Any, lis
 
 
 def label(value: Any) -> Any:
-    """A value of an axis as a cell: structured ones as JSON text."""
+    """Return a value of an axis as a cell: structured ones as JSON text."""
     return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else value
 
 
 def numbers_of(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
-    """The numbers in a column."""
+    """Return the numbers in a column."""
     values = (row.get(name) for row in rows)
     return [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
 
@@ -259,6 +279,7 @@ def write_table(rows: Sequence[Mapping[str, Any]], folder: Path, kind: str) -> P
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Names of all columns in the order of the fullest rows; "attempts" last."""
+    # Rows of failed runs lack columns; the fullest row has them in their order.
     names = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
     last = [name for name in names if name == "attempts"]
     return [name for name in names if name != "attempts"] + last
@@ -289,7 +310,7 @@ def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Parquet has one type per column: whole numbers beside others become floats, everything else words."""
+    """Return a column of one type, for Parquet: mixed numbers become floats, everything else words."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) < 2:
         return values

@@ -4,6 +4,9 @@ runs/KEY.json        the row of a finished task, with the versions that wrote it
 runs/KEY.SUFFIX      what else it produced, e.g. a trajectory; written before the row
 deaths.jsonl         one line for every attempt that died
 lock                 held by the process that works in the folder
+
+Files are written under another name and renamed, a row after the files it lists, so after a kill at any moment every
+row is complete. Invariant: a row that exists is never computed again unless the user asks for it or deletes it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.trajectory import jsonable
 
+# Version of the files; results of another one are refused, not converted.
 FORMAT_VERSION = 1
+# Ends of names of files beside a row: no separators, which would lead into other folders.
 SUFFIX = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*")
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")  # how names end that `write_atomically` uses meanwhile
 
@@ -87,7 +92,7 @@ class Store:
         )
 
     def row(self, key: str) -> dict[str, Any] | None:
-        """The row of a finished task, or None.
+        """Return the row of a finished task, or None.
 
         Raises
         ------
@@ -118,11 +123,11 @@ class Store:
             raise _unreadable(path, f"it is truncated or damaged ({error})") from None
         if not isinstance(entry, dict) or not complete:
             raise _unreadable(path, "it is incomplete, or of another origin")
-        found = entry["format_version"], entry["version"]
-        if found != (FORMAT_VERSION, library_version()):
+        written_by = entry["format_version"], entry["version"]
+        if written_by != (FORMAT_VERSION, library_version()):
             raise _unreadable(
                 path,
-                f"it is from another version (nosnoc_py {found[1]}, format {found[0]}; this is "
+                f"it is from another version (nosnoc_py {written_by[1]}, format {written_by[0]}; this is "
                 f"{library_version()}, format {FORMAT_VERSION})",
             )
         if not _is_shaped(entry):
@@ -195,7 +200,7 @@ def check_suffix(suffix: object) -> None:
 
 
 def encoded(value: Any) -> str:
-    """JSON of rows: NaN and infinity are null, NumPy's scalars are numbers, and words can be written in UTF-8."""
+    """Return a row as JSON: NaN and infinity are null, scalars of NumPy numbers, and all words UTF-8."""
     return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_refused)
 
 
@@ -228,7 +233,7 @@ def _unreadable(path: Path, why: str) -> OptionError:
 
 
 def _lock(file: Any, folder: Path) -> None:
-    """Hold the lock until the file is closed; a killed process lets go of it. Where there is none, go on without."""
+    """Lock the folder until the file is closed or the process ends; go on without where there are no locks."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,8 @@
-"""A whole sweep in one call."""
+"""A whole sweep in one call: read and check the configuration, do its unfinished runs, write and return the results.
+
+All checks that need no run come first: the configuration, its functions, the table, the scheduler, and earlier results.
+The folder then gets the configuration and an index, so that it can be read at any time.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +37,12 @@ def run(
     given : Configuration, mapping, or path of a YAML file
     scheduler : str, optional
         Address of a Dask scheduler, e.g. "tcp://127.0.0.1:8786"; without one, processes of this machine.
-    workers, output : optional
-        Instead of what the configuration says.
+    workers : int, optional
+        Processes at a time; by default those of the configuration.
+    output : path, optional
+        Folder of the results; by default that of the configuration.
     retry : bool
-        Whether to do those runs again that failed without a result ("error", "timeout", "died"). A solver's own
+        True to repeat runs that failed without a result ("error", "timeout", "died"). A solver's own
         failure is a result.
     callback : callable, optional
         Called with a `SweepState` after every run; returns `ns.Stop` to end the work.
@@ -44,13 +50,19 @@ def run(
     Returns
     -------
     Results
-        Of what is finished; the table beside it (results.csv or results.parquet) is written also when the work is
+        Of the finished runs; the table beside it (results.csv or results.parquet) is written also when the work is
         interrupted. A later call in the same folder goes on from there.
 
     Raises
     ------
     OptionError
-        For everything that can be said before the first run: see `load`, `runs`, `perform`, `DaskExecutor`.
+        For mistakes that are known before the first run: see `load`, `runs`, `perform`, `DaskExecutor`.
+
+    Examples
+    --------
+    >>> from nosnoc_py import sweep
+    >>> results = sweep.run("problems/configs/disc_homotopy.yaml", workers=4)  # doctest: +SKIP
+    >>> print(results.summary())  # doctest: +SKIP
     """
     whole = load(given) if isinstance(given, str | Path) else configuration(given)
     whole = whole.replace_run(workers=workers, output=None if output is None else str(output))
@@ -61,7 +73,7 @@ def run(
         executor = _executor(whole, scheduler, stack)
         stack.enter_context(store.locked())
         for each in todo:
-            store.row(each.key)  # what cannot be read is said before anything is written
+            store.row(each.key)  # an unreadable result raises before anything is written
         write_copy(store.folder, whole)
         write_index(store.folder, todo)
         try:
@@ -80,7 +92,7 @@ def _tabulated(folder: Path, table: str) -> Results:
 
 
 def tasks(given: Configuration, todo: Sequence[SweepRun]) -> list[Task]:
-    """The tasks of runs."""
+    """Return the tasks of runs."""
     folder = None if given.folder is None else str(given.folder)
     paths = tuple(dict.fromkeys(path for path in (folder, str(Path.cwd())) if path is not None))
     return [

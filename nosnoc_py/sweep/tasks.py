@@ -1,6 +1,6 @@
-"""A task for a process of its own, how it ended, and what runs tasks: the waist between sweeps and machines.
+"""Tasks for processes of their own, their outcomes, and the interface of executors.
 
-What an end means:
+Sweeps know tasks, machines know executors, and neither knows the other. Outcomes:
 
 - The function returns: its row is the answer.
 - The function raises: an answer as well, because the same call would raise again. The row has the status "error" and
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from nosnoc_py.errors import OptionError
 
-# What failed rows have as their status, besides the words of `nosnoc_py.Status`.
+# Statuses of rows without a result, besides the words of `nosnoc_py.Status`.
 ERROR, TIMEOUT, DIED = "error", "timeout", "died"
 FAILED = (ERROR, TIMEOUT, DIED)
 # No place, no more files or processes, no memory, a broken disc: later, or elsewhere, the same call may succeed.
@@ -71,7 +71,7 @@ class Outcome:
     files : mapping
         Contents by suffix.
     death : str, optional
-        How the process died, where it gave no answer.
+        Cause of death of the process, if it gave no answer.
     """
 
     task: Task
@@ -92,7 +92,7 @@ class Executor(Protocol):
 
 
 def failed_row(status: str, message: str) -> dict[str, Any]:
-    """The row of a task without a result."""
+    """Return the row of a task without a result."""
     return {"status": status, "success": False, "message": message}
 
 

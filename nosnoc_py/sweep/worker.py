@@ -19,7 +19,7 @@ Answer = tuple[dict[str, Any], dict[str, bytes]]
 
 
 def main() -> None:
-    """Do the task that comes from standard input."""
+    """Do the task from standard input, and write the answer."""
     _leave_signals_to_the_parent()
     order = json.loads(sys.stdin.buffer.readline())
     watched, answer = os.dup(0), os.dup(1)
@@ -37,15 +37,15 @@ def main() -> None:
 
 
 def perform(order: Mapping[str, Any]) -> Answer:
-    """Call the function of a task; what it raises is an answer, too, if it is not the machine that is at its end."""
+    """Call the function of a task; its errors are answers, too, unless the machine is out of memory or disk space."""
     from nosnoc_py.sweep.references import function
     from nosnoc_py.sweep.store import check_suffix
     from nosnoc_py.sweep.tasks import ERROR, failed_row, is_shortage
 
     sys.path[:0] = order["paths"]  # not before the library is there: its modules are not to be hidden by the user's
     try:
-        found = function(order["function"])(**order["arguments"])
-        row, files = found if isinstance(found, tuple) else (found, {})
+        returned = function(order["function"])(**order["arguments"])
+        row, files = returned if isinstance(returned, tuple) else (returned, {})
         for suffix in files:
             check_suffix(suffix)
         return plain(row), dict(files)
@@ -56,14 +56,14 @@ def perform(order: Mapping[str, Any]) -> Answer:
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as JSON gives it back: NaN and infinity are None, NumPy's scalars are numbers."""
+    """Return the row as JSON reads it back: NaN and infinity are None, NumPy's scalars are numbers."""
     from nosnoc_py.sweep.store import encoded
 
     return json.loads(encoded(dict(row)))
 
 
 def _leave_signals_to_the_parent() -> None:
-    """Ctrl-C and the end of a batch job reach all processes; the parent ends this one, so that no death is counted.
+    """Ignore Ctrl-C and the SIGTERM of a batch job: the parent ends this process, so that no death is counted.
 
     What the task starts has its usual signals, such as the SIGTERM by which multiprocessing ends its processes.
     """
@@ -87,7 +87,7 @@ def _usual() -> None:
 
 
 def _watch(watched: int) -> None:
-    """The parent holds the other end of what was standard input as long as it lives."""
+    """End this process with its parent, which holds the other end of the former standard input as long as it lives."""
     with suppress(OSError):
         while os.read(watched, 1):
             pass
