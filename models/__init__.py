@@ -1,1 +1,1 @@
-"""Builders that return systems."""
+"""Example systems. Each module has a function `build` that returns a system."""

@@ -1,4 +1,4 @@
-"""Three affine guards, crossed one after the other: the test of the order of event-selected integration.
+"""Three affine guards, crossed one after the other: a test for the order of event-selected integration.
 
 Table 1 of ESS, with the signs that its figure needs. The planes x = 0, y = 0 and z = 0 are the guards; z falls, so the
 guards rise through zero as h = (x, y, -z). With the mode bits b_x, b_y, b_z:
@@ -36,7 +36,7 @@ GUARDS = ("x", "y", "z")
 
 
 def build() -> ns.EventSelectedSystem:
-    """The system in CasADi, with states x, y, z and a guard of the same name for each."""
+    """Return the system in CasADi, with states x, y, z and a guard of the same name for each."""
     state, mode = ca.SX.sym("state", 3), ca.SX.sym("mode", 3)
     x, y, z = ca.vertsplit(state)
     b_x, b_y, b_z = ca.vertsplit(mode)
@@ -50,11 +50,11 @@ def build() -> ns.EventSelectedSystem:
 
 
 def build_numeric(fast: bool = False) -> ns.EventSelectedSystem:
-    """The same in NumPy, or (`fast`) in functions that numba compiles."""
+    """Return the system in NumPy or, with `fast`, in functions that numba compiles."""
     return EventSelectedSystem(x=3, guards=GUARDS, names={"x": list(GUARDS)}, **_numeric(fast))
 
 
-@lru_cache(maxsize=2)  # so that all systems share what numba has compiled
+@lru_cache(maxsize=2)  # so that all systems share the compiled functions
 def _numeric(fast: bool) -> dict[str, Any]:
     functions: dict[str, Any] = {
         "flow": _flow,
@@ -66,19 +66,19 @@ def _numeric(fast: bool) -> dict[str, Any]:
 
 
 def crossing_times() -> dict[str, float]:
-    """Times of the crossings from `START` by guard, in their order [s]."""
+    """Return the times of the crossings from `START` by guard, in their order [s]."""
     x, y, z = START
-    radius = np.hypot(x + 1.0, y - 1.0)  # of the turn around (-1, 1), from an angle below it
+    radius = np.hypot(x + 1.0, y - 1.0)  # rotation around (-1, 1), from an angle below it
     t_y = np.arccos(1.0 / radius) - np.arctan2(x + 1.0, 1.0 - y)
     t_z = np.log(1.0 + z)
     at_y = _turn_left(t_y)
-    radius = np.hypot(1.0 - at_y[0], at_y[1] + 1.0)  # of the turn around (1, -1)
+    radius = np.hypot(1.0 - at_y[0], at_y[1] + 1.0)  # rotation around (1, -1)
     t_x = t_y + np.arctan2(1.0 - at_y[0], at_y[1] + 1.0) - np.arcsin(1.0 / radius)
     return {"y": float(t_y), "z": float(t_z), "x": float(t_x)}
 
 
 def exact(t: ArrayLike) -> Array:
-    """States (n, 3) at times (n,) from `START`, in closed form.
+    """Return the states (n, 3) at times (n,) from `START`, in closed form.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def exact(t: ArrayLike) -> Array:
 
 
 def _turn_left(t: ArrayLike) -> Array:
-    """(x, y) without a crossing: x' = 1 - y, y' = 1 + x."""
+    """Return (x, y) before any crossing: x' = 1 - y, y' = 1 + x."""
     a, b = START[0] + 1.0, START[1] - 1.0
     cosine, sine = np.cos(t), np.sin(t)
     return np.stack([a * cosine - b * sine - 1.0, b * cosine + a * sine + 1.0], axis=-1)
 
 
 def _turn_right(t: Array, since: float) -> Array:
-    """(x, y) after the crossing of y at `since`: x' = 1 + y, y' = 1 - x."""
+    """Return (x, y) after the crossing of y at `since`: x' = 1 + y, y' = 1 - x."""
     start = _turn_left(since)
     a, b = start[0] - 1.0, 1.0  # y = 0 there
     cosine, sine = np.cos(t - since), np.sin(t - since)
@@ -114,38 +114,38 @@ def _turn_right(t: Array, since: float) -> Array:
 
 
 def _flow(x: Array, mode: Array) -> Array:
-    found = np.empty(3)
+    rates = np.empty(3)
     if mode[1] == 0:
-        found[0] = 1.0 - (1.0 + mode[0]) * x[1]
-        found[1] = 2.0 + 0.5 * x[0] if mode[0] else 1.0 + x[0]
+        rates[0] = 1.0 - (1.0 + mode[0]) * x[1]
+        rates[1] = 2.0 + 0.5 * x[0] if mode[0] else 1.0 + x[0]
     elif mode[0] == 0:
-        found[0], found[1] = 1.0 + x[1], 1.0 - x[0]
+        rates[0], rates[1] = 1.0 + x[1], 1.0 - x[0]
     else:
-        found[0], found[1] = 1.0 + 10.0 * x[0], 1.0 + x[1]
-    found[2] = 3.0 * x[2] - 1.0 if mode[2] else -x[2] - 1.0
-    return found
+        rates[0], rates[1] = 1.0 + 10.0 * x[0], 1.0 + x[1]
+    rates[2] = 3.0 * x[2] - 1.0 if mode[2] else -x[2] - 1.0
+    return rates
 
 
 def _flow_jacobian(x: Array, mode: Array) -> Array:
-    found = np.zeros((3, 3))
+    jacobian = np.zeros((3, 3))
     if mode[1] == 0:
-        found[0, 1] = -(1.0 + mode[0])
-        found[1, 0] = 0.5 if mode[0] else 1.0
+        jacobian[0, 1] = -(1.0 + mode[0])
+        jacobian[1, 0] = 0.5 if mode[0] else 1.0
     elif mode[0] == 0:
-        found[0, 1], found[1, 0] = 1.0, -1.0
+        jacobian[0, 1], jacobian[1, 0] = 1.0, -1.0
     else:
-        found[0, 0], found[1, 1] = 10.0, 1.0
-    found[2, 2] = 3.0 if mode[2] else -1.0
-    return found
+        jacobian[0, 0], jacobian[1, 1] = 10.0, 1.0
+    jacobian[2, 2] = 3.0 if mode[2] else -1.0
+    return jacobian
 
 
 def _functions(x: Array) -> Array:
-    found = np.empty(3)
-    found[0], found[1], found[2] = x[0], x[1], -x[2]
-    return found
+    values = np.empty(3)
+    values[0], values[1], values[2] = x[0], x[1], -x[2]
+    return values
 
 
 def _jacobian(x: Array) -> Array:
-    found = np.zeros((3, 3))
-    found[0, 0], found[1, 1], found[2, 2] = 1.0, 1.0, -1.0
-    return found
+    jacobian = np.zeros((3, 3))
+    jacobian[0, 0], jacobian[1, 1], jacobian[2, 2] = 1.0, 1.0, -1.0
+    return jacobian

@@ -1,4 +1,4 @@
-"""A small ball in the corner between a floor and a wall, in 2-D or 3-D: two contacts at one time.
+"""A small ball in the corner between a floor and a wall, in 2-D or 3-D: two simultaneous contacts.
 
 The ball is a point without rotation. In a corner the friction of the floor acts against the normal velocity of the
 wall and the other way round, so both impacts have to be solved together.
@@ -41,7 +41,7 @@ class Constants:
 
     @property
     def along_wall(self) -> tuple[float, float]:
-        """Unit vector up the wall, its horizontal and its vertical component; exact for a right angle."""
+        """Unit vector up the wall: its horizontal and its vertical component. Exact for a right angle."""
         if self.opening == np.pi / 2:
             return 0.0, 1.0
         return float(np.cos(self.opening)), float(np.sin(self.opening))
@@ -52,7 +52,7 @@ DRAWN = 0.04  # radius of the ball in pictures [m]
 
 
 def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
-    """The ball as a system; the corner is the origin, the floor extends in the direction of x.
+    """Return the ball as a system; the corner is the origin, the floor extends in the direction of x.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
     across, up = constants.along_wall
     height, weight = q[dimension - 1], constants.mass * constants.gravity
     names, units = labels(axes, axes)
-    # of a ball that is drawn with a radius, q is the place that touches both sides of the corner
+    # the ball is drawn with a radius; q is the point that touches both sides of the corner
     middle = q[:2] + DRAWN * ca.DM([1.0 / np.tan(constants.opening / 2), 1.0])
     seen = [
         Trail(middle),
@@ -99,7 +99,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
 
 
 def _tangent(dimension: int, across: float, up: float) -> ca.DM:
-    """Directions of friction: (across, up) in the cross-section of the corner, and in 3-D the edge."""
+    """Return the directions of friction: (across, up) in the cross-section of the corner, and in 3-D the edge."""
     tangent = np.zeros((dimension, dimension - 1))
     tangent[[0, -1], 0] = across, up
     if dimension == 3:

@@ -1,4 +1,4 @@
-"""A ball that falls on the ground: the smallest system with impacts, and one that is known in closed form.
+"""A ball that falls on the ground: the smallest system with impacts, with a closed form.
 
 The introductory example of state jumps (FESD-J, Section 2, with one degree of freedom, no friction):
 m h'' = -m g + lambda, 0 <= lambda, h >= 0, lambda h = 0, and h'(t+) = -e h'(t-) at an impact. For 0 < e < 1 the
@@ -25,7 +25,7 @@ DRAWN = 0.1  # radius of the ball in pictures [m]; its height is that of its low
 
 
 def build(restitution: float = 0.9, gravity: float = 9.81, mass: float = 1.0) -> ns.CLS:
-    """The ball as a system.
+    """Return the ball as a system.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def build(restitution: float = 0.9, gravity: float = 9.81, mass: float = 1.0) ->
 def exact(
     t: ArrayLike, restitution: float = 0.9, height: float = 1.0, velocity: float = 0.0, gravity: float = 9.81
 ) -> Array:
-    """The motion from (height, velocity) at t = 0, in closed form.
+    """Return the motion from (height, velocity) at t = 0, in closed form.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def impact_times(
     velocity: float = 0.0,
     gravity: float = 9.81,
 ) -> Array:
-    """Times of the first `count` impacts, or of all impacts up to and including the time `until`.
+    """Return the times of the first `count` impacts, or of all impacts up to and including the time `until`.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class _Bounces:
         return float(self.time(np.inf)) if self.speed > 0.0 else self.first
 
     def time(self, index: ArrayLike) -> Array:
-        """Time of the impacts with these indices, counted from 1."""
+        """Return the times of the impacts with these indices, counted from 1."""
         flights = np.asarray(index, dtype=float) - 1.0
         e = self.restitution
         if e == 1.0:
@@ -162,19 +162,19 @@ class _Bounces:
         return np.asarray(self.first + 2.0 * self.speed / self.gravity * total)
 
     def count(self, t: Array) -> NDArray[np.int64]:
-        """Number of impacts in [0, t] for times from the first impact to before the Zeno time."""
+        """Return the number of impacts in [0, t] for times from the first impact to before the Zeno time."""
         total, e = (t - self.first) * self.gravity / (2.0 * self.speed), self.restitution
         if 0.0 < e < 1.0:  # invert the geometric sum
             total = np.log(np.maximum(1.0 - total * (1.0 - e) / e, 1e-300)) / np.log(e)
         guess = 1 + np.floor(total).astype(np.int64)
-        # Rounding may put the inverse off by one at an impact: let the impact times themselves decide.
+        # At an impact rounding may make the inverse wrong by one: compare with the impact times themselves.
         candidates = np.stack([guess + 1, guess, np.maximum(guess - 1, 1)])
         happened = self.time(candidates) <= t
         counts: NDArray[np.int64] = candidates[happened.argmax(axis=0), np.arange(t.size)]
         return counts
 
     def count_until(self, until: float) -> int:
-        """Number of impacts in [0, until], for a ball that is not at rest."""
+        """Return the number of impacts in [0, until], for a ball that is not at rest."""
         if until < self.first:
             return 0
         if self.restitution == 0.0:
@@ -185,7 +185,7 @@ class _Bounces:
 
 
 def _bounces(restitution: float, height: float, velocity: float, gravity: float) -> _Bounces:
-    """Check the arguments and find the first impact."""
+    """Check the arguments and compute the first impact."""
     if not 0.0 <= restitution <= 1.0 or not gravity > 0.0 or not height >= 0.0:
         raise ModelError(
             "the closed form needs 0 <= restitution <= 1, gravity > 0, height >= 0; "
@@ -198,6 +198,6 @@ def _bounces(restitution: float, height: float, velocity: float, gravity: float)
 
 
 def _parabola(s: Array, height: float, velocity: float | Array, gravity: float) -> Array:
-    """Free fall for the times s: states (n, 2)."""
-    heights = np.maximum(height + velocity * s - 0.5 * gravity * s**2, 0.0)  # rounding may fall below the ground
+    """Return the states (n, 2) of the free fall at times s."""
+    heights = np.maximum(height + velocity * s - 0.5 * gravity * s**2, 0.0)  # rounding may give less than 0
     return np.column_stack([heights, velocity - gravity * s])

@@ -2,7 +2,7 @@
 
 Case I is a triaxial ellipsoid, II the same over a plane tilted by two degrees, III the union of a thick and a slender
 ellipsoid, IV a cube. All have mass 1 kg, the same start, elastic impacts and no friction, so that energy and the
-horizontal momentum are kept for ever, while the motion is chaotic.
+horizontal momentum are conserved, while the motion is chaotic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ CASES = ("I", "II", "III", "IV")
 NAMES = {"I": "ellipsoid", "II": "ellipsoid, plane tilted by 2°", "III": "union of ellipsoids", "IV": "cube"}
 GRAVITY = 9.80665
 TILT = math.radians(2.0)
-SKIN = 1e-13  # of the cube [m]
+SKIN = 1e-13  # rounding radius of the cube [m]
 
-SHIFT = -0.9937128  # that the paper moves Case III by; the centroid of the uniform union is at 0.974176
+SHIFT = -0.9937128  # offset of Case III in the paper; the centroid of the uniform union is at 0.974176
 SHAPES: dict[str, Shape] = {
     "I": Ellipsoid((2.0, 3.0, 4.0)),
     "III": Union(

@@ -1,4 +1,4 @@
-"""A point mass in a round bowl, in the plane: a contact that persists on a curved surface, with and without friction.
+"""A point mass in a round bowl, in the plane: persistent contact on a curved surface, with or without friction.
 
 With the angle phi from the bottom, x = R sin phi, y = -R cos phi, the motion in contact is that of a pendulum with dry
 friction, where s is the sign of phi':
@@ -54,7 +54,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.CLS:
-    """The mass as a system.
+    """Return the mass as a system.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
 
 
 def state(phi: ArrayLike, rate: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """States (..., 4) = (x, y, v_x, v_y) in contact, of angles [rad] and their rates [rad/s]."""
+    """Return the states (..., 4) = (x, y, v_x, v_y) in contact for angles [rad] and their rates [rad/s]."""
     angle, speed = np.asarray(phi, dtype=float), constants.radius * np.asarray(rate, dtype=float)
     sine, cosine = np.sin(angle), np.cos(angle)
     columns = (constants.radius * sine, -constants.radius * cosine, speed * cosine, speed * sine)
@@ -95,7 +95,7 @@ def state(phi: ArrayLike, rate: ArrayLike, constants: Constants = STANDARD) -> A
 
 
 def normal_force(phi: ArrayLike, rate: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """Force of the bowl on the mass in contact [N]; the contact holds as long as it is positive."""
+    """Return the force of the bowl on the mass in contact [N]; the contact holds as long as it is positive."""
     inertial = constants.radius * np.asarray(rate, dtype=float) ** 2
     force: Array = constants.mass * (inertial + constants.gravity * np.cos(phi))
     return force
@@ -125,24 +125,24 @@ class Sliding:
     events: tuple[tuple[str, float], ...]
 
     def angle(self, t: ArrayLike) -> Array:
-        """Angles and their rates (times, 2)."""
+        """Return the angles and their rates (times, 2)."""
         times = np.atleast_1d(np.asarray(t, dtype=float))
         which = np.searchsorted(self.starts, times, side="right") - 1
         return np.array([self.pieces[k](time) for k, time in zip(which, times, strict=True)])
 
     def __call__(self, t: ArrayLike) -> Array:
-        """States (times, 4)."""
+        """Return the states (times, 4)."""
         angles = self.angle(t)
         return state(angles[:, 0], angles[:, 1], self.constants)
 
 
 def slide(phi: float, rate: float, duration: float, constants: Constants = STANDARD) -> Sliding:
-    """The motion in contact from (phi, phi') on [0, duration], to about 1e-12.
+    """Integrate the motion in contact from (phi, phi') on [0, duration], to about 1e-12.
 
     Raises
     ------
     ModelError
-        If the mass leaves the bowl: this reference knows no flight.
+        If the mass leaves the bowl: this reference has no flight phases.
     """
     t, y = 0.0, np.array([phi, rate], dtype=float)
     starts, pieces, events = [], list[Callable[[float], Any]](), list[tuple[str, float]]()
@@ -154,11 +154,11 @@ def slide(phi: float, rate: float, duration: float, constants: Constants = STAND
             if events:
                 events[-1] = ("stick", events[-1][1])
             break
-        found = _piece(y, sign, t, duration, constants)
-        pieces.append(found.sol)
-        if not found.t_events[0].size or (t := float(found.t_events[0][0])) >= duration:
+        piece = _piece(y, sign, t, duration, constants)
+        pieces.append(piece.sol)
+        if not piece.t_events[0].size or (t := float(piece.t_events[0][0])) >= duration:
             break
-        y = np.array([float(found.y_events[0][0][0]), 0.0])
+        y = np.array([float(piece.y_events[0][0][0]), 0.0])
         events.append(("reversal", t))
     return Sliding(
         constants=constants, duration=duration, starts=np.array(starts), pieces=tuple(pieces), events=tuple(events)
@@ -170,7 +170,7 @@ def _resting(y: Array) -> Callable[[float], Array]:
 
 
 def _onset(phi: float, constants: Constants) -> float:
-    """Direction in which a mass at rest begins to move: down, or not at all inside the cone of friction."""
+    """Return the direction in which a mass at rest begins to move: down, or 0 inside the friction cone."""
     pull, grip = np.sin(phi), constants.friction * np.cos(phi)
     return 0.0 if abs(pull) <= grip else -float(np.sign(pull))
 
@@ -190,9 +190,9 @@ def _piece(y: Array, sign: float, start: float, end: float, constants: Constants
 
     stop.terminal, stop.direction = True, -1.0  # type: ignore[attr-defined]
     leave.terminal, leave.direction = True, -1.0  # type: ignore[attr-defined]
-    found = solve_ivp(
+    solution = solve_ivp(
         rates, (start, end), y, "DOP853", dense_output=True, events=[stop, leave], rtol=TOLERANCE, atol=TOLERANCE
     )
-    if found.t_events[1].size:
-        raise ModelError(f"the mass leaves the bowl at t = {found.t_events[1][0]:.6g} s; start it lower or slower.")
-    return found
+    if solution.t_events[1].size:
+        raise ModelError(f"the mass leaves the bowl at t = {solution.t_events[1][0]:.6g} s; start it lower or slower.")
+    return solution

@@ -26,7 +26,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.scene import Arrow, Disc, Ground, Line, Rectangle, Trail
 
 Array = NDArray[np.float64]
-STILL = 1e-9  # slower than this a cart is at rest where the control changes [m/s]
+STILL = 1e-9  # a slower cart counts as at rest when the control changes [m/s]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.PSS:
-    """The cart and its pole as a Filippov system.
+    """Return the cart and its pole as a Filippov system.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
     sine, cosine, length, gravity = ca.sin(phi), ca.cos(phi), constants.length, constants.gravity
 
     def accelerations(force: Any) -> ca.SX:
-        """What a force on the cart does to v and omega."""
+        """Return v' and omega' for a force on the cart."""
         forwards = force / (constants.cart + constants.pole * sine**2)
         return ca.vertcat(forwards, -forwards * cosine / length)
 
@@ -106,7 +106,7 @@ class Motion:
 
     @property
     def sticks(self) -> tuple[tuple[float, float], ...]:
-        """Begin and end of the phases of stick [s], those that touch put together."""
+        """Begin and end of the stick phases [s]; adjacent phases are merged."""
         joined: list[tuple[float, float]] = []
         for begin, end, mode in self.phases:
             if mode == 0 and joined and abs(joined[-1][1] - begin) < STILL:
@@ -119,7 +119,7 @@ class Motion:
 def simulate(
     control: ArrayLike, duration: float, x0: ArrayLike, constants: Constants = STANDARD, *, tolerance: float = 1e-12
 ) -> Motion:
-    """The motion under a piecewise constant control (N,) [N], without any finite element: phase by phase with DOP853.
+    """Return the motion under a piecewise constant control (N,) [N], by DOP853 phase by phase, without finite elements.
 
     In every phase the motion is smooth, slip in one direction or stick; it ends where v becomes zero or where the load
     leaves [-F, F]. What follows is decided by the load.
@@ -131,12 +131,12 @@ def simulate(
         t, mode = float(grid[k]), _mode(x, force, constants, STILL)
         while t < grid[k + 1]:
             x[2] = 0.0 if mode == 0 else x[2]
-            found = _phase((t, float(grid[k + 1])), x, force, mode, constants, tolerance)
-            phases.append((t, float(found.t[-1]), mode))
-            t, x = float(found.t[-1]), np.array(found.y[:, -1])
-            times.append(found.t[1:])
-            states.append(found.y[:, 1:].T)
-            if found.status == 1:
+            phase = _phase((t, float(grid[k + 1])), x, force, mode, constants, tolerance)
+            phases.append((t, float(phase.t[-1]), mode))
+            t, x = float(phase.t[-1]), np.array(phase.y[:, -1])
+            times.append(phase.t[1:])
+            states.append(phase.y[:, 1:].T)
+            if phase.status == 1:
                 x[2] = 0.0
                 load = _load(x, force, constants)
                 mode = int(np.sign(load)) if mode == 0 else _mode(x, force, constants, STILL)
@@ -144,7 +144,7 @@ def simulate(
 
 
 def _load(x: Array, force: float, constants: Constants) -> float:
-    """Force on the cart without friction: the control and what the pole pulls [N]."""
+    """Return the force on the cart without friction [N]: the control and the pull of the pole."""
     pull = constants.length * x[3] ** 2 + constants.gravity * np.cos(x[1])
     return float(force + constants.pole * np.sin(x[1]) * pull)
 
@@ -177,7 +177,7 @@ def _phase(span: tuple[float, float], x: Array, force: float, mode: int, constan
 
 
 def energy(x: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """Kinetic and potential energy of states (n, 4) [J]: of the cart and of the mass at (s + l sin phi, -l cos phi)."""
+    """Return kinetic plus potential energy of states (n, 4) [J]: cart, and mass at (s + l sin phi, -l cos phi)."""
     _, phi, v, omega = np.moveaxis(np.asarray(x, dtype=float), -1, 0)
     across, upwards = v + constants.length * omega * np.cos(phi), constants.length * omega * np.sin(phi)
     height = -constants.length * np.cos(phi)

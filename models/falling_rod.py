@@ -63,7 +63,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.CLS:
-    """The rod as a system.
+    """Return the rod as a system.
 
     Returns
     -------
@@ -105,14 +105,14 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
 
 
 def ends(x: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """Positions of the left and the right end, (..., 2, 2), of states (..., 6)."""
+    """Return the positions (..., 2, 2) of the left and the right end for states (..., 6)."""
     states = np.asarray(x, dtype=float)
     arm = 0.5 * constants.length * np.stack([np.cos(states[..., 2]), np.sin(states[..., 2])], axis=-1)
     return np.stack([states[..., :2] - arm, states[..., :2] + arm], axis=-2)
 
 
 def energy(x: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """Kinetic and potential energy [J] of states (..., 6)."""
+    """Return kinetic plus potential energy [J] of states (..., 6)."""
     states = np.asarray(x, dtype=float)
     kinetic = 0.5 * states[..., 3:] ** 2 @ np.array(constants.masses)
     total: Array = kinetic + constants.mass * constants.gravity * states[..., 1]
@@ -130,7 +130,7 @@ class Strike:
 
 
 def strike(theta: float, v: ArrayLike, end: End, constants: Constants = STANDARD) -> Strike:
-    """Impact of one end that touches the ground at the angle theta, with Newton's law and Coulomb friction.
+    """Return the impact of one end that touches the ground at the angle theta, with Newton's law and Coulomb friction.
 
     The velocity of the end (normal, tangential) changes by W (Lambda_n, Lambda_t) with
 
@@ -161,7 +161,7 @@ def strike(theta: float, v: ArrayLike, end: End, constants: Constants = STANDARD
 
 
 def _slipping(delassus: Array, before: Array, wanted: float, mu: float) -> Array:
-    """Impulses (2,) of the slip whose direction agrees with the velocity that it leads to."""
+    """Return the impulses (2,) of the slip whose direction agrees with the velocity that results from it."""
     for direction in (1.0, -1.0):
         share = np.array([1.0, -direction * mu])
         impulse = share * wanted / (delassus[0] @ share)
@@ -171,5 +171,5 @@ def _slipping(delassus: Array, before: Array, wanted: float, mu: float) -> Array
 
 
 def tilted(theta: float, height: float, constants: Constants = STANDARD) -> tuple[float, ...]:
-    """State at rest with the lower end `height` above the ground."""
+    """Return the state at rest with the lower end `height` above the ground."""
     return 0.0, height + 0.5 * constants.length * abs(float(np.sin(theta))), theta, 0.0, 0.0, 0.0

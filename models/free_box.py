@@ -32,7 +32,7 @@ def build(
     euler: bool = False,
     view: str | None = None,
 ) -> ns.CLS:
-    """The system.
+    """Return the box as a system.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def build(
         rotation = _turn(2, q[3]) @ _turn(1, q[4]) @ _turn(0, q[5])
         w = _vee(rotation.T @ ca.reshape(ca.jtimes(ca.vec(rotation), q, v), 3, 3))
         to_w = ca.jacobian(w, v)
-        inner = ca.jtimes(to_w, q, v) @ v  # what of w' does not come from v'
+        inner = ca.jtimes(to_w, q, v) @ v  # the part of w' that does not come from v'
     else:
         rotation, w, to_w, inner = rotation_of(q[3:]), v[3:], ca.horzcat(ca.SX(3, 3), ca.SX.eye(3)), ca.SX(3, 1)
     torque = -ca.cross(w, inertia * w) - inertia * inner
@@ -91,7 +91,7 @@ def build(
 
 
 def _drawn(corners: dict[str, ca.SX], view: str) -> list[ns.scene.Shape]:
-    """All edges of the box, those behind it, too: so one sees it turn."""
+    """Return all edges of the box, including hidden ones, so that its rotation is visible."""
     drawn: list[ns.scene.Shape] = [ns.scene.Ground()] if view in ("xz", "yz") else []
     axes = ca.DM(np.array(ns.scene.VIEWS[view]))
     for (first, a), (second, b) in combinations(corners.items(), 2):
@@ -101,14 +101,14 @@ def _drawn(corners: dict[str, ca.SX], view: str) -> list[ns.scene.Shape]:
 
 
 def energy(x: Array, half: tuple[float, float, float] = (0.2, 0.15, 0.1), mass: float = 1.0) -> float:
-    """Kinetic and potential energy [J] of a state with a quaternion."""
+    """Return kinetic plus potential energy [J] of a state with a quaternion."""
     a = np.array(half)
     inertia = mass / 3 * (a @ a - a**2)
     return float(0.5 * (mass * x[7:10] @ x[7:10] + x[10:] @ (inertia * x[10:])) + mass * GRAVITY * x[2])
 
 
 def start(angles: tuple[float, float, float], height: float, *, euler: bool = False) -> Array:
-    """The state at rest at a height [m] with Euler angles (z, y', x'') [rad]."""
+    """Return the state at rest at a height [m] with Euler angles (z, y', x'') [rad]."""
     if euler:
         return np.array([0, 0, height, *angles, *np.zeros(6)], dtype=float)
     halves = zip(np.array(angles) / 2, np.eye(3)[::-1], strict=True)
@@ -117,7 +117,7 @@ def start(angles: tuple[float, float, float], height: float, *, euler: bool = Fa
 
 
 def _turn(axis: int, angle: ca.SX) -> ca.SX:
-    """Rotation about a coordinate axis."""
+    """Return the rotation about a coordinate axis."""
     cross = ca.skew(ca.DM(np.eye(3)[axis]))
     return ca.SX.eye(3) + ca.sin(angle) * cross + (1 - ca.cos(angle)) * (cross @ cross)
 

@@ -18,18 +18,18 @@ import nosnoc_py as ns
 from models import urdf
 
 Array = NDArray[np.float64]
-TIP = 0.02  # radius of the fingertips [m]
-SIDE = 0.1  # of the box [m]
+TIP = 0.02  # radius of the ball that models the fingertips [m]
+SIDE = 0.1  # edge of the box [m]
 RUBS = 2.0  # dry friction of the box in x and in y [N]
-LENGTHS = (0.3, 0.3, 0.3, 0.15)  # column, upper arm, forearm, hand down to the fingertips [m]
+LENGTHS = (0.3, 0.3, 0.3, 0.15)  # lengths of column, upper arm, forearm, and hand to the fingertips [m]
 ARM = tuple(f"joint_{k}" for k in range(1, 8))
 
 
 def file() -> str:
-    """Its URDF."""
+    """Return the URDF of arm and box."""
     column, upper, fore, hand = LENGTHS
     places = [(0, 0, column), (0, 0, 0), (0, 0, upper), (0, 0, 0), (0, 0, fore), (0, 0, 0), (0, 0, 0.05)]
-    bars = {2: upper, 4: fore}  # links that are long
+    bars = {2: upper, 4: fore}  # long links
     parts = [urdf.block("table", 5.0, (0.12, 0.12, column), (0, 0, column / 2))]
     before = "table"
     for k, (name, place) in enumerate(zip(ARM, places, strict=True)):
@@ -59,21 +59,21 @@ def file() -> str:
 
 
 def robot() -> ns.Robot:
-    """On its table."""
+    """Return the robot on its table."""
     return ns.Robot.from_urdf(file())
 
 
 def build(view: str = "xz") -> ns.CLS:
-    """The system: the fingertips touch the box without friction."""
-    made = robot()
-    box = made.shape("box", ns.Box([SIDE] * 3))
-    touching = ns.contacts(made.shape("tips", ns.Sphere(TIP)), box, name="tips")
-    carried = ca.substitute(made.bias, made.v, ca.DM.zeros(made.v.numel()))
-    return made.system(touching, actuated=ARM, end_stops=False, force=carried, scene=made.scene(view))
+    """Return the system: the fingertips touch the box without friction."""
+    arm = robot()
+    box = arm.shape("box", ns.Box([SIDE] * 3))
+    touching = ns.contacts(arm.shape("tips", ns.Sphere(TIP)), box, name="tips")
+    carried = ca.substitute(arm.bias, arm.v, ca.DM.zeros(arm.v.numel()))
+    return arm.system(touching, actuated=ARM, end_stops=False, force=carried, scene=arm.scene(view))
 
 
 def reaching(x: float, height: float) -> Array:
-    """Angles of the arm (7,) with the hand pointing down, the fingertips at this x and at this height [m]."""
+    """Return the arm angles (7,) with the hand pointing down and the fingertips at this x and this height [m]."""
     column, upper, fore, hand = LENGTHS
     wrist = np.array([x, height + hand + 0.05 - column])
     far, up = np.hypot(*wrist), np.arctan2(*wrist)
@@ -83,7 +83,7 @@ def reaching(x: float, height: float) -> Array:
 
 
 def start(box: float = 0.5, gap: float = 0.02) -> Array:
-    """At rest, the box at this x, the fingertips a gap behind it [m]."""
+    """Return the state at rest, the box at this x, the fingertips a gap behind it [m]."""
     q = np.concatenate([reaching(box - SIDE / 2 - TIP - gap, SIDE / 2), [box, 0]])
     names = build().state_names
     return np.concatenate([q, np.zeros(len(names) - len(q))])

@@ -1,4 +1,4 @@
-"""A car whose turbo has hysteresis: on from 15 m/s upwards, off again from 10 m/s downwards.
+"""A car whose turbo has hysteresis: it switches on at 15 m/s, and off again at 10 m/s.
 
 Without the turbo v' = u, with it v' = gain u; in between the turbo stays as it is. That is a hybrid automaton with a
 discrete state w in {0, 1}; time-freezing makes it a Filippov system of x = (position, velocity, w, clock). With
@@ -35,16 +35,16 @@ from nosnoc_py.errors import ModelError, OptionError
 Array = NDArray[np.float64]
 Regions = Literal["indicators", "signs"]
 
-# Stewart's indicators: squared distances of (psi, w) from these points; the nearest one tells the region.
+# Stewart's indicators: squared distances of (psi, w) from these points; the nearest one marks the region.
 POINTS = ((0.25, -0.25), (0.25, 0.25), (0.75, 0.75), (0.75, 1.25))
 # Or the signs of w, psi + w - 1, w - 1; a region that a function does not bound has a zero.
 SIGNS = ((-1, -1, 0), (1, -1, 0), (0, 1, -1), (0, 1, 1))
-PASSED = 1e-9  # a threshold is passed when it is exceeded by more [m/s]
+PASSED = 1e-9  # a threshold counts as passed when it is exceeded by more than this [m/s]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the car can do.
+    """Constants of the car.
 
     Parameters
     ----------
@@ -80,13 +80,13 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD, regions: Regions = "indicators") -> ns.PSS:
-    """The car as a Filippov system in numerical time.
+    """Return the car as a Filippov system in numerical time.
 
     Parameters
     ----------
     constants : Constants
     regions : {"indicators", "signs"}
-        How the four regions are told: by Stewart's indicators, or by switching functions, which step functions need.
+        Definition of the four regions: Stewart's indicators, or switching functions, which step functions need.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _modes(flows: list[ca.SX], psi: ca.SX, w: ca.SX, regions: str) -> ns.Modes:
 
 @dataclass(frozen=True, kw_only=True)
 class Drive:
-    """A motion of the automaton: times [s], position and velocity (n, 2), w (n,) after the change at that time.
+    """Motion of the automaton: times [s], position and velocity (n, 2), w (n,) after the change at that time.
 
     `changes` are (time, "on" or "off").
     """
@@ -146,7 +146,7 @@ def drive(
     turbo: int = 0,
     constants: Constants = STANDARD,
 ) -> Drive:
-    """The exact motion of the hybrid automaton, without any Filippov system: event by event, parabolas between them.
+    """Return the exact motion of the hybrid automaton, event by event, with parabolas between the events.
 
     The turbo changes where its threshold is passed, by more than rounding: on it, w may be either.
 
@@ -180,14 +180,14 @@ def drive(
 
 
 def _wait(v: float, a: float, w: int, left: float, constants: Constants) -> float:
-    """Time until the turbo changes at the acceleration a [s], infinity if it does not in the time that is left."""
+    """Return the time until the turbo changes at the acceleration a [s], or infinity if it does not within `left`."""
     missing, towards = (v - constants.off, -a) if w else (constants.on - v, a)
     passes = towards * left - missing > PASSED and towards > 0.0
     return max(missing, 0.0) / towards if passes else np.inf
 
 
 def fastest_time(distance: float, constants: Constants = STANDARD) -> float:
-    """Time [s] of the fastest drive over a distance [m] from rest to rest, the turbo off at both ends.
+    """Return the time [s] of the fastest drive over a distance [m] from rest to rest, with the turbo off at both ends.
 
     At every time v is at most what full acceleration gives (turbo from `on` upwards), what full braking still takes
     away (turbo down to `off`), and the limit. Where the smallest of these bounds reaches `on`, it is a motion of the

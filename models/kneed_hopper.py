@@ -1,4 +1,4 @@
-"""A hopper with a hip and a knee, in the plane: its URDF, and where it stands.
+"""A planar hopper with a hip and a knee: its URDF and its stance.
 
 The body moves in x and z and pitches; both joints are driven, the foot is a ball that rubs on the ground.
 """
@@ -13,12 +13,12 @@ import nosnoc_py as ns
 from models import urdf
 
 Array = NDArray[np.float64]
-FOOT = 0.02  # radius [m]
+FOOT = 0.02  # radius of the foot [m]
 CROUCH = (-0.4, 0.8)  # hip and knee [rad]
 
 
 def file() -> str:
-    """Its URDF."""
+    """Return the URDF of the hopper."""
     return urdf.robot(
         "hopper",
         [
@@ -34,21 +34,21 @@ def file() -> str:
 
 
 def robot() -> ns.Robot:
-    """On a base that moves in the plane."""
+    """Return the robot on a base that moves in the plane."""
     return ns.Robot.from_urdf(file(), base="planar")
 
 
 def build(friction: float = 0.8, restitution: float = 0.0) -> ns.CLS:
-    """The system: torques of hip and knee, and the foot on the ground."""
-    made = robot()
-    touching = made.contacts(friction=friction, restitution=restitution)
-    return made.system(touching, end_stops=False, scene=made.scene())
+    """Return the system: torques of hip and knee, and the foot in contact with the ground."""
+    hopper = robot()
+    touching = hopper.contacts(friction=friction, restitution=restitution)
+    return hopper.system(touching, end_stops=False, scene=hopper.scene())
 
 
 def start(joints: tuple[float, float] = CROUCH, above: float = 0.0) -> Array:
-    """At rest over its foot, that at a height [m] over the ground."""
-    made = robot()
+    """Return the state at rest over its foot, the foot at a height [m] over the ground."""
+    hopper = robot()
     q = np.array([0.0, 0.0, 0.0, *joints])
-    foot = np.array(ca.Function("foot", [made.q], [made.position("foot")])(q)).reshape(3)
+    foot = np.array(ca.Function("foot", [hopper.q], [hopper.position("foot")])(q)).reshape(3)
     q[:2] = -foot[0], FOOT + above - foot[2]
     return np.concatenate([q, np.zeros(5)])

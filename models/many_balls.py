@@ -27,13 +27,13 @@ AXES = ("x", "y", "z")
 WALLS = (("left", "right"), ("floor", "ceiling"), ("front", "back"))
 # The moment of inertia of a homogeneous disc and sphere, in units of mass radius^2.
 INERTIA = {2: 0.5, 3: 0.4}
-# Random places that are tried for one ball before the box counts as full.
+# Random positions that are tried for one ball before the box counts as full.
 TRIALS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """The balls and their box.
+    """Constants of the balls and of their box.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class Constants:
 
     @property
     def turning(self) -> int:
-        """Rotations of one ball."""
+        """Number of rotational coordinates of one ball."""
         return (1 if self.dimension == 2 else 3) if self.friction else 0
 
     @property
     def width(self) -> int:
-        """Coordinates of one ball."""
+        """Number of coordinates of one ball."""
         return self.dimension + self.turning
 
     @property
@@ -92,7 +92,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.CLS:
-    """The balls as a system; the box is [0, side] along every axis.
+    """Return the balls as a system; the box is [0, side] along every axis.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
 
 
 def _scene(q: ca.SX, constants: Constants) -> list[PlanarShape]:
-    """The balls, with spokes if they turn, and their box."""
+    """Return the scene: the balls, with spokes if they turn, and their box."""
     balls = [q[k * constants.width : (k + 1) * constants.width] for k in range(constants.balls)]
     far = constants.side
     walls = [([0, 0], [0, 1]), ([0, 0], [1, 0]), ([far, far], [0, -1]), ([far, far], [-1, 0])]
@@ -129,7 +129,7 @@ def _scene(q: ca.SX, constants: Constants) -> list[PlanarShape]:
 
 
 def start(constants: Constants = STANDARD, *, speed: float = 1.0, seed: int = 0) -> Array:
-    """A random state without overlaps (2 n_q,): places spread evenly, velocities in all directions, no rotation.
+    """Return a random state (2 n_q,) without overlaps: uniform positions, velocities in all directions, no rotation.
 
     Parameters
     ----------
@@ -152,14 +152,14 @@ def start(constants: Constants = STANDARD, *, speed: float = 1.0, seed: int = 0)
 
 
 def places_of(x: Array, constants: Constants = STANDARD) -> Array:
-    """Centres of the balls (..., balls, dimension) in states (..., 2 n_q)."""
+    """Return the centres of the balls (..., balls, dimension) in states (..., 2 n_q)."""
     n_q = constants.balls * constants.width
     q = np.asarray(x)[..., :n_q].reshape(*np.shape(x)[:-1], constants.balls, constants.width)
     return q[..., : constants.dimension]
 
 
 def penetration(x: Array, constants: Constants = STANDARD) -> float:
-    """The deepest penetration of a ball into a ball or a wall in one state (2 n_q,), 0 if there is none [m]."""
+    """Return the deepest penetration of a ball into a ball or a wall in one state (2 n_q,), or 0 [m]."""
     places = places_of(x, constants)
     walls = constants.radius - np.minimum(places, constants.side - places)
     first, second = np.triu_indices(constants.balls, 1)
@@ -168,7 +168,7 @@ def penetration(x: Array, constants: Constants = STANDARD) -> float:
 
 
 def energy(x: Array, constants: Constants = STANDARD) -> float:
-    """Kinetic energy, and potential energy above the floor, of one state (2 n_q,) [J]."""
+    """Return the kinetic energy, and the potential energy above the floor, of one state (2 n_q,) [J]."""
     v = np.asarray(x)[constants.balls * constants.width :].reshape(constants.balls, constants.width)
     inertia = np.array([constants.mass] * constants.dimension + [constants.inertia] * constants.turning)
     height = places_of(x, constants)[:, 1].sum()
@@ -176,7 +176,7 @@ def energy(x: Array, constants: Constants = STANDARD) -> float:
 
 
 def _places(constants: Constants, generator: np.random.Generator) -> Array:
-    """One ball after the other, wherever it meets none of those before it (random sequential addition)."""
+    """Place one ball after the other where it does not overlap earlier ones (random sequential addition)."""
     places = np.zeros((0, constants.dimension))
     for ball in range(constants.balls):
         for _ in range(TRIALS):
@@ -212,7 +212,7 @@ def _with_walls(q: ca.SX, constants: Constants) -> Iterator[ns.Contact]:
 
 
 def _contact(name: str, gap: ca.SX, normal: ca.SX, balls: tuple[int, ...], constants: Constants) -> ns.Contact:
-    """A contact whose normal points into the first ball."""
+    """Return a contact whose normal points into the first ball."""
     if not constants.friction:
         return ns.Contact(name, gap=gap, restitution=constants.restitution)
     tangent = _slip(normal, balls, constants)
@@ -220,7 +220,7 @@ def _contact(name: str, gap: ca.SX, normal: ca.SX, balls: tuple[int, ...], const
 
 
 def _slip(normal: ca.SX, balls: tuple[int, ...], constants: Constants) -> ca.SX:
-    """Directions of friction (n_q, dimension - 1): the first ball slips on the second one or on the wall."""
+    """Return the directions of friction (n_q, dimension - 1): slip of the first ball on the second one or the wall."""
     tangents, turns = _frame(normal, constants)
     columns = ca.SX(constants.balls * constants.width, constants.dimension - 1)
     for ball, sign in zip(balls, (1.0, -1.0), strict=False):
@@ -231,10 +231,10 @@ def _slip(normal: ca.SX, balls: tuple[int, ...], constants: Constants) -> ca.SX:
 
 
 def _frame(normal: ca.SX, constants: Constants) -> tuple[ca.SX, ca.SX]:
-    """Unit vectors across the normal, and the axes about which the surface turns along them."""
+    """Return unit vectors across the normal, and the axes about which the surface turns along them."""
     if constants.dimension == 2:
         return ca.vertcat(-normal[1], normal[0]), ca.SX(1)
-    # An orthonormal frame without a place where it is undefined; it jumps at n_z = 0, which no force notices.
+    # An orthonormal frame that is defined everywhere; it jumps at n_z = 0, which does not affect the force.
     x, y, z = normal[0], normal[1], normal[2]
     sign = ca.if_else(z >= 0, 1.0, -1.0)
     a = -1.0 / (sign + z)
@@ -258,6 +258,6 @@ def _labels(constants: Constants) -> tuple[dict[str, list[str]], dict[str, str]]
 
 
 def scaled(constants: Constants, balls: int) -> Constants:
-    """Other balls in number, as densely in a box of the same shape."""
+    """Return constants for another number of balls with the same density in a box of the same shape."""
     side = constants.side * (balls / constants.balls) ** (1.0 / constants.dimension)
     return replace(constants, balls=balls, side=max(side, 2.0 * constants.radius))

@@ -25,14 +25,14 @@ from nosnoc_py.errors import OptionError
 Array = NDArray[np.float64]
 Kind = Literal["contacts", "tendons"]
 
-IMPEDANCE = 1e-4  # the lowest that is allowed
+IMPEDANCE = 1e-4  # the lowest allowed impedance
 SOFTNESS = 1e4  # factor of the estimated inverse mass, with which contacts become plain springs
 POINT = 1e-6  # radius of a point [m]
-DEPTH = 5.0  # half of the thickness of the plate [m]: more than it goes down
+DEPTH = 5.0  # half of the thickness of the plate [m]: more than its largest descent
 
 
 def engine() -> Any:
-    """The module mujoco.
+    """Return the module mujoco.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def engine() -> Any:
 
 
 def hopper(constants: spring_hopper.Constants, step: float, kind: Kind = "contacts", integrator: str = "Euler") -> Any:
-    """Model of the hopper: one joint, one spring."""
+    """Return the model of the hopper: one joint, one spring."""
     c = constants
     joints = '<joint name="z" type="slide" axis="0 0 1"/>'
     plate = plate_on_springs.Constants(
@@ -59,7 +59,7 @@ def hopper(constants: spring_hopper.Constants, step: float, kind: Kind = "contac
 def plate(
     constants: plate_on_springs.Constants, step: float, kind: Kind = "contacts", integrator: str = "Euler"
 ) -> Any:
-    """Model of the plate, with the joints x, z, theta; with tendons there is no damper."""
+    """Return the model of the plate, with the joints x, z, theta; with tendons there is no damper."""
     joints = (
         '<joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>'
         '<joint name="theta" type="hinge" axis="0 -1 0"/>'
@@ -68,24 +68,24 @@ def plate(
 
 
 def without_dampers(constants: plate_on_springs.Constants) -> plate_on_springs.Constants:
-    """What the model with tendons stands for."""
+    """Return the constants that the model with tendons has."""
     return replace(constants, damping=0.0)
 
 
 def trajectory(model: Any, x0: Array, steps: int) -> Array:
-    """States (steps + 1, n_x), configuration and velocity, from x0."""
+    """Return the states (steps + 1, n_x), configuration and velocity, from x0."""
     mujoco = engine()
     data, n = _started(model, x0), model.nq
-    found = np.empty((steps + 1, 2 * n))
-    found[0] = x0
+    states = np.empty((steps + 1, 2 * n))
+    states[0] = x0
     for k in range(steps):
         mujoco.mj_step(model, data)
-        found[k + 1, :n], found[k + 1, n:] = data.qpos, data.qvel
-    return found
+        states[k + 1, :n], states[k + 1, n:] = data.qpos, data.qvel
+    return states
 
 
 def final_state(model: Any, x0: Array, steps: int) -> Array:
-    """State (n_x,) after so many steps, all in one call."""
+    """Return the state (n_x,) after so many steps, all in one call."""
     data = _started(model, x0)
     engine().mj_step(model, data, nstep=steps)
     return np.concatenate([data.qpos, data.qvel])
@@ -109,7 +109,7 @@ def _model(
 
 
 def xml(c: plate_on_springs.Constants, positions: Array, joints: str, kind: Kind, step: float, integrator: str) -> str:
-    """The model as MuJoCo reads it; the stiffness of contacts is set afterwards."""
+    """Return the model as MJCF; the stiffness of contacts is set afterwards."""
     solimp = f'solimp="{IMPEDANCE} {IMPEDANCE} 1 0.5 1"'
     points, tendons, box = "", "", ""
     if kind == "contacts":

@@ -1,4 +1,4 @@
-"""A robot on one leg hops in the plane: hip, thigh and shank, a point foot with friction, motors at hip and knee.
+"""A planar one-legged robot: hip, thigh and shank, a point foot with friction, motors at hip and knee.
 
 Coordinates are the position of the hip, the angle of the thigh and that of the shank relative to the thigh; with all
 angles zero the leg hangs straight down. With d_1 = (-sin phi_hip, -cos phi_hip) and d_2 the same at phi_hip + phi_knee,
@@ -69,14 +69,14 @@ class Places:
 
 
 def places(q: ca.SX, constants: Constants = CAPLER) -> Places:
-    """Where hip, knee and foot are, for coordinates q (4,)."""
+    """Return the positions of hip, knee and foot for coordinates q (4,)."""
     hip, (thigh, shank) = q[:2], constants.lengths
     knee = hip + thigh * _down(q[2])
     return Places(hip=hip, knee=knee, foot=knee + shank * _down(q[2] + q[3]))
 
 
 def mass_matrix(q: ca.SX, constants: Constants = CAPLER) -> ca.SX:
-    """M(q), (4, 4)."""
+    """Return M(q), (4, 4)."""
     turning = (ca.SX([[0, 0, 1, 0]]), ca.SX([[0, 0, 1, 1]]))
     matrix = constants.body * ca.diag(ca.SX([1, 1, 0, 0]))
     for centre, turn, mass, inertia in zip(
@@ -88,21 +88,21 @@ def mass_matrix(q: ca.SX, constants: Constants = CAPLER) -> ca.SX:
 
 
 def potential(q: ca.SX, constants: Constants = CAPLER) -> ca.SX:
-    """Potential energy V [J], zero with all masses at z = 0."""
+    """Return the potential energy V [J], zero with all masses at z = 0."""
     heights = [centre[1] for centre in _centres(q, constants)]
     weighted = sum((mass * z for mass, z in zip(constants.masses, heights, strict=True)), constants.body * q[1])
     return constants.gravity * weighted
 
 
 def free_force(q: ca.SX, v: ca.SX, constants: Constants = CAPLER) -> ca.SX:
-    """Force (4,) of gravity and of the motion itself, -dM/dt v + dT/dq - dV/dq."""
+    """Return the force (4,) of gravity and of the motion itself, -dM/dt v + dT/dq - dV/dq."""
     momentum = mass_matrix(q, constants) @ v
     kinetic = 0.5 * ca.dot(v, momentum)
     return -ca.jtimes(momentum, q, v) + ca.gradient(kinetic - potential(q, constants), q)
 
 
 def build(constants: Constants = CAPLER) -> ns.CLS:
-    """The robot as a system.
+    """Return the robot as a system.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def build(constants: Constants = CAPLER) -> ns.CLS:
 
 
 def joints(x: ArrayLike, constants: Constants = CAPLER) -> Array:
-    """Positions of hip, knee and foot, (..., 3, 2), of coordinates or states (..., 4 or more)."""
+    """Return the positions of hip, knee and foot, (..., 3, 2), for coordinates or states (..., 4 or more)."""
     q = np.asarray(x, dtype=float)
     thigh, shank = q[..., 2], q[..., 2] + q[..., 3]
     knee = q[..., :2] - constants.lengths[0] * np.stack([np.sin(thigh), np.cos(thigh)], axis=-1)
@@ -153,7 +153,7 @@ def joints(x: ArrayLike, constants: Constants = CAPLER) -> Array:
 
 
 def energy(x: ArrayLike, constants: Constants = CAPLER) -> Any:
-    """Kinetic and potential energy [J] of states (8,) or (n, 8)."""
+    """Return kinetic plus potential energy [J] of states (8,) or (n, 8)."""
     q, v = ca.SX.sym("q", 4), ca.SX.sym("v", 4)
     total = 0.5 * ca.dot(v, mass_matrix(q, constants) @ v) + potential(q, constants)
     states = np.atleast_2d(np.asarray(x, dtype=float)).T
@@ -162,11 +162,11 @@ def energy(x: ArrayLike, constants: Constants = CAPLER) -> Any:
 
 
 def _down(angle: ca.SX) -> ca.SX:
-    """Unit vector of a link that is turned by this angle from hanging down."""
+    """Return the unit vector of a link that is turned by this angle from hanging down."""
     return -ca.vertcat(ca.sin(angle), ca.cos(angle))
 
 
 def _centres(q: ca.SX, constants: Constants) -> tuple[ca.SX, ca.SX]:
-    """Centres of mass of thigh and shank."""
+    """Return the centres of mass of thigh and shank."""
     thigh, shank = constants.centres
     return q[:2] + thigh * _down(q[2]), places(q, constants).knee + shank * _down(q[2] + q[3])

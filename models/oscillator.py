@@ -1,4 +1,4 @@
-"""An oscillator whose sense of rotation turns around at the unit circle: the example for integration orders of FESD.
+"""An oscillator that reverses its rotation at the unit circle: the example for integration orders of FESD.
 
 x' = A_1 x inside the unit circle and x' = A_2 x outside, with A_1 = [1, w; -w, 1] and A_2 = [1, -w; w, 1]. In polar
 coordinates r' = r and phi' = -w inside, phi' = w outside: the radius grows as e^t, and a motion that starts inside, at
@@ -44,7 +44,7 @@ class Constants:
 
     @property
     def switch_time(self) -> float:
-        """Where the motion crosses the circle [s]; 0 for a start outside."""
+        """Time at which the motion crosses the circle [s]; 0 for a start outside."""
         return float(max(0.0, -np.log(self.radius)))
 
 
@@ -52,7 +52,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.PSS:
-    """The oscillator, with states x_1, x_2 and a partition "circle": below 0 inside, above 0 outside."""
+    """Return the oscillator, with states x_1, x_2 and a partition "circle": below 0 inside, above 0 outside."""
     x, w = ca.SX.sym("x", 2), constants.frequency
     inside, outside = ca.DM([[1.0, w], [-w, 1.0]]), ca.DM([[1.0, -w], [w, 1.0]])
     circle = ns.Modes("circle", flows=[inside @ x, outside @ x], functions=ca.sumsqr(x) - 1.0, signs=[[-1], [1]])
@@ -60,7 +60,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
 
 
 def exact(t: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """States (n, 2) at times (n,) [s]."""
+    """Return the states (n, 2) at times (n,) [s]."""
     times = np.atleast_1d(np.asarray(t, dtype=float))
     turns = np.abs(times - constants.switch_time) - constants.switch_time
     angle = constants.angle + constants.frequency * turns

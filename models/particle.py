@@ -38,7 +38,7 @@ LIFT_OFF = 1.5  # u_2 reaches g [s]
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the closed form depends on.
+    """Constants of the closed form.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ FRICTIONAL = Constants(friction=0.6)  # Example 4
 
 
 def build(friction: float = 0.0, controls: int = 2, gravity: float = 9.81) -> ns.CLS:
-    """The particle as a system.
+    """Return the particle as a system.
 
     Parameters
     ----------
@@ -137,15 +137,15 @@ def build(friction: float = 0.0, controls: int = 2, gravity: float = 9.81) -> ns
 
 
 def control(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """Forces (u_1, u_2) [N] of Examples 3 and 4 at the physical time t: (2,), or (n, 2) for times (n,)."""
+    """Return the forces (u_1, u_2) [N] of Examples 3 and 4 at physical time t: (2,), or (n, 2) for times (n,)."""
     ramp = 2.0 * constants.gravity * _since_ramp(np.asarray(t, dtype=float))
     return np.stack([np.full_like(ramp, constants.thrust), ramp], axis=-1)
 
 
 def impulse(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """Lambda(t), the normal impulse of all contact until the physical time t (n,) [N s]; the right limit at the impact.
+    """Return Lambda(t) [N s], the normal impulse of all contact until the time t (n,), right limit at the impact.
 
-    The impact's own is `constants.landing_speed`.
+    The impulse of the impact itself is `constants.landing_speed`.
     """
     t = np.asarray(t, dtype=float)
     s = np.minimum(_since_ramp(t), LIFT_OFF - RAMP_START)
@@ -154,19 +154,19 @@ def impulse(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
 
 
 def normal_force(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """Normal force lambda_n at physical times t (n,) [N]: g - u_2 in contact, zero in flight, without the impact."""
+    """Return lambda_n at physical times t (n,) [N]: g - u_2 in contact, zero in flight, without the impact."""
     t = np.asarray(t, dtype=float)
     held = (t >= constants.landing) & (t < LIFT_OFF)
     return np.where(held, constants.gravity * (1.0 - 2.0 * _since_ramp(t)), 0.0)
 
 
 def numerical_time(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """Tau = t + Lambda / a_n at physical times t (n,) [s]; the end of the jump at the impact."""
+    """Return tau = t + Lambda / a_n at physical times t (n,) [s]; at the impact the end of the jump."""
     return np.asarray(t, dtype=float) + impulse(t, constants) / constants.auxiliary
 
 
 def clock(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """Physical time t(tau) [s] at numerical times tau (n,) [s]: the inverse of `numerical_time`.
+    """Return the physical time t(tau) [s] at numerical times tau (n,) [s]: the inverse of `numerical_time`.
 
     On the ramp it solves tau - tau(1) = (1 + r) s - r s^2 with r = g / a_n.
     """
@@ -182,13 +182,13 @@ def clock(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
 
 
 def speed_of_time(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """dt/dtau at numerical times tau (n,): 1 in flight, 0 in the jump, a_n / (a_n + lambda_n) in contact."""
+    """Return dt/dtau at numerical times tau (n,): 1 in flight, 0 in the jump, a_n / (a_n + lambda_n) in contact."""
     force = normal_force(clock(tau, constants), constants)
     return np.where(_frozen(tau, constants), 0.0, constants.auxiliary / (constants.auxiliary + force))
 
 
 def exact(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """The motion from (0, 1, 0, 0, 0) in numerical time, in closed form.
+    """Return the motion from (0, 1, 0, 0, 0) in numerical time, in closed form.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def exact(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
         If a time is negative.
     """
     tau, t = np.asarray(tau, dtype=float), clock(tau, constants)
-    # The part of the impact that is still to come.
+    # The remaining part of the impact.
     missing = np.where(
         _frozen(tau, constants), constants.landing_speed - constants.auxiliary * (tau - constants.landing), 0.0
     )
@@ -218,7 +218,7 @@ def exact(tau: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
 
 
 def physical(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
-    """The motion in physical time t (n,) [s]: states (x, y, v_x, v_y), (n, 4), the right limit at the impact.
+    """Return the states (x, y, v_x, v_y), (n, 4), at physical times t (n,) [s], the right limit at the impact.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def physical(t: ArrayLike, constants: Constants = FRICTIONLESS) -> Array:
 
 
 def _impulse_integral(t: Array, constants: Constants) -> Array:
-    """The integral of Lambda from 0 to t (n,) [N s^2]."""
+    """Return the integral of Lambda from 0 to t (n,) [N s^2]."""
     s, flying = np.minimum(_since_ramp(t), LIFT_OFF - RAMP_START), np.maximum(t - LIFT_OFF, 0.0)
     held = (np.minimum(t, RAMP_START) ** 2 - constants.landing**2) / 2.0
     total = held + s + s**2 / 2.0 - s**3 / 3.0 + 1.25 * flying
@@ -249,6 +249,6 @@ def _since_ramp(t: Array) -> Array:
 
 
 def _frozen(tau: ArrayLike, constants: Constants) -> NDArray[np.bool_]:
-    """Whether the clock stands still."""
+    """Return True where the clock stands still."""
     elapsed = np.asarray(tau, dtype=float) - constants.landing
     return (elapsed >= 0.0) & (elapsed < constants.jump)

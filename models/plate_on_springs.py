@@ -1,4 +1,4 @@
-"""A plate in the plane falls on a bed of springs: many contacts at nearly the same time (ESS, Section 5.2).
+"""A planar plate falls on a bed of springs: many nearly simultaneous contacts (ESS, Section 5.2).
 
 The middle of the plate is at (x, z), its angle is theta, positive against the clock. Spring i stands at x_i, its top
 slides up and down on the vertical line there and rolls without friction on the plate. It is compressed by
@@ -43,7 +43,7 @@ FIXED = len(PARAMETERS)  # parameters before the positions of the springs
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """The plate and its bed.
+    """Constants of the plate and its bed.
 
     Parameters
     ----------
@@ -91,33 +91,33 @@ class Constants:
 
     @property
     def positions(self) -> Array:
-        """Where the springs stand (n,) [m]."""
+        """Positions of the springs (n,) [m]."""
         return np.linspace(-0.5 * self.bed, 0.5 * self.bed, self.contacts)
 
     @property
     def parameters(self) -> Array:
-        """What the NumPy functions take as p (6 + n,): `PARAMETERS`, of one spring, then the positions."""
+        """Argument p (6 + n,) of the NumPy functions: `PARAMETERS`, of one spring, then the positions."""
         one = [self.stiffness / self.contacts, self.damping / self.contacts]
         return np.concatenate([[self.mass, self.inertia, self.gravity, self.length, *one], self.positions])
 
 
 STANDARD = Constants()
-DURATION = 2.0  # [s]: the plate falls, is thrown up a little or not, and stands on the springs
+DURATION = 2.0  # [s]: the plate falls, may rebound slightly, and then stands on the springs
 
 
 def start(height: float, angle: float) -> Array:
-    """State (6,) of a plate at rest, centred over the bed."""
+    """Return the state (6,) of a plate at rest, centred over the bed."""
     return np.array([0.0, height, angle, 0.0, 0.0, 0.0])
 
 
 def starts(count: int = 120, seed: int = 0) -> Array:
-    """Random starts (count, 6): heights in (2, 3) m, angles in (-.1, .1) rad, at rest over the middle of the bed."""
+    """Return random states (count, 6): heights in (2, 3) m, angles in (-.1, .1) rad, at rest over the middle."""
     drawn = np.random.default_rng(seed).uniform([2.0, -0.1], [3.0, 0.1], (count, 2))
     return np.array([start(height, angle) for height, angle in drawn])
 
 
 def _scene(x: ca.SX, h: ca.SX, c: Constants) -> list[PlanarShape]:
-    """The plate, which lies on its lower side (x, z), and the springs, which end there or at their full length."""
+    """Return the scene: the plate on its lower side (x, z), and the springs up to the plate or to their full length."""
     thick = 0.02 * c.width
     up = ca.vertcat(-ca.sin(x[2]), ca.cos(x[2]))
     tops = [ca.vertcat(place, c.length - ca.fmax(h[i], 0)) for i, place in enumerate(c.positions)]
@@ -130,7 +130,7 @@ def _scene(x: ca.SX, h: ca.SX, c: Constants) -> list[PlanarShape]:
 
 
 def build(constants: Constants = STANDARD) -> ns.EventSelectedSystem:
-    """The plate in CasADi, with the guards spring_1, spring_2, ..."""
+    """Return the plate in CasADi, with the guards spring_1, spring_2, ..."""
     c, n = constants, constants.contacts
     x, mode = ca.SX.sym("x", 6), ca.SX.sym("mode", n)
     tangent = ca.tan(x[2])
@@ -152,7 +152,7 @@ def build(constants: Constants = STANDARD) -> ns.EventSelectedSystem:
 
 
 def build_numeric(constants: Constants = STANDARD, fast: bool = False) -> ns.EventSelectedSystem:
-    """The same in NumPy, over all springs at once, or (`fast`) in loops that numba compiles.
+    """Return the plate in NumPy, over all springs at once, or (`fast`) in loops that numba compiles.
 
     Parameters p are `constants.parameters`: beds with any number of springs share the compiled functions.
     """
@@ -169,7 +169,7 @@ def build_numeric(constants: Constants = STANDARD, fast: bool = False) -> ns.Eve
     )
 
 
-@lru_cache(maxsize=2)  # so that all systems share what numba has compiled
+@lru_cache(maxsize=2)  # so that all systems share the compiled functions
 def _numeric(fast: bool) -> dict[str, Any]:
     if not fast:
         return {"flow": _flow, "functions": _functions, "jacobian": _jacobian}
@@ -178,7 +178,7 @@ def _numeric(fast: bool) -> dict[str, Any]:
 
 
 def energy(x: Array, mode: Array, constants: Constants = STANDARD) -> Array:
-    """Kinetic, potential and elastic energy (...,) [J] of states (..., 6) with bits (..., n)."""
+    """Return kinetic, potential and elastic energy (...,) [J] of states (..., 6) with bits (..., n)."""
     c, x = constants, np.asarray(x, dtype=float)
     kinetic = 0.5 * (c.mass * (x[..., 3] ** 2 + x[..., 4] ** 2) + c.inertia * x[..., 5] ** 2)
     compression = c.length + np.tan(x[..., 2, None]) * (x[..., 0, None] - c.positions) - x[..., 1, None]
@@ -191,11 +191,11 @@ def _names(count: int) -> list[str]:
 
 
 def _flow(x: Array, mode: Array, p: Array) -> Array:
-    x_0, z, theta, v_x, v_z, omega = x.tolist()  # numbers of Python are faster than those of NumPy
+    x_0, z, theta, v_x, v_z, omega = x.tolist()  # Python's numbers are faster than NumPy's here
     mass, inertia, gravity, length, stiffness, damping = p[:FIXED].tolist()
     tangent = float(np.tan(theta))
     square = 1.0 + tangent * tangent
-    # A force is affine in the lever, so sums of forces and torques are those of the bits and of their first two moments
+    # A force is affine in the lever, so sums of forces and torques follow from sums of the bits and their two moments
     lever = p[FIXED:] - x_0
     loaded = mode * lever
     count, first, second = float(mode.dot(mode)), float(loaded.dot(mode)), float(loaded.dot(lever))
@@ -211,15 +211,15 @@ def _functions(x: Array, p: Array) -> Array:
 
 def _jacobian(x: Array, p: Array) -> Array:
     tangent = np.tan(x[2])
-    found = np.zeros((p.size - FIXED, 6))
-    found[:, 0] = tangent
-    found[:, 1] = -1.0
-    found[:, 2] = (1.0 + tangent * tangent) * (x[0] - p[FIXED:])
-    return found
+    jacobian = np.zeros((p.size - FIXED, 6))
+    jacobian[:, 0] = tangent
+    jacobian[:, 1] = -1.0
+    jacobian[:, 2] = (1.0 + tangent * tangent) * (x[0] - p[FIXED:])
+    return jacobian
 
 
 def flow_loop(x: Array, mode: Array, p: Array) -> Array:
-    """f(x, mode, p) (6,), spring by spring."""
+    """Return f(x, mode, p) (6,), spring by spring."""
     tangent = np.tan(x[2])
     square = 1.0 + tangent * tangent
     middle = p[4] * (p[3] - x[1]) + p[5] * (tangent * x[3] - x[4])
@@ -230,30 +230,30 @@ def flow_loop(x: Array, mode: Array, p: Array) -> Array:
         force = mode[i] * (middle + slope * lever)
         total += force
         torque += force * lever
-    found = np.empty(6)
-    found[0], found[1], found[2] = x[3], x[4], x[5]
-    found[3] = -tangent * total / p[0]
-    found[4] = total / p[0] - p[2]
-    found[5] = square * torque / p[1]
-    return found
+    rates = np.empty(6)
+    rates[0], rates[1], rates[2] = x[3], x[4], x[5]
+    rates[3] = -tangent * total / p[0]
+    rates[4] = total / p[0] - p[2]
+    rates[5] = square * torque / p[1]
+    return rates
 
 
 def functions_loop(x: Array, p: Array) -> Array:
-    """h(x, p) (n,), spring by spring."""
+    """Return h(x, p) (n,), spring by spring."""
     tangent = np.tan(x[2])
-    found = np.empty(p.size - 6)
-    for i in range(found.size):
-        found[i] = p[3] - x[1] - tangent * (p[6 + i] - x[0])
-    return found
+    values = np.empty(p.size - 6)
+    for i in range(values.size):
+        values[i] = p[3] - x[1] - tangent * (p[6 + i] - x[0])
+    return values
 
 
 def jacobian_loop(x: Array, p: Array) -> Array:
-    """D h(x, p) (n, 6), spring by spring."""
+    """Return D h(x, p) (n, 6), spring by spring."""
     tangent = np.tan(x[2])
     square = 1.0 + tangent * tangent
-    found = np.zeros((p.size - 6, 6))
+    jacobian = np.zeros((p.size - 6, 6))
     for i in range(p.size - 6):
-        found[i, 0] = tangent
-        found[i, 1] = -1.0
-        found[i, 2] = square * (x[0] - p[6 + i])
-    return found
+        jacobian[i, 0] = tangent
+        jacobian[i, 1] = -1.0
+        jacobian[i, 2] = square * (x[0] - p[6 + i])
+    return jacobian

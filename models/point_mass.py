@@ -44,7 +44,7 @@ STANDARD = Constants()
 
 
 def build(dimension: int = 2, constants: Constants = STANDARD, ramp: ArrayLike | None = None) -> ns.CLS:
-    """One point mass on the plane; the last coordinate is its height.
+    """Return one point mass on the plane; the last coordinate is its height.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD, ramp: ArrayLike |
 
 
 def build_particles(particles: Sequence[Constants], dimension: int = 2) -> ns.CLS:
-    """Several point masses on the plane that do not feel each other: simultaneous contacts in one system.
+    """Return several independent point masses on the plane: simultaneous contacts in one system.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def build_particles(particles: Sequence[Constants], dimension: int = 2) -> ns.CL
 
 
 def axes_of(dimension: int) -> tuple[str, ...]:
-    """Names of the Cartesian axes, the vertical one last.
+    """Return the names of the Cartesian axes, the vertical one last.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def axes_of(dimension: int) -> tuple[str, ...]:
 
 
 def labels(axes: Sequence[str], pushed: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Names and units of Cartesian coordinates, their rates, and forces along the axes `pushed`."""
+    """Return names and units of Cartesian coordinates, their rates, and forces along the axes `pushed`."""
     names = {
         "q": tuple(axes),
         "v": tuple(f"v_{axis}" for axis in axes),
@@ -162,7 +162,7 @@ def labels(axes: Sequence[str], pushed: Sequence[str]) -> tuple[dict[str, tuple[
 
 
 def _ground(name: str, q: Any, first: int, dimension: int, constants: Constants) -> ns.Contact:
-    """The contact of the particle whose coordinates begin at `first` with the plane."""
+    """Return the contact with the plane of the particle whose coordinates begin at `first`."""
     tangent = np.zeros((q.shape[0], dimension - 1))
     tangent[first : first + dimension - 1] = np.eye(dimension - 1)
     return ns.Contact(

@@ -1,4 +1,4 @@
-"""A point that is pushed into a corner, along both of its walls and away again: a projected dynamical system.
+"""A point that is pushed into a corner, along both walls and away again: a projected dynamical system.
 
 The point follows the push f(tau) = (2 - tau, tau - 1) [m/s], turned by a clock tau' = 1, as far as a floor y >= 0 and a
 wall x <= w let it: what would leave the set is projected away, orthogonally in the metric E, if one is given. From
@@ -31,11 +31,11 @@ START = (0.0, 0.375)
 WALL = 1.28
 NAMES = ("floor", "wall")
 DRAWN = 0.02  # radius of the point in pictures [m], which lies in its corner
-NORMALS = np.array([[0.0, 1.0], [-1.0, 0.0]])  # of floor and wall, into the set
+NORMALS = np.array([[0.0, 1.0], [-1.0, 0.0]])  # normals of floor and wall, into the set
 LATE = 100.0  # no event after this [s]
-SOON = 1e-5  # after an event: signs at its time alone do not tell how a tangential motion goes on [s]
-ROUNDING = 1e-14  # of a gap; a gap that closes changes by SOON^2 at least [m]
-NEGLIGIBLE = 1e-12  # of a gap, its rate or a multiplier
+SOON = 1e-5  # offset after an event [s]: at its time, signs do not determine how a tangential motion continues
+ROUNDING = 1e-14  # tolerance of a gap; a gap that closes changes by SOON^2 at least [m]
+NEGLIGIBLE = 1e-12  # tolerance of a gap, its rate or a multiplier
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,7 +48,7 @@ class Piece:
 
 
 def build(metric: ArrayLike | None = None) -> ns.PDS:
-    """The point, with states x, y [m], tau [s] and constraints "floor" and "wall".
+    """Return the point as a system, with states x, y [m], tau [s] and constraints "floor" and "wall".
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def build(metric: ArrayLike | None = None) -> ns.PDS:
 
 
 def motion(until: float, metric: ArrayLike | None = None) -> tuple[Piece, ...]:
-    """The pieces of the motion that begin before `until` [s]; every event is a root of a polynomial."""
+    """Return the pieces of the motion that begin before `until` [s]; every event is a root of a polynomial."""
     inverse = np.asarray(np.linalg.inv(_metric(metric)), dtype=float)
     piece = Piece(start=0.0, touched=(), position=_moving((), inverse, 0.0, START))
     pieces = [piece]
@@ -92,7 +92,7 @@ def motion(until: float, metric: ArrayLike | None = None) -> tuple[Piece, ...]:
 
 
 def exact(t: ArrayLike, metric: ArrayLike | None = None) -> Array:
-    """States (n, 3) at times (n,) [s]."""
+    """Return the states (n, 3) at times (n,) [s]."""
     times = np.atleast_1d(np.asarray(t, dtype=float))
     pieces = motion(float(times.max()) + 1.0, metric)
     which = np.searchsorted([piece.start for piece in pieces], times, "right") - 1
@@ -102,21 +102,21 @@ def exact(t: ArrayLike, metric: ArrayLike | None = None) -> Array:
 
 
 def events(until: float, metric: ArrayLike | None = None) -> tuple[tuple[str, str, float], ...]:
-    """Kind ("contact" or "release"), constraint and time [s] of all events before `until`."""
-    found = []
+    """Return kind ("contact" or "release"), constraint and time [s] of all events before `until`."""
+    sequence = []
     pieces = motion(until, metric)
     for before, after in pairwise(pieces):
         for i in set(before.touched) ^ set(after.touched):
-            found.append(("contact" if i in after.touched else "release", NAMES[i], after.start))
-    return tuple(found)
+            sequence.append(("contact" if i in after.touched else "release", NAMES[i], after.start))
+    return tuple(sequence)
 
 
-def _metric(given: ArrayLike | None) -> Array:
-    return np.eye(2) if given is None else np.asarray(given, dtype=float)
+def _metric(metric: ArrayLike | None) -> Array:
+    return np.eye(2) if metric is None else np.asarray(metric, dtype=float)
 
 
 def _multipliers(touched: tuple[int, ...], inverse: Array) -> tuple[Polynomial, ...]:
-    """N (f + M N' lambda) = 0 for the touched walls: lambda is affine in t."""
+    """Solve N (f + M N' lambda) = 0 for the touched walls: lambda is affine in t."""
     if not touched:
         return ()
     normals = NORMALS[list(touched)]
@@ -141,7 +141,7 @@ def _moving(
 
 
 def _next_event(piece: Piece, inverse: Array) -> tuple[float, tuple[int, ...]]:
-    """The first zero of a multiplier (release) or of the gap of a free wall (contact), and what is touched then."""
+    """Return the first zero of a multiplier (release) or of a gap (contact), and the walls touched afterwards."""
     gaps = _gaps(piece.position)
     forces = dict(zip(piece.touched, _multipliers(piece.touched, inverse), strict=True))
     at = min(_first_fall(forces.get(i, gaps[i]), piece.start) for i in range(len(NAMES)))
@@ -152,7 +152,7 @@ def _next_event(piece: Piece, inverse: Array) -> tuple[float, tuple[int, ...]]:
 
 
 def _touched_after(at: float, here: tuple[float, ...], inverse: Array) -> tuple[int, ...]:
-    """Of all sets of walls the one whose motion stays in the set with pushing walls, just after `at`."""
+    """Return the set of walls whose motion stays feasible with nonnegative multipliers just after `at`."""
     soon = at + SOON
     for touched in ((), (0,), (1,), (0, 1)):
         gaps = _gaps(_moving(touched, inverse, at, here))
@@ -169,7 +169,7 @@ def _gaps(position: tuple[Polynomial, Polynomial]) -> tuple[Polynomial, Polynomi
 
 
 def _first_fall(watched: Polynomial, start: float) -> float:
-    """First time not before `start` at which a quantity would become negative."""
+    """Return the first time not before `start` at which a quantity would become negative."""
     roots = watched.trim(NEGLIGIBLE).roots()
     for at in np.sort(roots[np.abs(np.imag(roots)) < NEGLIGIBLE].real):
         if at > start + NEGLIGIBLE and watched.deriv()(at) < -NEGLIGIBLE:

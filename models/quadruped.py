@@ -1,4 +1,4 @@
-"""A quadruped on point feet with twelve joints: its URDF, its stand, and a law that holds it there.
+"""A quadruped on point feet with twelve joints: its URDF, its stand, and a control law that holds it.
 
 The trunk floats: position and unit quaternion, linear velocity in the world and angular velocity in the trunk. Feet are
 balls that touch the ground with friction in space.
@@ -17,20 +17,20 @@ from models import urdf
 
 Array = NDArray[np.float64]
 LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
-STAND = np.tile([0.0, 0.7, -1.4], 4)  # of the joints of every leg [rad]: outwards, thigh, calf
-FOOT = 0.02  # radius [m]
+STAND = np.tile([0.0, 0.7, -1.4], 4)  # joint angles of every leg [rad]: outwards, thigh, calf
+FOOT = 0.02  # radius of the feet [m]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gains:
-    """Springs [N m/rad] and dampers [N m s/rad] that hold the stand."""
+    """Stiffness [N m/rad] and damping [N m s/rad] of the springs that hold the stand."""
 
     stiffness: float = 150.0
     damping: float = 6.0
 
 
 def file() -> str:
-    """Its URDF."""
+    """Return the URDF of the quadruped."""
     parts = [urdf.block("trunk", 9.0, (0.45, 0.2, 0.12), (0.01, 0, 0.02))]
     for leg, (x, y) in LEGS.items():
         parts += [
@@ -47,33 +47,33 @@ def file() -> str:
 
 
 def robot() -> ns.Robot:
-    """On a floating base."""
+    """Return the robot on a floating base."""
     return ns.Robot.from_urdf(file(), base="floating")
 
 
 def build(friction: float = 0.8, *, gains: Gains | None = None, view: str = "xz") -> ns.CLS:
-    """The system; with gains its joints are held at the stand, else they have drives."""
-    made = robot()
-    force = 0 if gains is None else held(made, gains)
-    return made.system(
-        contacts=made.contacts(friction=friction),
+    """Return the system; with gains, springs and dampers hold the joints, otherwise the joints have drives."""
+    quadruped = robot()
+    force = 0 if gains is None else held(quadruped, gains)
+    return quadruped.system(
+        contacts=quadruped.contacts(friction=friction),
         actuated=None if gains is None else [],
         end_stops=False,
         force=force,
-        scene=made.scene(view),
+        scene=quadruped.scene(view),
     )
 
 
-def held(made: ns.Robot, gains: Gains) -> ca.SX:
-    """Springs and dampers at the joints, which are the last coordinates and velocities."""
-    joints, rates = made.q[7:], made.v[6:]
+def held(quadruped: ns.Robot, gains: Gains) -> ca.SX:
+    """Return the torques of springs and dampers at the joints, which are the last coordinates and velocities."""
+    joints, rates = quadruped.q[7:], quadruped.v[6:]
     return ca.vertcat(ca.SX(6, 1), gains.stiffness * (ca.DM(STAND) - joints) - gains.damping * rates)
 
 
 def start(above: float = 0.0) -> Array:
-    """At rest in the stand, the feet at a height [m]."""
-    made = robot()
+    """Return the state at rest in the stand, the feet at a height [m]."""
+    quadruped = robot()
     q = np.concatenate([[0, 0, 0], [1, 0, 0, 0], STAND])
-    foot = ca.Function("foot", [made.q], [made.position("FL_foot")])
+    foot = ca.Function("foot", [quadruped.q], [quadruped.position("FL_foot")])
     q[2] = FOOT + above - float(foot(q)[2])
     return np.concatenate([q, np.zeros(18)])

@@ -46,17 +46,17 @@ class Plant:
         return self.A - np.outer(self.B, self.A[0]) / self.B[0]
 
     def swing(self, x: Array, u: float, t: float) -> Array:
-        """State after the time t with constant u."""
+        """Return the state after the time t with constant u."""
         equilibrium = -np.linalg.solve(self.A, self.B * u)
         return np.asarray(expm(self.A * t) @ (x - equilibrium) + equilibrium)
 
     def slide(self, x: Array, t: float) -> Array:
-        """State after the time t on y = 0."""
+        """Return the state after the time t on y = 0."""
         return np.asarray(expm(self.sliding_matrix * t) @ x)
 
 
 def _plant(name: str, numerator: tuple[float, float, float]) -> Plant:
-    """The numerator over (s + 1)^3, highest power first."""
+    """Return the plant with this numerator over (s + 1)^3, highest power first."""
     return Plant(name=name, A=np.array([[-3.0, 1.0, 0.0], [-3.0, 0.0, 1.0], [-1.0, 0.0, 0.0]]), B=np.array(numerator))
 
 
@@ -68,7 +68,7 @@ PLANTS = {plant.name: plant for plant in (LAG, SLIDING)}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cycle:
-    """A symmetric limit cycle: x after swing and slide is minus the start.
+    """Symmetric limit cycle: x after swing and slide is minus the start.
 
     Parameters
     ----------
@@ -86,21 +86,21 @@ class Cycle:
 
     @property
     def period(self) -> float:
-        """Of the whole cycle [s]."""
+        """Period of the whole cycle [s]."""
         return 2.0 * (self.swing + self.slide)
 
     def switch_times(self, until: float) -> tuple[tuple[str, float], ...]:
-        """Kind ("switch", "enter_sliding", "leave_sliding") and time [s] of the events in (0, until)."""
-        half, found = 0.5 * self.period, []
+        """Return kind ("switch", "enter_sliding", "leave_sliding") and time [s] of the events in (0, until)."""
+        half, switches = 0.5 * self.period, []
         for k in range(int(np.ceil(until / half)) + 1):
             if self.slide:
-                found += [("enter_sliding", k * half + self.swing), ("leave_sliding", (k + 1) * half)]
+                switches += [("enter_sliding", k * half + self.swing), ("leave_sliding", (k + 1) * half)]
             else:
-                found.append(("switch", (k + 1) * half))
-        return tuple((kind, at) for kind, at in found if at < until)
+                switches.append(("switch", (k + 1) * half))
+        return tuple((kind, at) for kind, at in switches if at < until)
 
     def __call__(self, t: float) -> Array:
-        """The state (3,) at the time t >= 0."""
+        """Return the state (3,) at the time t >= 0."""
         halves, s = divmod(t, 0.5 * self.period)
         swung = self.plant.swing(self.start, -1.0, min(s, self.swing))
         state = swung if s <= self.swing else self.plant.slide(swung, s - self.swing)
@@ -108,19 +108,19 @@ class Cycle:
 
 
 def build(plant: Plant = SLIDING) -> ns.PSS:
-    """The plant with its relay: states x_1, x_2, x_3 and a partition "relay", y < 0 first."""
+    """Return the plant with its relay: states x_1, x_2, x_3 and a partition "relay", y < 0 first."""
     x = ca.SX.sym("x", 3)
     relay = ns.Modes("relay", flows=[ca.DM(plant.B), ca.DM(-plant.B)], functions=x[0], signs=[[-1], [1]])
     return ns.PSS(x=x, flow=ca.DM(plant.A) @ x, modes=relay, names={"x": ["x_1", "x_2", "x_3"]})
 
 
 def limit_cycle(plant: Plant = SLIDING) -> Cycle:
-    """The symmetric limit cycle of a plant; raises `ModelError` where the root finder finds none."""
+    """Return the symmetric limit cycle of a plant; raise `ModelError` if the root finder finds none."""
     return _sliding_cycle(plant) if plant.B[0] > 0.0 else _switching_cycle(plant)
 
 
 def _switching_cycle(plant: Plant) -> Cycle:
-    """-x = e^(A h) (x - x_e) + x_e with C x = 0, for u = -1."""
+    """Solve -x = e^(A h) (x - x_e) + x_e with C x = 0, for u = -1."""
     equilibrium = np.linalg.solve(plant.A, plant.B)
 
     def start(half: float) -> Array:
@@ -132,7 +132,7 @@ def _switching_cycle(plant: Plant) -> Cycle:
 
 
 def _sliding_cycle(plant: Plant) -> Cycle:
-    """From y = 0, C A x = C B (the slide ends) a swing to y = 0, a slide to C A x = -C B, at minus the start."""
+    """Solve for the cycle: from y = 0, C A x = C B swing to y = 0, then slide to C A x = -C B, at minus the start."""
 
     def start(third: float) -> Array:
         return np.array([0.0, plant.B[0], third])
@@ -143,9 +143,9 @@ def _sliding_cycle(plant: Plant) -> Cycle:
         return np.array([entered[0], *(plant.slide(entered, slide) + start(third))[1:]])
 
     for guess in ((third, swing, slide) for third in (0.0, 1.0, -1.0) for swing in (2.0, 4.0) for slide in (1.0, 3.0)):
-        found = root(open_ends, guess, tol=1e-14)
-        if np.abs(open_ends(found.x)).max() < 1e-11 and min(found.x[1:]) > 1e-3:
-            third, swing, slide = (float(value) for value in found.x)
+        solution = root(open_ends, guess, tol=1e-14)
+        if np.abs(open_ends(solution.x)).max() < 1e-11 and min(solution.x[1:]) > 1e-3:
+            third, swing, slide = (float(value) for value in solution.x)
             return Cycle(plant=plant, start=start(third), swing=swing, slide=slide)
     raise ModelError(f"no symmetric limit cycle with sliding was found for the plant {plant.name!r}.")
 
@@ -170,11 +170,11 @@ class Hysteresis:
 
     @property
     def ideal_period(self) -> float:
-        """Of the relay without lag [s]."""
+        """Period of the relay without lag [s]."""
         return 2.0 * float(np.log((self.gain + self.width) / (self.gain - self.width)))
 
     def after(self, state: Array, side: float, t: float) -> Array:
-        """State (y, w) after the time t with s = side, in closed form."""
+        """Return the state (y, w) after the time t with s = side, in closed form."""
         y, w = state
         k, tau = self.gain, self.lag
         fast = -k * (w - side) / (1.0 - 1.0 / tau)  # y = -k side + slow e^-t + fast e^(-t/tau)
@@ -182,7 +182,7 @@ class Hysteresis:
         return np.array([-k * side + slow * np.exp(-t) + fast * np.exp(-t / tau), side + (w - side) * np.exp(-t / tau)])
 
     def cycle(self) -> tuple[Array, float]:
-        """State in which the relay begins to move to +1, and the period [s].
+        """Return the state in which the relay begins to move to +1, and the period [s].
 
         The half period h and the state satisfy: y + d w = 0 at the start, and minus the start after h.
         """
@@ -191,14 +191,14 @@ class Hysteresis:
             start, half = np.array([-self.width * unknown[0], unknown[0]]), unknown[1]
             return np.asarray(self.after(start, 1.0, half) + start)
 
-        found = root(open_ends, [-1.0, 0.5 * self.ideal_period + self.lag], tol=1e-14)
-        if np.abs(open_ends(found.x)).max() > 1e-11:
+        solution = root(open_ends, [-1.0, 0.5 * self.ideal_period + self.lag], tol=1e-14)
+        if np.abs(open_ends(solution.x)).max() > 1e-11:
             raise ModelError(f"no limit cycle was found for {self}.")
-        return np.array([-self.width * found.x[0], found.x[0]]), 2.0 * float(found.x[1])
+        return np.array([-self.width * solution.x[0], solution.x[0]]), 2.0 * float(solution.x[1])
 
 
 def build_hysteresis(constants: Hysteresis) -> ns.PSS:
-    """The plant y' = -y - k w with the relay's position w, and a partition "relay": to -1 first."""
+    """Return the plant y' = -y - k w with the relay's position w, and a partition "relay": to -1 first."""
     x = ca.SX.sym("x", 2)
     common = ca.vertcat(-x[0] - constants.gain * x[1], -x[1] / constants.lag)
     pull = 1.0 / constants.lag

@@ -1,4 +1,4 @@
-"""A controlled system whose optimal motion slides on a surface: the ride along the edge of a current.
+"""A controlled system whose optimal motion slides on a surface: motion along the edge of a current.
 
 x' = u - s, y' = (3 + s) / 2 with s in sign(x): for x > 0 a current carries along y with speed 2 and pushes towards the
 edge x = 0, for x < 0 with speed 1 and pushes towards the edge, too. On the edge |u| < 1 keeps the sliding mode, s = u:
@@ -57,7 +57,7 @@ STANDARD = Constants()
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
-    """The optimum in continuous time: arrival at the edge [s], control while sliding, cost."""
+    """Optimum in continuous time: arrival at the edge [s], control while sliding, cost."""
 
     arrival: float
     sliding_control: float
@@ -65,14 +65,14 @@ class Optimum:
     constants: Constants
 
     def control(self, t: ArrayLike) -> Array:
-        """u (n,) at times t [s]."""
+        """Return u (n,) at times t [s]."""
         times, c = np.asarray(t, dtype=float), self.constants
         r, left = np.sqrt(c.weight), np.maximum(self.arrival - times, 0.0)
         riding = 1.0 - r * c.start * np.cosh(r * left) / np.sinh(r * self.arrival)
         return np.asarray(np.where(times < self.arrival, riding, self.sliding_control))
 
     def state(self, t: ArrayLike) -> Array:
-        """States (n, 2) at times t [s]."""
+        """Return the states (n, 2) at times t [s]."""
         times, c = np.atleast_1d(np.asarray(t, dtype=float)), self.constants
         r, left = np.sqrt(c.weight), np.maximum(self.arrival - times, 0.0)
         x = c.start * np.sinh(r * left) / np.sinh(r * self.arrival)
@@ -81,14 +81,14 @@ class Optimum:
 
 
 def build() -> ns.PSS:
-    """The system with states x, y, control u and a partition "edge"."""
+    """Return the system with states x, y, control u and a partition "edge"."""
     x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
     edge = ns.Modes("edge", flows=[[1.0, 1.0], [-1.0, 2.0]], functions=x[0], signs=[[-1], [1]])
     return ns.PSS(x=x, u=u, flow=ca.vertcat(u, 0.0), modes=edge, names={"x": ["x", "y"], "u": ["u"]})
 
 
 def problem(constants: Constants = STANDARD) -> ns.OCP:
-    """The task as an optimal control problem; |u| <= 3."""
+    """Return the optimal control problem; |u| <= 3."""
     system, c = build(), constants
     return ns.OCP(
         system,
@@ -101,7 +101,7 @@ def problem(constants: Constants = STANDARD) -> ns.OCP:
 
 
 def optimum(constants: Constants = STANDARD) -> Optimum:
-    """The optimum in continuous time.
+    """Return the optimum in continuous time.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def optimum(constants: Constants = STANDARD) -> Optimum:
     c = constants
 
     def slope(arrival: float) -> float:
-        """dJ/dt_1, up to a positive factor: the jump of u at the arrival."""
+        """Return dJ/dt_1, up to a positive factor: the jump of u at the arrival."""
         return _sliding_control(arrival, c) - (1.0 - c.start * np.sqrt(c.weight) / np.sinh(np.sqrt(c.weight) * arrival))
 
     times = np.linspace(0.0, c.horizon, 2001)[1:-1]

@@ -1,4 +1,4 @@
-"""A mass that hops on a massless spring, in one dimension: the calibration of ESS (Section 5.1).
+"""A mass on a massless spring that hops in one dimension: the calibration of ESS (Section 5.1).
 
 m z'' = -m g in flight (z > L_0) and m z'' = -m g + k (L_0 - z) in stance. The touchdown guard is h = L_0 - z, which
 rises when the mass comes down; its negative is the guard of the lift-off. (The paper has the other signs, and writes z'
@@ -60,7 +60,7 @@ class Constants:
 
     @property
     def frequency(self) -> float:
-        """Of the mass on the spring [rad/s]."""
+        """Angular frequency of the mass on the spring [rad/s]."""
         return float(np.sqrt(self.stiffness / self.mass))
 
     @property
@@ -84,7 +84,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.EventSelectedSystem:
-    """The hopper in CasADi, with states z, v_z, the guard "foot" and the parameter "stiffness"."""
+    """Return the hopper in CasADi, with states z, v_z, the guard "foot" and the parameter "stiffness"."""
     x, mode, k = ca.SX.sym("x", 2), ca.SX.sym("mode"), ca.SX.sym("stiffness")
     touchdown = constants.length - x[0]
     flow = ca.vertcat(x[1], mode * k * touchdown / constants.mass - constants.gravity)
@@ -107,7 +107,7 @@ def build(constants: Constants = STANDARD) -> ns.EventSelectedSystem:
 
 
 def build_numeric(constants: Constants = STANDARD, fast: bool = False) -> ns.EventSelectedSystem:
-    """The same in NumPy, or (`fast`) in functions that numba compiles; all constants are parameters."""
+    """Return the hopper in NumPy or, with `fast`, compiled by numba; all constants are parameters."""
     return EventSelectedSystem(
         x=2,
         p=4,
@@ -120,19 +120,19 @@ def build_numeric(constants: Constants = STANDARD, fast: bool = False) -> ns.Eve
     )
 
 
-@lru_cache(maxsize=2)  # so that all systems share what numba has compiled
+@lru_cache(maxsize=2)  # so that all systems share the compiled functions
 def _numeric(fast: bool) -> dict[str, Any]:
     functions: dict[str, Any] = {"flow": _flow, "functions": _functions, "jacobian": _jacobian}
     return {name: compiled.compiled(function) for name, function in functions.items()} if fast else {**functions}
 
 
 def exact(t: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """States (n, 2), height and velocity, at times (n,) >= 0 from the start at rest."""
+    """Return the states (n, 2), height and velocity, at times (n,) >= 0 from the start at rest."""
     times = np.atleast_1d(np.asarray(t, dtype=float))
     c, w = constants, constants.frequency
     speed = c.gravity * c.fall
     phase = np.mod(times, c.period)
-    s = np.where(phase <= c.fall, phase, phase - c.period)  # time from the nearest apex, where it flies
+    s = np.where(phase <= c.fall, phase, phase - c.period)  # in flight: time from the nearest apex
     flight = np.column_stack([c.height - 0.5 * c.gravity * s**2, -c.gravity * s])
     angle = w * (phase - c.fall)
     stance = np.column_stack(
@@ -146,7 +146,7 @@ def exact(t: ArrayLike, constants: Constants = STANDARD) -> Array:
 
 
 def crossing_times(until: float, constants: Constants = STANDARD) -> list[tuple[str, float]]:
-    """Kind ("contact", "release") and time [s] of all events up to a time, in their order."""
+    """Return kind ("contact", "release") and time [s] of all events up to a time, in their order."""
     periods = range(int(until / constants.period) + 1)
     touchdown = [("contact", k * constants.period + constants.fall) for k in periods]
     lift_off = [("release", time + constants.stance) for _, time in touchdown]
@@ -154,19 +154,19 @@ def crossing_times(until: float, constants: Constants = STANDARD) -> list[tuple[
 
 
 def _flow(x: Array, mode: Array, p: Array) -> Array:
-    found = np.empty(2)
-    found[0] = x[1]
-    found[1] = mode[0] * p[1] * (p[2] - x[0]) / p[0] - p[3]
-    return found
+    rates = np.empty(2)
+    rates[0] = x[1]
+    rates[1] = mode[0] * p[1] * (p[2] - x[0]) / p[0] - p[3]
+    return rates
 
 
 def _functions(x: Array, p: Array) -> Array:
-    found = np.empty(1)
-    found[0] = p[2] - x[0]
-    return found
+    values = np.empty(1)
+    values[0] = p[2] - x[0]
+    return values
 
 
 def _jacobian(x: Array, p: Array) -> Array:
-    found = np.zeros((1, 2))
-    found[0, 0] = -1.0
-    return found
+    jacobian = np.zeros((1, 2))
+    jacobian[0, 0] = -1.0
+    return jacobian

@@ -1,4 +1,4 @@
-"""A block on a moving belt, held by a spring: dry friction that falls with the speed of slip makes it stick and slip.
+"""A block on a moving belt, held by a spring: friction that decreases with slip causes stick-slip oscillations.
 
 m x'' = -k x + F(v_b - x') with F(w) = (F_0 - b |w|) sgn(w), and any friction within [-F_0, F_0] where the block moves
 with the belt. Stick is a sliding mode of the Filippov system with the switching function c = v_b - x'. It ends where
@@ -61,7 +61,7 @@ class Constants:
 
     @property
     def equilibrium(self) -> float:
-        """Elongation x_e about which the slipping block swings [m]."""
+        """Elongation x_e about which the slipping block oscillates [m]."""
         return (self.friction - self.decrease * self.belt) / self.stiffness
 
     @property
@@ -91,11 +91,11 @@ class Constants:
 
     @property
     def period(self) -> float:
-        """Of the cycle [s]."""
+        """Period of the cycle [s]."""
         return self.slip_time + self.stick_time
 
     def slip(self, s: ArrayLike) -> Array:
-        """States (n, 2) at times s after the break-away, as long as the block is slower than the belt."""
+        """Return the states (n, 2) at times s after the break-away, as long as the block is slower than the belt."""
         times = np.atleast_1d(np.asarray(s, dtype=float))
         g, w = self.growth, self.frequency
         a = self.break_away - self.equilibrium
@@ -110,14 +110,14 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.PSS:
-    """The block, with states position [m] and velocity [m/s] and a partition "belt": faster, then slower than the belt.
+    """Return the block: states position [m], velocity [m/s]; partition "belt": faster, then slower than the belt.
 
-    What is common to both regions is the spring and the decrease of friction, which acts along v - v_b in both.
+    Both regions share the spring and the decrease of friction, which acts along v - v_b in both.
     """
     x, c = ca.SX.sym("x", 2), constants
     common = ca.vertcat(x[1], (-c.stiffness * x[0] + c.decrease * (x[1] - c.belt)) / c.mass)
     pull = c.friction / c.mass
-    side = constants.break_away  # of the block in pictures
+    side = constants.break_away  # size of the block in pictures
     belt = ns.Modes("belt", flows=[[0.0, -pull], [0.0, pull]], functions=c.belt - x[1], signs=[[-1], [1]])
     names = {"x": ["position", "velocity"]}
     return ns.PSS(
@@ -138,7 +138,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
 
 
 def exact(t: ArrayLike, position: float = 0.0, constants: Constants = STANDARD) -> Array:
-    """States (n, 2) at times (n,) [s] of a block that starts on the belt, sticking at `position` [m].
+    """Return the states (n, 2) at times (n,) [s] of a block that starts on the belt, sticking at `position` [m].
 
     Raises
     ------
@@ -160,7 +160,7 @@ def exact(t: ArrayLike, position: float = 0.0, constants: Constants = STANDARD) 
 
 
 def event_times(until: float, position: float = 0.0, constants: Constants = STANDARD) -> tuple[Array, Array]:
-    """Times [s] up to `until` at which stick ends and at which it begins again."""
+    """Return the times [s] up to `until` at which stick ends and at which it begins again."""
     first, period = _first_stick(position, constants), constants.period
     away = np.array(
         [first + period * k for k in range(max(0, int(np.ceil((until - first) / period)) + 1))], dtype=float

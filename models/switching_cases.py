@@ -1,4 +1,4 @@
-"""The ways in which a motion meets a surface of discontinuity, each with its closed form.
+"""Types of motion at a surface of discontinuity, each with its closed form.
 
 Filippov's theory knows four: crossing, sliding (attractive from both sides), leaving a sliding mode, and the repulsive
 surface, from which a motion may depart at any time and to either side. All cases live in the plane of a coordinate x
@@ -39,7 +39,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A motion that is known.
+    """Case with a known motion.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ class Case:
 
     @property
     def event_times(self) -> tuple[float, ...]:
-        """Where one phase ends and the next one starts [s]."""
+        """Times at which one phase ends and the next one starts [s]."""
         return tuple(phase.start for phase in self.phases[1:])
 
     @property
     def event_kinds(self) -> tuple[str, ...]:
-        """ "switch", "enter_sliding" or "leave_sliding", in the order of the times."""
+        """Kinds "switch", "enter_sliding" or "leave_sliding", in the order of the times."""
         modes = [phase.mode for phase in self.phases]
         return tuple(_kind(before, after) for before, after in pairwise(modes))
 
     def distance(self, x: ArrayLike) -> Array:
-        """The switching function at states (n, 2)."""
+        """Return the switching function at states (n, 2)."""
         states = np.atleast_2d(np.asarray(x, dtype=float))
         return np.asarray(states[:, 0] - 0.5 * self.curvature * states[:, 1] ** 2)
 
@@ -179,14 +179,14 @@ BY_NAME = {case.name: case for case in CASES}
 
 
 def case(name: str) -> Case:
-    """A case by its name; raises `ModelError` for an unknown one."""
+    """Return a case by its name; raise `ModelError` for an unknown one."""
     if name not in BY_NAME:
         raise ModelError(unknown_name(name, BY_NAME, "case"))
     return BY_NAME[name]
 
 
 def build(chosen: Case) -> ns.PSS:
-    """The system of a case, with states x and y and a partition "surface" (and "gate", where there is one)."""
+    """Return the system of a case, with states x and y and a partition "surface" (and "gate", if the case has one)."""
     x = ca.SX.sym("x", 2)
     surface = x[0] - 0.5 * chosen.curvature * x[1] ** 2
     flows = [_affine(flow, x[1]) for flow in (chosen.below, chosen.above)]
@@ -198,7 +198,7 @@ def build(chosen: Case) -> ns.PSS:
 
 
 def exact(chosen: Case, t: ArrayLike) -> Array:
-    """States (n, 2) at times (n,) [s]; for a motion that is not unique the one that stays."""
+    """Return the states (n, 2) at times (n,) [s]; if the motion is not unique, the one that stays on the surface."""
     times = np.atleast_1d(np.asarray(t, dtype=float))
     starts = [phase.start for phase in chosen.phases]
     which = np.searchsorted(starts, times, "right") - 1
@@ -209,7 +209,7 @@ def exact(chosen: Case, t: ArrayLike) -> Array:
 
 
 def repulsive(t: ArrayLike, departure: float, side: int) -> Array:
-    """A motion (n, 2) of the case "repulsive": on the surface until `departure` [s], then to the side -1 or +1."""
+    """Return a motion (n, 2) of the case "repulsive": on the surface until `departure` [s], then to side -1 or +1."""
     times = np.atleast_1d(np.asarray(t, dtype=float))
     return np.column_stack([side * np.maximum(times - departure, 0.0), times])
 

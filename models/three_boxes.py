@@ -1,4 +1,4 @@
-"""Three boxes on the ground, the middle one pushes the other two (FESD-J, Section 5.3).
+"""Three boxes on the ground; the middle one pushes the other two (FESD-J, Section 5.3).
 
 Five contacts with friction: the left and the middle box (inelastic), the middle and the right box (restitution 0.5),
 and each box with the ground. The gap of the ground is q_y - a/2, initial and reference heights are 1, and the control
@@ -33,7 +33,7 @@ BOXES = ("left", "middle", "right")
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """The numbers of Section 5.3: side length [m], mass [kg], gravity [m/s^2], friction and restitution.
+    """Constants of Section 5.3: side length [m], mass [kg], gravity [m/s^2], friction and restitution.
 
     `sides` are the coefficients of friction of the two contacts between boxes, `ground` that of each box with the
     ground, `restitutions` those of the two contacts between boxes; the ground is inelastic.
@@ -57,7 +57,7 @@ START = (-3.0, 1.0, 0.0, 1.0, 3.0, 1.0, *[0.0] * 6)
 
 
 def build(constants: Constants = PAPER) -> ns.CLS:
-    """The three boxes as a system.
+    """Return the three boxes as a system.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def _scene(q: ca.SX, u: ca.SX, side: float) -> list[PlanarShape]:
 
 
 def _side(q: Any, k: int, constants: Constants) -> ns.Contact:
-    """Contact between boxes k and k + 1: the slip velocity is the relative vertical one."""
+    """Return the contact between boxes k and k + 1: the slip velocity is the relative vertical one."""
     left, right = 2 * k, 2 * k + 2
     tangent = np.zeros(6)
     tangent[[left + 1, right + 1]] = -1.0, 1.0
@@ -115,7 +115,7 @@ def _ground(q: Any, k: int, constants: Constants) -> ns.Contact:
 
 # The exact reduction to three coordinates ----------------------------------------------------------------------------
 
-REST = 1e-9  # approach below this speed [m/s] is inelastic: bounces of a pressed box accumulate
+REST = 1e-9  # impacts below this speed [m/s] are inelastic: a pressed box would bounce infinitely often
 MOST_PIECES = 20_000
 
 
@@ -132,7 +132,7 @@ class Impact:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReducedMotion:
-    """Horizontal motion of the boxes, quadratic in pieces: exact.
+    """Exact horizontal motion of the boxes, piecewise quadratic.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class ReducedMotion:
     impacts: tuple[Impact, ...]
 
     def __call__(self, t: ArrayLike) -> Array:
-        """States (times, 6) = (x, v), right limits at impacts."""
+        """Return the states (times, 6) = (x, v), right limits at impacts."""
         times = np.atleast_1d(np.asarray(t, dtype=float))
         which = np.clip(np.searchsorted(self.t, times, side="right") - 1, 0, len(self.x) - 1)
         s = (times - self.t[which])[:, None]
@@ -166,7 +166,7 @@ class ReducedMotion:
         return states
 
     def full_state(self, t: ArrayLike, constants: Constants = PAPER) -> Array:
-        """States (times, 12) of the full model, with all boxes at rest on the ground."""
+        """Return the states (times, 12) of the full model, with all boxes at rest on the ground."""
         reduced = self(t)
         states = np.zeros((len(reduced), 12))
         states[:, [0, 2, 4, 6, 8, 10]] = reduced
@@ -177,7 +177,7 @@ class ReducedMotion:
 def reduced_motion(
     u: ArrayLike, duration: float, x0: Sequence[float] = (-3.0, 0.0, 3.0, 0.0, 0.0, 0.0), constants: Constants = PAPER
 ) -> ReducedMotion:
-    """The exact motion of the three boxes on the line under a piecewise constant force on the middle one.
+    """Return the exact motion of the boxes on the line under a piecewise constant force on the middle one.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def reduced_motion(
 
 
 def _accelerations(v: Array, gap: Array, force: float, constants: Constants) -> Array:
-    """Accelerations (3,), the minimiser of Gauss' principle.
+    """Return the accelerations (3,), the minimiser of Gauss' principle.
 
     minimise the sum of a_i^2 / 2 - f_i a_i, plus grip |a_i| where box i is at rest, subject to a_i <= a_i+1 where two
     boxes touch and do not part: convex and separable along a chain, so pooling adjacent violators solves it.
@@ -234,7 +234,7 @@ def _accelerations(v: Array, gap: Array, force: float, constants: Constants) -> 
 
 
 def _pooled(block: tuple[float, float, list[int]]) -> float:
-    """Common acceleration of boxes that move as one: what drives them beyond their grip."""
+    """Return the common acceleration of boxes that move as one: the driving force beyond their grip."""
     drive, grip, boxes = block
     return float(np.sign(drive)) * max(abs(drive) - grip, 0.0) / len(boxes)
 
@@ -244,7 +244,7 @@ def _touching(v: Array, gap: Array, k: int) -> bool:
 
 
 def _next_event(v: Array, a: Array, gap: Array, rest: float) -> tuple[float, Array | None, int | None]:
-    """Time to the next event within `rest`, with the boxes that stop or the gap that closes then."""
+    """Return the time to the next event within `rest`, and the boxes that stop or the gap that closes then."""
     stops = np.array([-v[i] / a[i] if v[i] * a[i] < 0.0 else np.inf for i in range(3)])
     closings = [_closing(gap[k], v[k + 1] - v[k], a[k + 1] - a[k]) for k in (0, 1)]
     s = min(stops.min(), *closings)
@@ -254,7 +254,7 @@ def _next_event(v: Array, a: Array, gap: Array, rest: float) -> tuple[float, Arr
 
 
 def _closing(gap: float, rate: float, curvature: float) -> float:
-    """Smallest positive zero of gap + rate s + curvature s^2 / 2, without cancellation; infinity if there is none."""
+    """Return the smallest positive zero of gap + rate s + curvature s^2 / 2, without cancellation, or infinity."""
     if gap == 0.0:
         return -2.0 * rate / curvature if rate > 0.0 > curvature else np.inf
     discriminant = rate**2 - 2.0 * curvature * gap
@@ -265,7 +265,7 @@ def _closing(gap: float, rate: float, curvature: float) -> float:
 
 
 def _advance(x: Array, v: Array, gap: Array, a: Array, s: float, stopped: Array | None, closed: int | None) -> None:
-    """Move on by s; what an event makes zero is set to zero, not to rounding."""
+    """Advance by s; values that an event makes zero are set to exactly zero."""
     gap += np.diff(v) * s + 0.5 * np.diff(a) * s**2
     x += v * s + 0.5 * a * s**2
     v += a * s
@@ -287,12 +287,12 @@ def _collide(t: float, v: Array, gap: Array, constants: Constants) -> list[Impac
     active, impulse = _impulses(rate, target, [k for k in (0, 1) if gap[k] == 0.0], constants.mass)
     v += (np.append(-impulse, 0.0) + np.insert(impulse, 0, 0.0)) / constants.mass
     for k in active:
-        v[k + 1] = v[k] + target[k]  # to the bit: boxes that stay together need one velocity
+        v[k + 1] = v[k] + target[k]  # exactly: boxes that stay together need the same velocity
     return [Impact(CONTACTS[k], float(t), float(impulse[k]), float(rate[k]), float(target[k])) for k in active]
 
 
 def _impulses(rate: Array, target: Array, closed: list[int], mass: float) -> tuple[tuple[int, ...], Array]:
-    """Active contacts and their impulses (2,): the complementarity problem of two contacts by enumeration."""
+    """Return active contacts and their impulses (2,): the complementarity problem of two contacts by enumeration."""
     delassus = np.array([[2.0, -1.0], [-1.0, 2.0]]) / mass
     for size in range(1, len(closed) + 1):
         for active in combinations(closed, size):

@@ -69,7 +69,7 @@ DRAWN = 0.1  # height of the block in pictures [m]
 
 
 def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
-    """A block, as a point, on a plane through the origin that falls in the direction of x.
+    """Return a block, as a point, on a plane through the origin that falls in the direction of x.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
 
 
 def build_stack(constants: StackConstants = STACK) -> ns.CLS:
-    """Two blocks on top of each other on the horizontal ground, in the plane; a force acts on the lower one.
+    """Return two blocks on top of each other on the horizontal ground, in the plane; a force acts on the lower one.
 
     Returns
     -------

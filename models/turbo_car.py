@@ -24,12 +24,12 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.scene import Arrow, Disc, Ground, PlanarShape, Polygon
 
 Array = NDArray[np.float64]
-LENGTH = 0.12  # of a car in pictures, of what it needs to reach its greatest speed without turbo
+LENGTH = 0.12  # length of the drawn car relative to the distance that it needs to reach its top speed without turbo
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the car can do.
+    """Constants of the car.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ STANDARD = Constants()
 
 
 def build(constants: Constants = STANDARD) -> ns.PSS:
-    """The car as a Filippov system.
+    """Return the car as a Filippov system.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
     turbo = ns.Modes(
         "turbo",
         flows=[ca.vertcat(x[1], u), ca.vertcat(x[1], constants.gain * u)],
-        functions=x[1] / constants.threshold - 1.0,  # of order one: so are its multipliers, which are solved for
+        functions=x[1] / constants.threshold - 1.0,  # scaled to order one, so that its multipliers are, too
         signs=[[-1], [1]],
     )
     return ns.PSS(
@@ -88,7 +88,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
 
 
 def car(x: ca.SX, u: ca.SX, turbo: Any, length: float) -> list[PlanarShape]:
-    """What a car at the position x[0] looks like, larger than it is, with a flame while the turbo works."""
+    """Return the drawing of a car at the position x[0], enlarged, with a flame while the turbo works."""
     back, axle, wheel = x[0] - 0.5 * length, 0.1 * length, 0.1 * length
     body = [[0.0, 0.1], [1.0, 0.1], [1.0, 0.3], [0.75, 0.35], [0.6, 0.55], [0.25, 0.55], [0.1, 0.3], [0.0, 0.3]]
     flame = [[0.0, 0.28], [-0.6 * turbo, 0.2], [0.0, 0.12]]
@@ -102,19 +102,19 @@ def car(x: ca.SX, u: ca.SX, turbo: Any, length: float) -> list[PlanarShape]:
 
 
 def effort(velocity: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """S(v) [m/s] of velocities (n,)."""
+    """Return S(v) [m/s] of velocities (n,)."""
     v = np.asarray(velocity, dtype=float)
     return np.asarray(v - (1.0 - 1.0 / constants.gain) * np.maximum(v - constants.threshold, 0.0))
 
 
 def velocity_of(total: ArrayLike, constants: Constants = STANDARD) -> Array:
-    """The velocity [m/s] at efforts S (n,), the inverse of `effort`."""
+    """Return the velocity [m/s] at efforts S (n,), the inverse of `effort`."""
     s = np.asarray(total, dtype=float)
     return np.asarray(s + (constants.gain - 1.0) * np.maximum(s - constants.threshold, 0.0))
 
 
 def _travel(total: ArrayLike, constants: Constants) -> Array:
-    """The integral of v dS from 0 to S (n,) [m^2/s^2]: what is travelled at u, times u."""
+    """Return the integral of v dS from 0 to S (n,) [m^2/s^2]: the distance at u, times u."""
     s = np.asarray(total, dtype=float)
     return np.asarray(s**2 / 2.0 + (constants.gain - 1.0) / 2.0 * np.maximum(s - constants.threshold, 0.0) ** 2)
 
@@ -122,7 +122,7 @@ def _travel(total: ArrayLike, constants: Constants) -> Array:
 def motion(
     control: ArrayLike, duration: float, *, start: ArrayLike = (0.0, 0.0), constants: Constants = STANDARD
 ) -> tuple[Array, Array]:
-    """States at the ends of the control stages, and when the velocity passes the threshold.
+    """Return the states at the ends of the control stages, and the times at which the velocity passes the threshold.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def motion(
 
 
 def _distances(s: Array, h: float, constants: Constants) -> Array:
-    """What is travelled in stages of length h [s] between efforts s (N + 1,): the mean of v over S, times h."""
+    """Return the distances in stages of length h [s] between efforts s (N + 1,): the mean of v over S, times h."""
     change = np.diff(s)
     level = np.abs(change) < 1e-9 * constants.limit
     mean = np.diff(_travel(s, constants)) / np.where(level, 1.0, change)
@@ -157,7 +157,7 @@ def _distances(s: Array, h: float, constants: Constants) -> Array:
 
 
 def fastest_time(distance: float, constants: Constants = STANDARD) -> float:
-    """Time [s] of the fastest drive over a distance [m] from rest to rest, over all controls.
+    """Return the time [s] of the fastest drive over a distance [m] from rest to rest, over all controls.
 
     Accelerate, turbo, ride at the limit if it is reached, brake with the turbo, brake: with the effort S_max of the
     limit and the distance D of speeding up to it, T = 2 S_max / u + (distance - 2 D) / v_max, or without a ride
@@ -177,7 +177,7 @@ def fastest_time(distance: float, constants: Constants = STANDARD) -> float:
 
 
 def fastest_stages(distance: float, stages: int, constants: Constants = STANDARD) -> tuple[float, Array]:
-    """The fastest drive with N equally long stages of constant control: its time [s] and control (N,).
+    """Return time [s] and control (N,) of the fastest drive with N equally long stages of constant control.
 
     S at the end of stage k is at most min(k u h, S_max, (N - k) u h), all of them at once: the distance of that drive
     grows with h, and the only root is the optimum.

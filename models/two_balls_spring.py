@@ -1,4 +1,4 @@
-"""Two balls connected by a spring, the lower one hits the ground (FESD-J, Section 5.1).
+"""Two balls connected by a spring; the lower one hits the ground (FESD-J, Section 5.1).
 
 The integration order experiment of the paper. Between impacts the system is linear; its exact motion is in
 `tests/references/two_balls_spring.py`.
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Constants:
-    """The numbers of Section 5.1: stiffness [N/m], radius [m], gravity [m/s^2], masses [kg], rest length [m].
+    """Constants of Section 5.1: stiffness [N/m], radius [m], gravity [m/s^2], masses [kg], rest length [m].
 
     Raises
     ------
@@ -65,7 +65,7 @@ def build(
     masses: Sequence[float] = PAPER.masses,
     rest_length: float = PAPER.rest_length,
 ) -> ns.CLS:
-    """The two balls as a system, Eqs. 34 to 37.
+    """Return the two balls as a system, Eqs. 34 to 37.
 
     Parameters
     ----------

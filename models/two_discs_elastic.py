@@ -1,4 +1,4 @@
-"""Two frictionless discs in a plane, one pushes the other, perhaps beside a wall (hybrid minimum principle, Section 5).
+"""Two frictionless discs in a plane, perhaps beside a wall; one pushes the other (hybrid minimum principle, Section 5).
 
 A force acts on disc 1, disc 2 moves only when it is touched. The wall is the line y = b; the discs are below it.
 """
@@ -20,7 +20,7 @@ def build(
     restitution: float = 1.0,
     wall: float | None = None,
 ) -> ns.CLS:
-    """The two discs as a system.
+    """Return the two discs as a system.
 
     Parameters
     ----------

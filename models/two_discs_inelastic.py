@@ -1,4 +1,4 @@
-"""Two discs in a plane, one pushes the other (FESD-J, Section 5.2).
+"""Two discs in a plane; one pushes the other (FESD-J, Section 5.2).
 
 The manipulation task of the paper: a thrust force acts on disc 1, disc 2 moves only when it is touched, impacts are
 inelastic and frictionless, and a drag of constant magnitude slows both. The optimal control problem (obstacle,
@@ -20,7 +20,7 @@ from nosnoc_py.systems.scene import Arrow, Disc, Mark, PlanarShape, Trail
 
 @dataclass(frozen=True)
 class Constants:
-    """The numbers of Section 5.2: masses [kg], radii [m], drag coefficient c_f [N] and regularisation eps_f [m/s]."""
+    """Constants of Section 5.2: masses [kg], radii [m], drag coefficient c_f [N] and regularisation eps_f [m/s]."""
 
     masses: tuple[float, float] = (2.0, 1.0)
     radii: tuple[float, float] = (0.3, 0.2)
@@ -33,21 +33,21 @@ PAPER = Constants()
 
 
 def printed_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
-    """-c_f v / ||v + eps_f||, as the paper prints it: eps_f is added to each component.
+    """Return -c_f v / ||v + eps_f||, as the paper prints it: eps_f is added to each component.
 
-    Kept for reproduction. It is singular where all components equal -eps_f, and weaker against motion along (1, 1)
+    It serves the reproduction. It is singular where all components equal -eps_f, and weaker against motion along (1, 1)
     than against motion along (-1, -1); `smooth_drag` has neither flaw.
     """
     return -constants.drag_coefficient * v / ca.norm_2(v + constants.drag_regularisation)
 
 
 def smooth_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
-    """-c_f v / sqrt(v'v + eps_f^2): smooth everywhere and the same in every direction."""
+    """Return -c_f v / sqrt(v'v + eps_f^2), which is smooth everywhere and the same in every direction."""
     return -constants.drag_coefficient * v / ca.sqrt(ca.sumsqr(v) + constants.drag_regularisation**2)
 
 
 def no_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
-    """Zero: momentum is then conserved, which tests like."""
+    """Return zero, so that momentum is conserved, for tests."""
     return ca.SX(v.shape[0], 1)
 
 
@@ -57,7 +57,7 @@ DRAGS: Mapping[str, Callable[[ca.SX, Constants], ca.SX]] = MappingProxyType(
 
 
 def build(drag: str = "printed", constants: Constants = PAPER, scenery: Sequence[PlanarShape] = ()) -> ns.CLS:
-    """The two discs as a system.
+    """Return the two discs as a system.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def build(drag: str = "printed", constants: Constants = PAPER, scenery: Sequence
 
 
 def pair(q: ca.SX, u: ca.SX, radii: tuple[float, float], force: str) -> list[PlanarShape]:
-    """What two discs look like, the first of which is driven; q (4,) are their centres."""
+    """Return the drawing of two discs, the first of which is driven; q (4,) are their centres."""
     first, second, share = q[:2], q[2:], radii[0] / sum(radii)
     return [
         Trail(first),

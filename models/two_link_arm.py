@@ -29,7 +29,7 @@ TORQUES = ["torque_shoulder", "torque_elbow"]
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """Two links, each (upper, lower).
+    """Constants of the arm; pairs are (upper, lower) link.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Places:
 
 
 def places(q: ca.SX, constants: Constants = ARM) -> Places:
-    """Where everything is, for coordinates q (2,)."""
+    """Return the positions of joints, tip and centres of mass for coordinates q (2,)."""
     shoulder = ca.vertcat(ca.SX(0), constants.height)
     upper, lower = _along(q[0]), _along(q[0] + q[1])
     elbow = shoulder + constants.lengths[0] * upper
@@ -98,7 +98,7 @@ def places(q: ca.SX, constants: Constants = ARM) -> Places:
 
 
 def mechanics(q: ca.SX, v: ca.SX, u: ca.SX, constants: Constants = ARM) -> Lagrangian:
-    """The equations of motion from the energies."""
+    """Return the equations of motion, derived from the energies."""
     centres, masses = places(q, constants).centres, constants.masses
     return lagrangian(
         q=q,
@@ -117,7 +117,7 @@ def mechanics(q: ca.SX, v: ca.SX, u: ca.SX, constants: Constants = ARM) -> Lagra
 
 
 def build(constants: Constants = ARM) -> ns.CLS:
-    """The arm as a system.
+    """Return the arm as a system.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def build(constants: Constants = ARM) -> ns.CLS:
 
 
 def joints(x: ArrayLike, constants: Constants = ARM) -> Array:
-    """Positions of shoulder, elbow and tip, (..., 3, 2), of coordinates or states (..., 2 or more)."""
+    """Return the positions of shoulder, elbow and tip, (..., 3, 2), for coordinates or states (..., 2 or more)."""
     q = np.asarray(x, dtype=float)
     upper, lower = q[..., 0], q[..., 0] + q[..., 1]
     shoulder = np.broadcast_to([0.0, constants.height], (*q.shape[:-1], 2))
@@ -161,5 +161,5 @@ def joints(x: ArrayLike, constants: Constants = ARM) -> Array:
 
 
 def _along(angle: ca.SX) -> ca.SX:
-    """Unit vector of a link that is turned by this angle from hanging down."""
+    """Return the unit vector of a link that is turned by this angle from hanging down."""
     return ca.vertcat(ca.sin(angle), -ca.cos(angle))

@@ -1,6 +1,6 @@
-"""A planar arm of two links on a table, beside a puck that slides along x: one URDF.
+"""A planar arm of two links on a table, beside a puck that slides along x, as one URDF.
 
-Both joints turn about z, so that weight plays no part; the puck rubs on the table with dry friction.
+Both joints turn about z, so that gravity has no effect; the puck rubs on the table with dry friction.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import nosnoc_py as ns
 from models import urdf
 
 Array = NDArray[np.float64]
-LENGTHS = (0.35, 0.3)  # of the links [m]
+LENGTHS = (0.35, 0.3)  # lengths of the links [m]
 TIP, PUCK = 0.015, 0.04  # radii [m]
 RUBS = 1.5  # dry friction of the puck [N]
 
 
 def file() -> str:
-    """Its URDF."""
+    """Return the URDF of arm and puck."""
     upper, fore = LENGTHS
     sliding: dict[str, Any] = {"kind": "prismatic", "ends": (-1, 1), "effort": 0, "velocity": 9, "friction": RUBS}
     return urdf.robot(
@@ -40,19 +40,19 @@ def file() -> str:
 
 
 def robot() -> ns.Robot:
-    """On its table."""
+    """Return the robot on its table."""
     return ns.Robot.from_urdf(file())
 
 
 def build() -> ns.CLS:
-    """The system: the tip touches the puck without friction."""
-    made = robot()
-    touching = ns.contacts(made.shape("tip", ns.Sphere(TIP)), made.shape("puck", ns.Sphere(PUCK)), name="tip")
-    return made.system(touching, actuated=["shoulder", "elbow"], end_stops=False, scene=made.scene("xy"))
+    """Return the system: the tip touches the puck without friction."""
+    arm = robot()
+    touching = ns.contacts(arm.shape("tip", ns.Sphere(TIP)), arm.shape("puck", ns.Sphere(PUCK)), name="tip")
+    return arm.system(touching, actuated=["shoulder", "elbow"], end_stops=False, scene=arm.scene("xy"))
 
 
 def reaching(x: float, y: float) -> Array:
-    """Angles of shoulder and elbow (2,) with the tip there [m], the elbow at its left."""
+    """Return the angles of shoulder and elbow (2,) with the tip at this position [m] and the elbow on its left."""
     upper, fore = LENGTHS
     far = np.hypot(x, y)
     elbow = -np.arccos((far**2 - upper**2 - fore**2) / (2 * upper * fore))
@@ -61,6 +61,6 @@ def reaching(x: float, y: float) -> Array:
 
 
 def start(puck: float = 0.0, gap: float = 0.05) -> dict[str, float]:
-    """At rest, the puck at this x, the tip a gap behind it [m]."""
+    """Return the state at rest, the puck at this x, the tip a gap behind it [m]."""
     joints = reaching(puck - PUCK - TIP - gap, 0.3)
     return {"shoulder": joints[0], "elbow": joints[1], "puck_x": puck}

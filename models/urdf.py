@@ -1,4 +1,4 @@
-"""Writes URDF: links, joints and shapes as text, for the robots of this folder.
+"""Functions that write URDF text (links, joints and shapes) for the robots of this folder.
 
 Lengths in m, masses in kg, moments of inertia in kg m^2, efforts in N or N m.
 """
@@ -11,14 +11,14 @@ Numbers = Sequence[float]
 
 
 def robot(name: str, parts: Iterable[str]) -> str:
-    """The file."""
+    """Return the URDF text of a robot."""
     return f'<robot name="{name}">{"".join(parts)}</robot>'
 
 
 def link(
     name: str, mass: float = 0.0, centre: Numbers = (0, 0, 0), moments: Numbers = (0, 0, 0), shapes: str = ""
 ) -> str:
-    """A link with its centre of mass, and moments of inertia about the axes through it; without mass it is a frame."""
+    """Return a link with its centre of mass and moments of inertia about it; without a mass it is a frame."""
     if not mass:
         return f'<link name="{name}">{shapes}</link>'
     xx, yy, zz = moments
@@ -28,14 +28,14 @@ def link(
 
 
 def rod(name: str, mass: float, length: float, width: float, shapes: str = "") -> str:
-    """A link that hangs down from its joint: a bar of square section."""
+    """Return a link that hangs down from its joint: a bar of square section."""
     across, along = mass * (length**2 + width**2) / 12, mass * width**2 / 6
     seen = shape(f'<box size="{_row((width, width, length))}"/>', (0, 0, -length / 2))
     return link(name, mass, (0, 0, -length / 2), (across, across, along), seen + shapes)
 
 
 def block(name: str, mass: float, size: Numbers, centre: Numbers = (0, 0, 0), *, touches: bool = False) -> str:
-    """A link that is a box of these sides."""
+    """Return a link that is a box of these sides."""
     a, b, c = size
     moments = [mass * (s**2 + t**2) / 12 for s, t in ((b, c), (a, c), (a, b))]
     what = f'<box size="{_row(size)}"/>'
@@ -45,13 +45,13 @@ def block(name: str, mass: float, size: Numbers, centre: Numbers = (0, 0, 0), *,
 
 
 def ball(radius: float) -> str:
-    """The shape of a foot or a fingertip, which is seen and touches."""
+    """Return the visual and collision shape of a foot or a fingertip."""
     what = f'<sphere radius="{radius:g}"/>'
     return shape(what) + shape(what, tag="collision")
 
 
 def shape(what: str, place: Numbers = (0, 0, 0), tag: str = "visual") -> str:
-    """A shape on a link."""
+    """Return a shape on a link."""
     return f'<{tag}><origin xyz="{_row(place)}"/><geometry>{what}</geometry></{tag}>'
 
 
@@ -69,7 +69,7 @@ def joint(
     damping: float = 0.0,
     friction: float = 0.0,
 ) -> str:
-    """A joint about or along an axis, or, without one, a fixed one."""
+    """Return a joint about or along an axis, or, without an axis, a fixed one."""
     links = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="{_row(place)}"/>'
     if not axis:
         return f'<joint name="{name}" type="fixed">{links}</joint>'

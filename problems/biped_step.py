@@ -25,9 +25,9 @@ METHOD = ns.MultiPhase(sequence=ns.Sequence([BOTH, {"right_foot": "stick"}, BOTH
 
 def build(step: float = STEP, horizon: float = HORIZON) -> ns.OCP:
     """The task: the trunk so far ahead [m] as it was, the left foot twice as far, in so many seconds."""
-    system, made = model.build(), model.robot()
+    system, biped = model.build(), model.robot()
     x0, end = model.start(), model.start(step / 2, -step / 2, hips=step)
-    foot = ca.substitute(made.position("left_foot")[0], made.q, system.q)
+    foot = ca.substitute(biped.position("left_foot")[0], biped.q, system.q)
     # With both feet on the ground these seven say all of the state: its joints follow from where trunk and feet are.
     arrived = ca.vertcat(system.q[:3], system.v[:3], foot)
     return ns.OCP(
@@ -35,7 +35,7 @@ def build(step: float = STEP, horizon: float = HORIZON) -> ns.OCP:
         horizon=horizon,
         x0=x0,
         stage_cost=1e-3 * ca.sumsqr(system.u),
-        bounds=made.bounds(),
+        bounds=biped.bounds(),
         terminal_constraints=[ns.Constraint(arrived, equals=[*end[:3], 0, 0, 0, 1.5 * step], name="step")],
     )
 

@@ -47,11 +47,11 @@ def simulate(
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Errors against the closed form: of the impact times [s], and the largest of the final state."""
     start = {name: arguments[name] for name in ("restitution", "height", "velocity", "gravity")}
-    found = np.array([event.time for event in trajectory.impacts])
-    exact = bouncing_ball.impact_times(**start, count=found.size)
+    times = np.array([event.time for event in trajectory.impacts])
+    exact = bouncing_ball.impact_times(**start, count=times.size)
     state = bouncing_ball.exact([float(trajectory.t[-1])], **start)[0]
     return {
-        "impact_times": np.abs(found - exact) if exact.size == found.size else np.full(found.size, np.nan),
+        "impact_times": np.abs(times - exact) if exact.size == times.size else np.full(times.size, np.nan),
         "final_state": float(np.abs(trajectory.final_state - state).max()),
     }
 

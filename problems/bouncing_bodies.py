@@ -53,16 +53,16 @@ def run(settings: Settings, progress: Progress) -> Report:
     started = time.monotonic()
     trajectory = simulate(**arguments, method=settings.method)
     seconds, body = time.monotonic() - started, body_of(arguments)
-    found = findings(body, trajectory)
+    values = findings(body, trajectory)
     steps = round(trajectory.duration / settings.method.h)
     results = {
         **trajectory.to_dict(),
         "objective": None,
-        "infeasibility": max(found["penetration"], found["orthogonality"]),
+        "infeasibility": max(values["penetration"], values["orthogonality"]),
         "iterations": steps,
         "steps": steps,
         "wall_seconds": seconds,
-        **found,
+        **values,
     }
     case = arguments["case"]
     stem = f"bouncing_bodies_{case}"
@@ -77,7 +77,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     return Report(
         results=results,
         success=trajectory.success,
-        show=lambda console: tell(console, trajectory, found),
+        show=lambda console: tell(console, trajectory, values),
         figures=figures,
     )
 

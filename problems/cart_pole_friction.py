@@ -59,16 +59,16 @@ def resimulated(solution: ns.Solution, friction: float) -> model.Motion:
 
 def sticks(solution: ns.Trajectory) -> list[tuple[float, float]]:
     """Begin and end of the phases in which the cart sticks [s]; one that begins at 0 is an event only at its end."""
-    found: list[tuple[float, float]] = []
+    phases: list[tuple[float, float]] = []
     begin = solution.t0
     for event in solution.events:
         if event.kind == "enter_sliding":
             begin = event.time
         elif event.kind == "leave_sliding":
-            found.append((begin, event.time))
+            phases.append((begin, event.time))
     if solution.events and solution.events[-1].kind == "enter_sliding":
-        found.append((begin, solution.t0 + solution.duration))
-    return found
+        phases.append((begin, solution.t0 + solution.duration))
+    return phases
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,14 +91,14 @@ def run(settings: Settings, progress: Progress) -> Report:
         start = ns.solve(ocp, METHOD.replace(control_stages=stages), guess=start, callback=progress, certify=False)
     solution = ns.solve(ocp, settings.method, settings.solver, guess=start, callback=progress)
     certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
-    found = {
+    values = {
         "target_missed": float(np.abs(solution.final_state - TARGET)[:4].max()),
         "untouched_speed": untouched_speed(solution),
     }
     return Report(
-        results={**solution.to_dict(), "certificate": certificate.to_dict(), **found},
+        results={**solution.to_dict(), "certificate": certificate.to_dict(), **values},
         success=solution.success,
-        show=lambda console: tell(console, solution, {**found, "certificate": certificate}),
+        show=lambda console: tell(console, solution, {**values, "certificate": certificate}),
         figures={
             "disc_manipulation_frames.png": lambda path: ns.snapshots(
                 ocp.system, solution, np.linspace(0.0, solution.duration, 12), arrangement="panels", path=path

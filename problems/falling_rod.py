@@ -53,9 +53,9 @@ def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str,
     if not trajectory.impacts:
         return {"impact_time": np.nan, "velocity_after": np.nan, "energy": _energies(trajectory, arguments)}
     time, strike = first_impact(arguments)
-    found = trajectory.impacts[0].time
-    after = trajectory(found, side="+")[3:]
-    late, wrong = abs(found - time), float(np.abs(after - strike.v).max())
+    impact_time = trajectory.impacts[0].time
+    after = trajectory(impact_time, side="+")[3:]
+    late, wrong = abs(impact_time - time), float(np.abs(after - strike.v).max())
     return {"impact_time": late, "velocity_after": wrong, "energy": _energies(trajectory, arguments)}
 
 

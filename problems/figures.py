@@ -54,14 +54,14 @@ def chart(panels: Sequence[Panel], columns: int = 1) -> Any:
     from matplotlib.figure import Figure
 
     rows = -(-len(panels) // columns)
-    made = Figure(figsize=(6.4 if columns == 1 else 4.4 * columns, 1.0 + 2.6 * rows), layout="constrained")
-    FigureCanvasAgg(made)
-    axes = made.subplots(rows, columns, squeeze=False).ravel()
+    figure = Figure(figsize=(6.4 if columns == 1 else 4.4 * columns, 1.0 + 2.6 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for place, panel in zip(axes, panels, strict=False):
         _draw(place, panel)
     for place in axes[len(panels) :]:
         place.set_visible(False)
-    return made
+    return figure
 
 
 def _draw(axes: Any, panel: Panel) -> None:

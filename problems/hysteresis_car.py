@@ -69,13 +69,13 @@ def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[st
     """The closed form, and what the automaton makes of the found control."""
     motion, lengths = driven(solution)
     fastest = model.fastest_time(arguments["distance"])
-    found = np.append(motion.x[-1], motion.turbo[-1])
+    end = np.append(motion.x[-1], motion.turbo[-1])
     return {
         "fastest_time": fastest,
         "time_error": float(solution.final_state[3]) - fastest,
         "stage_lengths": lengths,
         "changes": motion.changes,
-        "final_error": float(np.abs(found - solution.final_state[:3]).max()),
+        "final_error": float(np.abs(end - solution.final_state[:3]).max()),
     }
 
 

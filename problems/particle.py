@@ -114,14 +114,14 @@ def _simulation(example: int, settings: Settings, progress: Progress) -> Report:
     method: Any = settings.method
     constants = replace(CONSTANTS[example], auxiliary=method.a_n)
     meter = Meter(progress)
-    found = simulate(constants, settings.arguments["steps"], meter)
-    error = found.x - particle.exact(found.t, constants)
+    trajectory = simulate(constants, settings.arguments["steps"], meter)
+    error = trajectory.x - particle.exact(trajectory.t, constants)
     errors = {"final_state": float(np.abs(error[-1]).max()), "largest": float(np.abs(error).max())}
     return Report(
-        results={**meter.results(found), "errors": errors},
-        success=found.success,
-        show=lambda console: tell(console, found, errors),
-        figures={f"particle_example_{example}.png": lambda path: ns.plot(found, path=path)},
+        results={**meter.results(trajectory), "errors": errors},
+        success=trajectory.success,
+        show=lambda console: tell(console, trajectory, errors),
+        figures={f"particle_example_{example}.png": lambda path: ns.plot(trajectory, path=path)},
     )
 
 

@@ -51,26 +51,26 @@ def fitted(noise: float = 0.002, seed: int = 0, starts: int = 8) -> ns.Estimate:
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Fit, and compare with the truth."""
-    found = fitted(**settings.arguments)
+    estimate = fitted(**settings.arguments)
     rows: list[dict[str, Any]] = [
         {
-            "value": name, "truth": true, "estimate": found.values[name], "std": found.std[name],
-            "off": (found.values[name] - true) / found.std[name] if found.std[name] else np.inf,
+            "value": name, "truth": true, "estimate": estimate.values[name], "std": estimate.std[name],
+            "off": (estimate.values[name] - true) / estimate.std[name] if estimate.std[name] else np.inf,
         }
         for name, true in TRUTH.items()
     ]  # fmt: skip
-    good = found.success and all(abs(row["off"]) < 4.0 for row in rows)
-    results = {"status": found.status.value, "chi2": found.chi2, "multimodal": found.multimodal, "rows": rows}
+    good = estimate.success and all(abs(row["off"]) < 4.0 for row in rows)
+    results = {"status": estimate.status.value, "chi2": estimate.chi2, "multimodal": estimate.multimodal, "rows": rows}
     return tabled(
-        results, good, {"estimates; off in standard deviations": rows}, {"puck.png": lambda: ns.plot(found.motion)},
-        [found.message or "one optimum from all starts"],
+        results, good, {"estimates; off in standard deviations": rows}, {"puck.png": lambda: ns.plot(estimate.motion)},
+        [estimate.message or "one optimum from all starts"],
     )  # fmt: skip
 
 
 def film(path: str | Path) -> Path:
     """Write a film of the estimated motion."""
-    found, system = fitted(), build()
-    motion: Any = ns.simulate(system, x0=START, duration=DURATION, p=found.p)
+    estimate, system = fitted(), build()
+    motion: Any = ns.simulate(system, x0=START, duration=DURATION, p=estimate.p)
     return Path(ns.animate(system, motion, path))
 
 

@@ -87,8 +87,8 @@ def loop(method: Any, solver: Any, samples: int, progress: Callable[[Any], Any] 
 
 def _timed(problem: ns.Transcription, solver: Any, x: np.ndarray, guess: Any, progress: Any) -> tuple[Any, float]:
     began = time.perf_counter()
-    found = problem.solve(solver, x0=x, guess=guess, callback=progress)
-    return found, time.perf_counter() - began
+    solution = problem.solve(solver, x0=x, guess=guess, callback=progress)
+    return solution, time.perf_counter() - began
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -110,10 +110,14 @@ def reproduce(
 def gather(planned: Sequence[Run], store: Store, quick: bool = False) -> Shown:
     """What a folder knows about runs."""
     known = {run.key: store.row(run.key) for run in planned if run.key}
-    kept = {key: row for key, row in known.items() if row is not None}
-    done = [run for run in planned if run.key in kept]
+    finished = {key: row for key, row in known.items() if row is not None}
+    done = [run for run in planned if run.key in finished]
     return Shown(
-        planned=planned, kept=kept, rows=rows_of(planned, kept, quick), figures=figures_of(store, done), quick=quick
+        planned=planned,
+        kept=finished,
+        rows=rows_of(planned, finished, quick),
+        figures=figures_of(store, done),
+        quick=quick,
     )
 
 
@@ -133,22 +137,22 @@ def _reproduce(planned: Sequence[Run], arguments: argparse.Namespace, executor: 
 
 
 def _say(shown: Shown, arguments: argparse.Namespace) -> None:
-    found = {verdict.value: number for verdict, number in counts(shown.rows).items()}
+    numbers = {verdict.value: number for verdict, number in counts(shown.rows).items()}
     if arguments.json:
-        told = {
+        summary = {
             "report": str(arguments.output / "report.md"),
             "complete": complete(shown.rows),
-            "counts": found,
+            "counts": numbers,
             "seconds": {run.key: shown.kept[run.key].get("seconds") for run in shown.planned if run.key in shown.kept},
             "rows": [row.to_dict() for row in shown.rows],
         }
-        print(json.dumps(jsonable(told)))
+        print(json.dumps(jsonable(summary)))
         return
     console = Console(highlight=False, soft_wrap=True)
-    made = table("verdict", "rows")
-    for name, number in found.items():
-        made.add_row(name, str(number))
-    console.print(made)
+    listing = table("verdict", "rows")
+    for name, number in numbers.items():
+        listing.add_row(name, str(number))
+    console.print(listing)
     for row in shown.rows:
         if row.verdict.value in ("differs", "failed", "not run"):
             line = f"{row.paper}, {row.entry.where}, {row.entry.what}: {row.verdict.value}. {row.remark}"
@@ -162,8 +166,8 @@ def _line(state: Any) -> str:
     if state.row is None:
         return f"{head} {state.death or f'done before: {state.skipped}'}"
     seconds = state.row.get("seconds")
-    told = f"{seconds:.1f} s" if seconds is not None else f"{state.row.get('status')}: {state.row.get('message', '')}"
-    return f"{head} {state.row['key']}: {told}"
+    text = f"{seconds:.1f} s" if seconds is not None else f"{state.row.get('status')}: {state.row.get('message', '')}"
+    return f"{head} {state.row['key']}: {text}"
 
 
 def _list(planned: Sequence[Run], as_json: bool) -> int:

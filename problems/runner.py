@@ -149,7 +149,7 @@ def program(
     source = sys.modules[module]
     about = (source.__doc__ or module).split("\n", 1)[0].partition(": `python -m")[0].removesuffix(".")
     name = source.__spec__.name if source.__spec__ else module
-    made = Program(
+    problem = Program(
         name=name.removeprefix("problems."),
         about=f"{about}.",
         settings=Settings(**{"method": Options(), "solver": Options(), **settings}, arguments=known),
@@ -157,8 +157,8 @@ def program(
         run=run,
     )
     if module == "__main__":
-        raise SystemExit(main(made))
-    return made
+        raise SystemExit(main(problem))
+    return problem
 
 
 def main(program: Program, argv: Sequence[str] | None = None) -> int:
@@ -189,7 +189,7 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
 def simulated(
     simulate: Callable[..., ns.Trajectory],
     against: Callable[[ns.Trajectory, Mapping[str, Any]], Mapping[str, Any]],
-    right: Callable[[Mapping[str, Any]], bool] = lambda found: True,
+    right: Callable[[Mapping[str, Any]], bool] = lambda errors: True,
     figures: Mapping[str, Drawing] | None = None,
 ) -> Run:
     """Return the run of a problem that simulates and compares.
@@ -211,13 +211,13 @@ def simulated(
         if "steps" in settings.arguments:
             progress.expect(steps=settings.arguments["steps"])
         solved_by = {} if type(solver) is Options else {"solver": solver}
-        found = simulate(**settings.arguments, method=settings.method, **solved_by, callback=meter)
-        errors = against(found, settings.arguments)
+        trajectory = simulate(**settings.arguments, method=settings.method, **solved_by, callback=meter)
+        errors = against(trajectory, settings.arguments)
         return Report(
-            results={**meter.results(found), "errors": errors},
-            success=found.success and right(errors),
-            show=lambda console: tell(console, found, errors),
-            figures=_drawings(simulate, found, settings.arguments, figures),
+            results={**meter.results(trajectory), "errors": errors},
+            success=trajectory.success and right(errors),
+            show=lambda console: tell(console, trajectory, errors),
+            figures=_drawings(simulate, trajectory, settings.arguments, figures),
         )
 
     return run
@@ -237,27 +237,27 @@ def optimised(
     def run(settings: Settings, progress: Progress) -> Report:
         ocp = build(**settings.arguments)
         solver = None if type(settings.solver) is Options else settings.solver
-        found = ns.solve(ocp, settings.method, solver, guess=guess, callback=progress)
-        known = against(found, settings.arguments)
-        certified = None if found.certificate is None else found.certificate.to_dict()
+        solution = ns.solve(ocp, settings.method, solver, guess=guess, callback=progress)
+        known = against(solution, settings.arguments)
+        certified = None if solution.certificate is None else solution.certificate.to_dict()
         return Report(
-            results={**found.to_dict(), "certificate": certified, "reference": known},
-            success=found.success,
-            show=lambda console: tell(console, found, known),
-            figures=_drawings(build, found, settings.arguments, figures),
+            results={**solution.to_dict(), "certificate": certified, "reference": known},
+            success=solution.success,
+            show=lambda console: tell(console, solution, known),
+            figures=_drawings(build, solution, settings.arguments, figures),
         )
 
     return run
 
 
 def _drawings(
-    of: Callable[..., Any], found: ns.Trajectory, arguments: Mapping[str, Any], figures: Mapping[str, Drawing] | None
+    of: Callable[..., Any], result: ns.Trajectory, arguments: Mapping[str, Any], figures: Mapping[str, Drawing] | None
 ) -> dict[str, Callable[[Path], Any]]:
     """Functions of a path; by default one figure with the name of the module, everything over time."""
     spec = sys.modules[of.__module__].__spec__
     stem = (spec.name if spec else of.__module__).rpartition(".")[2]
     named = figures or {f"{stem}.png": lambda trajectory, _: ns.plot(trajectory)}
-    return {name: _to_file(partial(draw, found, arguments)) for name, draw in named.items()}
+    return {name: _to_file(partial(draw, result, arguments)) for name, draw in named.items()}
 
 
 def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
@@ -265,23 +265,23 @@ def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
     return lambda path: draw().savefig(path, dpi=150)
 
 
-def tell(console: Console, found: ns.Trajectory, known: Mapping[str, Any]) -> None:
+def tell(console: Console, trajectory: ns.Trajectory, known: Mapping[str, Any]) -> None:
     """Print how a trajectory or a solution ended, its events, and what it is held against."""
-    console.print(found.summary() if isinstance(found, ns.Solution) else str(found.status), markup=False)
-    if found.message:
-        console.print(found.message, markup=False)
+    console.print(trajectory.summary() if isinstance(trajectory, ns.Solution) else str(trajectory.status), markup=False)
+    if trajectory.message:
+        console.print(trajectory.message, markup=False)
     rows = table("event", "name", "t [s]", "impulse", "velocity before", "after")
-    for event in found.events[:SHOWN]:
+    for event in trajectory.events[:SHOWN]:
         cells = ("-" if value is None else f"{value:.6f}" for value in (event.impulse, event.v_before, event.v_after))
         rows.add_row(event.kind, event.name, f"{event.time:.9f}", *cells)
     console.print(rows)
-    if len(found.events) > SHOWN:
-        console.print(f"and {len(found.events) - SHOWN} more")
+    if len(trajectory.events) > SHOWN:
+        console.print(f"and {len(trajectory.events) - SHOWN} more")
     console.print("errors and references:")
     for name, value in known.items():
         console.print(f"  {name.replace('_', ' ')}: {_short(value)}", markup=False)
-    if not found.success:
-        console.print(f"What to try: {found.status.remedy}")
+    if not trajectory.success:
+        console.print(f"What to try: {trajectory.status.remedy}")
 
 
 def _short(value: Any) -> str:
@@ -331,10 +331,10 @@ def tabled(
 
 def listing(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
     """Return a table of rows with the same keys."""
-    made = table(*(rows[0] if rows else ()), title=title)
+    rich_table = table(*(rows[0] if rows else ()), title=title)
     for row in rows:
-        made.add_row(*(escape(_cell(value)) for value in row.values()))
-    return made
+        rich_table.add_row(*(escape(_cell(value)) for value in row.values()))
+    return rich_table
 
 
 def _status(success: bool) -> str:
@@ -364,10 +364,10 @@ def run_by_name(name: str, argv: Sequence[str]) -> int:
 def table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table; unlike rich's own it leaves units in brackets alone."""
     title = None if title is None else escape(title)
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    rich_table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     for i, column in enumerate(columns):
-        made.add_column(escape(column), justify="right" if i else "left", no_wrap=True)
-    return made
+        rich_table.add_column(escape(column), justify="right" if i else "left", no_wrap=True)
+    return rich_table
 
 
 def _silent() -> Progress:
@@ -387,11 +387,11 @@ def _draw(report: Report, folder: Path | None) -> list[Path]:
 
 def _keys_text(settings: Settings) -> str:
     """The keys of --set with their defaults, for the help; without those that are options or mappings themselves."""
-    told = (
+    texts = (
         name if isinstance(value, (Options, Mapping)) else f"{name}={_written(value)}"
         for name, value in settings.defaults.items()
     )
-    return f"Keys of --set with their defaults: {', '.join(told)}.".replace("%", "%%")
+    return f"Keys of --set with their defaults: {', '.join(texts)}.".replace("%", "%%")
 
 
 def _written(value: Any) -> str:

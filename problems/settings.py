@@ -55,8 +55,10 @@ class Settings:
         inner = getattr(self.method, "fesd", None)
         known = {choice: _chosen(getattr(self, choice), named) for choice, named in self._choices.items()}
         options = [dict(options) for options in (self.solver, inner, self.method) if options is not None]
-        found = {key: value for values in (*options, known, dict(self.arguments)) for key, value in values.items()}
-        return {key: found[key] for key in self.keys}
+        values_by_key = {
+            key: value for values in (*options, known, dict(self.arguments)) for key, value in values.items()
+        }
+        return {key: values_by_key[key] for key in self.keys}
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values replaced.

@@ -72,7 +72,7 @@ def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str,
 
 PROGRAM = program(
     __name__,
-    simulated(simulate, errors, lambda found: found["final_state"] < TOLERANCE),
+    simulated(simulate, errors, lambda errors: errors["final_state"] < TOLERANCE),
     simulate,
     quick=QUICK,
     method=METHOD,

@@ -39,9 +39,9 @@ def simulate(
     )
 
 
-def right(found: Mapping[str, Any]) -> bool:
+def right(errors: Mapping[str, Any]) -> bool:
     """Whether the state, the events and the surface are met."""
-    return max(found["state_error"], found["surface_error"], *found["event_errors"]) <= SMALL
+    return max(errors["state_error"], errors["surface_error"], *errors["event_errors"]) <= SMALL
 
 
 PROGRAM = program(

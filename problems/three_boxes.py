@@ -126,12 +126,12 @@ def run(settings: Settings, progress: Progress) -> Report:
         motion = {"x0": ocp.x0, "duration": ocp.horizon, "u": control}
         guess = ns.simulate(ocp.system, **motion, method=ns.EventDriven())
     solution = ns.solve(ocp, method, None if phases else settings.solver, guess=guess, callback=progress)
-    found = resimulated(solution)
+    true_motion = resimulated(solution)
     certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
     return Report(
-        results={**solution.to_dict(), "resimulation": found, "certificate": certificate.to_dict()},
+        results={**solution.to_dict(), "resimulation": true_motion, "certificate": certificate.to_dict()},
         success=solution.success,
-        show=lambda console: tell(console, solution, {**found, "certificate": certificate}),
+        show=lambda console: tell(console, solution, {**true_motion, "certificate": certificate}),
         figures={
             "three_boxes_frames.png": lambda path: ns.snapshots(
                 ocp.system, solution, np.linspace(0.0, solution.duration, 10), arrangement="panels", path=path
@@ -144,12 +144,12 @@ def run(settings: Settings, progress: Progress) -> Report:
 def resimulated(solution: ns.Solution) -> dict[str, Any]:
     """The exact motion under the control of a solution: objective, impacts, and how far from the solution it ends."""
     motion, objective = reduced_simulation(solution.u[:, 0], solution.duration)
-    found = solution.final_state[list(HORIZONTAL)]
+    end = solution.final_state[list(HORIZONTAL)]
     return {
         "objective": objective,
         "impacts": [vars(impact) for impact in motion.impacts],
         "final_state": motion.end,
-        "final_error": float(np.abs(motion.end - found).max()),
+        "final_error": float(np.abs(motion.end - end).max()),
     }
 
 

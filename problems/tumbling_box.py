@@ -37,8 +37,8 @@ def simulate(
     """Simulate the box from its Euler angles [rad], at a height [m], with a spin about its own z axis [rad/s]."""
     system = free_box.build(friction=friction)
     x0 = _start(yaw, pitch, roll, height, spin)
-    given: dict[str, Any] = {"steps": steps} if isinstance(method, ns.FESDJ) else {}
-    return ns.simulate(system, x0=x0, duration=duration, method=method, callback=callback, **given)
+    options: dict[str, Any] = {"steps": steps} if isinstance(method, ns.FESDJ) else {}
+    return ns.simulate(system, x0=x0, duration=duration, method=method, callback=callback, **options)
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,10 +30,10 @@ def plant() -> ns.CLS:
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(1.0, ca.vertcat(q[0], 0)), (0.2, tip)])
-    made = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=0.2 * GRAVITY * tip[1])
+    mechanics = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=0.2 * GRAVITY * tip[1])
     walls = [Line([[side * WALL, 0.3], [side * WALL, 0.7]], joints=False) for side in (-1, 1)]
     return ns.CLS(
-        q=q, v=v, u=u, mass_matrix=made.mass_matrix, force=made.force,
+        q=q, v=v, u=u, mass_matrix=mechanics.mass_matrix, force=mechanics.force,
         contacts=[ns.Contact("right", gap=WALL - tip[0]), ns.Contact("left", gap=WALL + tip[0])],
         scene=[Line([[q[0] - 0.1, 0], [q[0] + 0.1, 0]]), Line([[q[0], 0], tip]), Disc(tip, 0.02), *walls],
         names={"q": ["cart", "angle"], "u": ["motor"]},

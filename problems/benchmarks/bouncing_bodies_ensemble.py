@@ -53,23 +53,23 @@ def counts(
     starts: int = 24, duration: float = 1000.0, size: float = 1e-3, seed: int = 0, *, method: Any = METHOD
 ) -> dict[str, Array]:
     """Numbers of impacts of Cases III and IV from perturbed starts."""
-    found, coarse = {}, sparse(method, duration)
+    numbers, coarse = {}, sparse(method, duration)
     for case in REFERENCES:
         starting = bouncing_bodies.nearby(bouncing_bodies.build(case), starts, size=size, seed=seed)
-        found[case] = np.array([len(simulate(case, x0, duration, coarse).impacts) for x0 in starting], float)
-    return found
+        numbers[case] = np.array([len(simulate(case, x0, duration, coarse).impacts) for x0 in starting], float)
+    return numbers
 
 
-def statistics(found: Mapping[str, Array], duration: float) -> dict[str, dict[str, Any]]:
+def statistics(samples: Mapping[str, Array], duration: float) -> dict[str, dict[str, Any]]:
     """Means, deviations and standard errors; how many standard errors the mean is away from its reference.
 
     The reference scatters, too, but its mean is taken for exact; both are scaled to the duration.
     """
-    made = {}
-    for case, numbers in found.items():
+    rows = {}
+    for case, numbers in samples.items():
         mean, deviation = float(numbers.mean()), float(numbers.std(ddof=1)) if numbers.size > 1 else float("nan")
         error, reference = deviation / sqrt(numbers.size), REFERENCES[case][0] * duration / 1000.0
-        made[case] = {
+        rows[case] = {
             "counts": numbers.astype(int).tolist(),
             "mean": mean,
             "deviation": deviation,
@@ -77,7 +77,7 @@ def statistics(found: Mapping[str, Array], duration: float) -> dict[str, dict[st
             "reference": reference,
             "standard_errors_away": abs(mean - reference) / error if error > 0 else None,
         }
-    return made
+    return rows
 
 
 def neighbours(horizon: float = 25.0, *, method: Any = METHOD) -> tuple[Any, dict[str, ns.Trajectory]]:
@@ -96,12 +96,12 @@ def distances(trajectories: Mapping[str, ns.Trajectory]) -> tuple[Array, dict[st
     first, *others = trajectories
     reference = trajectories[first]
     t = np.linspace(reference.t0, reference.t[-1], round(reference.duration / 0.01) + 1)
-    x, found = reference(t), {}
+    x, series = reference(t), {}
     for name in others:
         y = trajectories[name](t)
         turned = (y[:, 3:12] - x[:, 3:12]).reshape(-1, 3, 3)
-        found[name] = np.linalg.norm(y[:, :3] - x[:, :3], axis=1) + np.linalg.norm(turned, ord=2, axis=(1, 2))
-    return t, found
+        series[name] = np.linalg.norm(y[:, :3] - x[:, :3], axis=1) + np.linalg.norm(turned, ord=2, axis=(1, 2))
+    return t, series
 
 
 def attitude_distance(angle: float) -> float:
@@ -120,30 +120,30 @@ def growth(trajectory: ns.Trajectory, t: Array, error: Array) -> list[float]:
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Simulate everything and compare."""
-    started, given, method = time.monotonic(), settings.arguments, settings.method
+    started, arguments, method = time.monotonic(), settings.arguments, settings.method
     progress.describe("counting collisions")
-    ensemble = {name: given[name] for name in ("starts", "duration", "size", "seed")}
-    numbers = statistics(counts(**ensemble, method=method), given["duration"])
+    ensemble = {name: arguments[name] for name in ("starts", "duration", "size", "seed")}
+    numbers = statistics(counts(**ensemble, method=method), arguments["duration"])
     progress.describe("long motions")
-    long = {case: simulate(case, None, given["duration"], sparse(method, given["duration"])) for case in CASES}
+    long = {case: simulate(case, None, arguments["duration"], sparse(method, arguments["duration"])) for case in CASES}
     short = {case: simulate(case, None, SHORT, method) for case in CASES}
     bodies = {case: bouncing_bodies.build(case) for case in CASES}
-    kept = {case: findings(bodies[case], trajectory) for case, trajectory in long.items()}
-    motions = neighbours(given["horizon"], method=method)[1]
+    conserved = {case: findings(bodies[case], trajectory) for case, trajectory in long.items()}
+    motions = neighbours(arguments["horizon"], method=method)[1]
     t, errors = distances(motions)
     first = motions["original"]
-    other = sparse(method, given["duration"]).replace(algorithm="5.1")
-    pair = {"5.2": long["I"], "5.1": simulate("I", None, given["duration"], other)}
+    other = sparse(method, arguments["duration"]).replace(algorithm="5.1")
+    pair = {"5.2": long["I"], "5.1": simulate("I", None, arguments["duration"], other)}
     everything = (*long.values(), *short.values(), *motions.values(), *pair.values())
     results = {
         **first.to_dict(),
         "objective": None,
-        "complementarity": max(found["complementarity"] for found in kept.values()),
-        "infeasibility": max(max(found["penetration"], found["orthogonality"]) for found in kept.values()),
+        "complementarity": max(row["complementarity"] for row in conserved.values()),
+        "infeasibility": max(max(row["penetration"], row["orthogonality"]) for row in conserved.values()),
         "iterations": sum(round(trajectory.duration / method.h) for trajectory in everything),
         "wall_seconds": time.monotonic() - started,
         "collisions": numbers,
-        "kept": {case: {**found, "impacts": len(long[case].impacts)} for case, found in kept.items()},
+        "kept": {case: {**row, "impacts": len(long[case].impacts)} for case, row in conserved.items()},
         "initial_distance": {name: float(error[0]) for name, error in errors.items()},
         "attitude_distances": {
             "1e-8 pi rad": attitude_distance(ANGLE),
@@ -162,8 +162,8 @@ def run(settings: Settings, progress: Progress) -> Report:
         results,
         all(trajectory.success for trajectory in everything),
         {
-            "collisions from perturbed starts": [{"case": case, **found} for case, found in numbers.items()],
-            "kept over a long motion": [{"case": case, **found} for case, found in results["kept"].items()],
+            "collisions from perturbed starts": [{"case": case, **row} for case, row in numbers.items()],
+            "kept over a long motion": [{"case": case, **row} for case, row in results["kept"].items()],
             "distance of perturbed motions of the cube": grown,
             "largest energy error of Case I [J]": [{"algorithm": n, **f} for n, f in results["algorithms"].items()],
         },

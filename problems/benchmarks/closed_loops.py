@@ -225,8 +225,8 @@ def admissible(system: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _reference(problem: ns.Transcription, x: np.ndarray) -> float:
-    found = [problem.solve(solver, x0=x, time_limit=PATIENCE) for solver in (ns.Auto(), ns.Homotopy(sigma_0=1e-3))]
-    return min((solution.objective for solution in found if solution.success), default=np.nan)
+    solutions = [problem.solve(solver, x0=x, time_limit=PATIENCE) for solver in (ns.Auto(), ns.Homotopy(sigma_0=1e-3))]
+    return min((solution.objective for solution in solutions if solution.success), default=np.nan)
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -98,22 +98,22 @@ def measured(name: str, ocp: ns.OCP, best: float, method: str, seed: int, solve:
     before = _seconds()
     common: dict[str, Any] = {"problem": name, "method": method, "seed": seed, "best": best}
     try:
-        found = solve()
+        solution = solve()
     except Exception as error:  # a benchmark goes on, and counts it as a failure
-        said = f"{type(error).__name__}: {error}"[:200]
+        message = f"{type(error).__name__}: {error}"[:200]
         seconds = _seconds() - before
-        return Row(**common, status="exception", verdict="", objective=np.inf, seconds=seconds, message=said)
-    judged = found.certificate
+        return Row(**common, status="exception", verdict="", objective=np.inf, seconds=seconds, message=message)
+    judged = solution.certificate
     return Row(
         **common,
-        status=found.status.value,
+        status=solution.status.value,
         verdict="" if judged is None else judged.verdict.value,
-        objective=judged.true_objective if judged is not None and found.success else np.inf,
+        objective=judged.true_objective if judged is not None and solution.success else np.inf,
         seconds=_seconds() - before,
-        start=_winner(found),
-        sequence="" if found.sequence is None else shortened(found.sequence),
-        agreement=tuple(found.agreement or ()),
-        message=found.message[:200],
+        start=_winner(solution),
+        sequence="" if solution.sequence is None else shortened(solution.sequence),
+        agreement=tuple(solution.agreement or ()),
+        message=solution.message[:200],
     )
 
 
@@ -205,10 +205,10 @@ def _seconds() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def _winner(found: ns.Solution) -> str:
+def _winner(solution: ns.Solution) -> str:
     """The kind of the first start that led to the sequence of the solution."""
-    starts = found.candidates or ()
-    return next((c.start for c in starts if c.sequence is not None and c.sequence == found.sequence), "")
+    starts = solution.candidates or ()
+    return next((c.start for c in starts if c.sequence is not None and c.sequence == solution.sequence), "")
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -252,11 +252,11 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [
         {
             "method": method,
-            "solved": f"{sum(row.solved for row in found)} of {len(found)}",
-            "median seconds": median(row.seconds for row in found),
-            "longest": max(row.seconds for row in found),
+            "solved": f"{sum(row.solved for row in group)} of {len(group)}",
+            "median seconds": median(row.seconds for row in group),
+            "longest": max(row.seconds for row in group),
         }
-        for method, found in groups.items()
+        for method, group in groups.items()
     ]
 
 

@@ -44,15 +44,15 @@ class Variant:
 
 def draw(problems: dict[str, Problem], count: int, seed: int) -> list[Variant]:
     """Draw variants: a problem at random, the kinds of change in turns."""
-    rng, found = np.random.default_rng(seed), list[Variant]()
+    rng, variants = np.random.default_rng(seed), list[Variant]()
     for k in range(count):
         name = str(rng.choice(list(problems)))
         change = CHANGES[k % len(CHANGES)]
         numbers = drawn(problems[name], rng) if change == "numbers" else {}
-        found.append(
+        variants.append(
             Variant(problem=name, change=change, ocp=changed(problems[name], change, numbers), numbers=numbers)
         )
-    return found
+    return variants
 
 
 def drawn(problem: Problem, rng: np.random.Generator) -> dict[str, float]:

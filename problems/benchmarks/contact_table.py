@@ -74,27 +74,27 @@ class Row:
 def answer(*, problem: str, method: str, limit: float, literal: bool) -> dict[str, Any]:
     """Solve, in a process of its own; the row by name."""
     _warm_up()
-    asked, before = posed(problem), _seconds()
+    problem_posed, before = posed(problem), _seconds()
     if literal:
-        made = _literal(problem, method, limit)
+        outcome = _literal(problem, method, limit)
     else:
-        found = METHODS[method](asked, limit)
-        made = found or Answer(status="cannot be written", verdict="", objective=np.nan, true_objective=np.inf)
-    return {"problem": problem, "method": method, "seconds": _seconds() - before, "answer": asdict(made)}
+        result = METHODS[method](problem_posed, limit)
+        outcome = result or Answer(status="cannot be written", verdict="", objective=np.nan, true_objective=np.inf)
+    return {"problem": problem, "method": method, "seconds": _seconds() - before, "answer": asdict(outcome)}
 
 
 def _literal(problem: str, method: str, limit: float) -> Answer:
     mpcc = posed(problem).literal
     if mpcc is None:
         return Answer(status="cannot be written", verdict="", objective=np.nan, true_objective=np.inf)
-    found = ns.solve_mpcc(mpcc(), LITERAL[method], time_limit=limit)
+    result = ns.solve_mpcc(mpcc(), LITERAL[method], time_limit=limit)
     return Answer(
-        status=found.status.value,
-        verdict="confirmed" if found.success else "",  # by the residuals: there is no motion to simulate
-        objective=found.objective,
-        true_objective=found.objective if found.success else np.inf,
-        message=found.message,
-        stationarity=found.stationarity.value,
+        status=result.status.value,
+        verdict="confirmed" if result.success else "",  # by the residuals: there is no motion to simulate
+        objective=result.objective,
+        true_objective=result.objective if result.success else np.inf,
+        message=result.message,
+        stationarity=result.stationarity.value,
     )
 
 
@@ -129,28 +129,28 @@ def experiment(
     """
     known: Mapping[str, Any] = LITERAL if literal else METHODS
     check_names(problem=(problems, NAMES), method=(methods, known))
-    asked = [
+    cells = [
         {"problem": problem, "method": method, "limit": time_limit, "literal": literal}
         for problem in problems or NAMES
         for method in methods or known
         if not literal or posed(problem).literal is not None
     ]
-    work = [_task(**one) for one in asked]
+    work = [_task(**one) for one in cells]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     with TemporaryDirectory() as folder:
         store = Store(kept or folder)
         perform(work, store, LocalExecutor(1), attempts=1)
-        return [_row(one, store.row(task.key)) for one, task in zip(asked, work, strict=True)]
+        return [_row(one, store.row(task.key)) for one, task in zip(cells, work, strict=True)]
 
 
 def _task(**asked: Any) -> tasks.Task:
     """The key is a hash of all that decides over the result: the arguments, versions, and the files of the problems."""
     files = sorted((ROOT / "problems" / "benchmarks" / "contact").glob("*.py"))
     about = (*asked.values(), *VERSIONS.values(), nosnoc_program.package() is not None)
-    said = "|".join(map(str, about)).encode() + b"".join(f.read_bytes() for f in files)
+    data = "|".join(map(str, about)).encode() + b"".join(f.read_bytes() for f in files)
     return tasks.Task(
-        key=f"{asked['problem']}-{asked['method'].replace(' ', '_')}-{hashlib.sha256(said).hexdigest()[:12]}",
+        key=f"{asked['problem']}-{asked['method'].replace(' ', '_')}-{hashlib.sha256(data).hexdigest()[:12]}",
         function=f"{__name__ if __name__ != '__main__' else 'problems.benchmarks.contact_table'}:answer",
         arguments=asked,
         paths=(str(ROOT),),
@@ -158,15 +158,20 @@ def _task(**asked: Any) -> tasks.Task:
     )
 
 
-def _row(asked: Mapping[str, Any], found: Mapping[str, Any] | None) -> Row:
+def _row(cell: Mapping[str, Any], result: Mapping[str, Any] | None) -> Row:
     """What a process has left; one that was killed or crashed has a row, too."""
-    if found is not None and "answer" in found:
+    if result is not None and "answer" in result:
         return Row(
-            problem=found["problem"], method=found["method"], seconds=found["seconds"], answer=_read(found["answer"])
+            problem=result["problem"],
+            method=result["method"],
+            seconds=result["seconds"],
+            answer=_read(result["answer"]),
         )
-    status, said = ("stopped", "") if found is None else (str(found["status"]), str(found.get("message", ""))[:300])
-    lost = Answer(status=status, verdict="", objective=np.nan, true_objective=np.inf, message=said)
-    return Row(problem=asked["problem"], method=asked["method"], seconds=asked["limit"], answer=lost)
+    status, message = (
+        ("stopped", "") if result is None else (str(result["status"]), str(result.get("message", ""))[:300])
+    )
+    lost = Answer(status=status, verdict="", objective=np.nan, true_objective=np.inf, message=message)
+    return Row(problem=cell["problem"], method=cell["method"], seconds=cell["limit"], answer=lost)
 
 
 def _read(stored: Mapping[str, Any]) -> Answer:
@@ -184,11 +189,11 @@ def best_of(rows: Sequence[Row], problem: str, literal: bool = False) -> float:
 
 def counts(rows: Sequence[Row], literal: bool = False) -> list[dict[str, Any]]:
     """Of every method how much it solves."""
-    made = []
+    table = []
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
         ratios = [row.value / best_of(rows, row.problem, literal) for row in own]
-        made.append(
+        table.append(
             {
                 "method": method,
                 "confirmed": f"{sum(row.confirmed for row in own)} of {len(own)}",
@@ -197,7 +202,7 @@ def counts(rows: Sequence[Row], literal: bool = False) -> list[dict[str, Any]]:
                 "longest": max(row.seconds for row in own),
             }
         )
-    return made
+    return table
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -215,7 +220,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         }
         for row in rows
     ]
-    said = [f"{row.problem}, {row.method}: {row.answer.message}" for row in rows if row.answer.message]
+    lines = [f"{row.problem}, {row.method}: {row.answer.message}" for row in rows if row.answer.message]
     summary, shown = counts(rows, literal), rows
     if arguments["page"]:
         file = Path(arguments["page"])
@@ -227,7 +232,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         all(row.answer.status not in tasks.FAILED for row in rows),
         {"problems of others": table, "solved": summary},
         figures={"contact_profile.png": lambda: profile(shown)},
-        said=["true objectives; seconds are those of the processor", *said],
+        said=["true objectives; seconds are those of the processor", *lines],
     )
 
 

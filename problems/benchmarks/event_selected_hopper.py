@@ -119,9 +119,9 @@ def experiment(
         programs[f"{BETTER}, compiled"] = lambda: ours(fast)
         if eps is not None:
             programs[f"{EULER}, compiled"] = lambda: ours(fast, projection="euler", eps=eps)
-    found = [event.time for event in best.events]
+    times = [event.time for event in best.events]
     known = [time for _, time in spring_hopper.crossing_times(duration, constants)]
-    same = len(found) == len(known)
+    same = len(times) == len(known)
     return Calibration(
         t=t,
         exact=exact,
@@ -129,7 +129,7 @@ def experiment(
         eps=eps,
         seconds=measure(programs, repeats),
         best=best,
-        time_error=float(np.abs(np.subtract(found, known)).max()) if same else float("inf"),
+        time_error=float(np.abs(np.subtract(times, known)).max()) if same else float("inf"),
         widths=widths,
     )
 
@@ -196,48 +196,48 @@ def measure(programs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str
 def run(settings: Settings, progress: Progress) -> Report:
     """Calibrate, and show it."""
     started = time.monotonic()
-    found = experiment(**settings.arguments, method=settings.method)
+    result = experiment(**settings.arguments, method=settings.method)
     system = spring_hopper.build_numeric(spring_hopper.Constants(stiffness=settings.arguments["stiffness"]))
     more = {
-        "eps": found.eps,
-        "rms": {name: found.rms(name) for name in found.states},
-        "seconds": dict(found.seconds),
-        "event_time_error": found.time_error,
-        "widths": found.widths,
-        "final_state_error": float(np.abs(found.best.final_state - found.exact[-1]).max()),
+        "eps": result.eps,
+        "rms": {name: result.rms(name) for name in result.states},
+        "seconds": dict(result.seconds),
+        "event_time_error": result.time_error,
+        "widths": result.widths,
+        "final_state_error": float(np.abs(result.best.final_state - result.exact[-1]).max()),
     }
-    if found.eps is not None:
-        said = f"eps' = {found.eps:.4g} m: there Euler's projection has the RMS error of MuJoCo (paper: 0.13)"
-    elif MUJOCO in found.states:
-        said = f"no eps' in {BRACKET} m has the RMS error of MuJoCo"
+    if result.eps is not None:
+        line = f"eps' = {result.eps:.4g} m: there Euler's projection has the RMS error of MuJoCo (paper: 0.13)"
+    elif MUJOCO in result.states:
+        line = f"no eps' in {BRACKET} m has the RMS error of MuJoCo"
     else:
-        said = 'MuJoCo is not installed: pip install "nosnoc_py[bench]"'
+        line = 'MuJoCo is not installed: pip install "nosnoc_py[bench]"'
     return tabled(
-        {**results_of(found.best, started, off_guard(found.best, system)), **more},
-        found.best.success,
+        {**results_of(result.best, started, off_guard(result.best, system)), **more},
+        result.best.success,
         {
             "over height [m] and velocity [m/s], at the nodes": [
-                {"method": name, "RMS error": found.rms(name)} for name in found.states
+                {"method": name, "RMS error": result.rms(name)} for name in result.states
             ],
-            f"processor time of a simulation of {found.t[-1]:g} s, median": [
-                {"program": name, "time [ms]": 1e3 * seconds} for name, seconds in found.seconds.items()
+            f"processor time of a simulation of {result.t[-1]:g} s, median": [
+                {"program": name, "time [ms]": 1e3 * seconds} for name, seconds in result.seconds.items()
             ],
-            "eps' [m] over stiffness [N/m], and lowest height [m]": found.widths,
+            "eps' [m] over stiffness [N/m], and lowest height [m]": result.widths,
         },
-        {"event_selected_hopper.png": lambda: _drawn(found)},
-        [said, f"largest error of the event times {found.time_error:.1e} s"],
+        {"event_selected_hopper.png": lambda: _drawn(result)},
+        [line, f"largest error of the event times {result.time_error:.1e} s"],
     )
 
 
-def _drawn(found: Calibration) -> Any:
+def _drawn(result: Calibration) -> Any:
     """Height and velocity and, below, how far every program is off, as in Fig. 4."""
-    times, panels = [event.time for event in found.best.events], []
+    times, panels = [event.time for event in result.best.events], []
     for column, quantity in enumerate(("height $z$ [m]", "velocity $v_z$ [m/s]")):
-        curves = [Curve(found.t, found.exact[:, column], "closed form", DASHED)]
-        curves += [Curve(found.t, states[:, column], name) for name, states in found.states.items()]
-        off = {name: np.maximum(np.abs(found.errors(name)[:, column]), 1e-17) for name in found.states}
+        curves = [Curve(result.t, result.exact[:, column], "closed form", DASHED)]
+        curves += [Curve(result.t, states[:, column], name) for name, states in result.states.items()]
+        off = {name: np.maximum(np.abs(result.errors(name)[:, column]), 1e-17) for name in result.states}
         panels.append(Panel(curves=curves, y=quantity, times=times))
-        errors = [Curve(found.t, values, name) for name, values in off.items()]
+        errors = [Curve(result.t, values, name) for name, values in off.items()]
         panels.append(Panel(curves=errors, y=f"error of {quantity}", log="y", times=times))
     return chart(panels, 2)
 

@@ -179,7 +179,7 @@ def measure(calls: Mapping[str, Call], starts: Array, slow_starts: int) -> dict[
 
 def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, starts: Array) -> dict[str, float]:
     """Median error of the state at the end of every program; those with the same law share the reference."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    errors: dict[str, list[float]] = {name: [] for name in calls}
     for x0 in starts:
         exact: dict[Geometry, Array] = {}
         for name, call in calls.items():
@@ -187,8 +187,8 @@ def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, 
             if geometry not in exact:
                 tolerance = 1e-12 if geometry is vertical else 1e-9
                 exact[geometry] = reference(x0, chosen, duration, geometry=geometry, pulls=pulls, tolerance=tolerance).x
-            found[name].append(float(np.abs(call(x0) - exact[geometry]).max()))
-    return {name: float(np.median(values)) for name, values in found.items()}
+            errors[name].append(float(np.abs(call(x0) - exact[geometry]).max()))
+    return {name: float(np.median(values)) for name, values in errors.items()}
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -206,10 +206,10 @@ def run(settings: Settings, progress: Progress) -> Report:
     )
     marginal = {row.name: row.marginal for row in rows}
     ratios = {name: marginal[CONTACTS] / value for name, value in marginal.items()}
-    found = {"rows": {row.name: row.to_dict() for row in rows}, "ratio_to_mujoco_contacts": ratios}
+    results = {"rows": {row.name: row.to_dict() for row in rows}, "ratio_to_mujoco_contacts": ratios}
     title = f"processor time [ms] of {arguments['duration']:g} s in {rows[0].steps} steps, median over starts"
     return tabled(
-        {**results_of(shown, started), **found, "constants": {**vars(constants)}},
+        {**results_of(shown, started), **results, "constants": {**vars(constants)}},
         shown.success,
         {
             f"{title}, by contacts": [{"program": row.name, **row.to_dict()["milliseconds"]} for row in rows],

@@ -104,7 +104,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     curves = experiment(**settings.arguments, method=method)
     best = simulate(PRINTED, "two corrections", method)
     exact = affine_guards.exact([affine_guards.DURATION])[0]
-    found = {
+    results = {
         "final_state_error": float(np.abs(best.final_state - exact).max()),
         "event_time_error": event_error(best, affine_guards.crossing_times()),
         "rms": {curve.name: dict(zip(map(str, curve.eps), curve.errors, strict=True)) for curve in curves},
@@ -121,7 +121,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     ]
     panel = Panel(curves=drawn, x=r"$1 / \varepsilon$", y="RMS error over the motion", log="xy")
     return tabled(
-        {**results_of(best, started, residual), **found, "status": status},
+        {**results_of(best, started, residual), **results, "status": status},
         success,
         {
             "RMS error over the motion, by the width of the bands": [
@@ -130,7 +130,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             f"crossings, two corrections, eps = {PRINTED:g}": [event.to_dict() for event in best.events],
         },
         {"event_selected_order.png": lambda: chart([panel])},
-        [f"orders: {found['orders']}; RMS error at eps = {PRINTED:g}: {found['rms_at']}"],
+        [f"orders: {results['orders']}; RMS error at eps = {PRINTED:g}: {results['rms_at']}"],
     )
 
 

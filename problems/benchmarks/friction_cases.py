@@ -86,10 +86,20 @@ def experiment(
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment and report."""
     started = time.monotonic()
-    found = experiment(**settings.arguments, method=settings.method, homotopy=settings.solver, callback=progress)
-    rows = list(found)
+    solved_cases = experiment(**settings.arguments, method=settings.method, homotopy=settings.solver, callback=progress)
+    rows = list(solved_cases)
     results = _results(rows)
-    told = ("case", "cone", "impulse_form", "status", "error", "event_error", "homotopies", "wall_seconds", "missing")
+    columns = (
+        "case",
+        "cone",
+        "impulse_form",
+        "status",
+        "error",
+        "event_error",
+        "homotopies",
+        "wall_seconds",
+        "missing",
+    )
     wrong = [
         f"{row.label}: {row.status}, error {row.error:.1e}; {'; '.join((*row.missing, row.message))}"
         for row in rows
@@ -98,7 +108,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     return tabled(
         {**results, "wall_seconds": time.monotonic() - started},
         not wrong,
-        {"errors against closed forms": [{name: getattr(row, name) for name in told} for row in rows]},
+        {"errors against closed forms": [{name: getattr(row, name) for name in columns} for row in rows]},
         {"friction_cases.png": lambda: _errors(rows)},
         [f"{len(rows) - len(wrong)} of {len(rows)} runs are right, within {rows[0].tolerance:g}", *wrong],
     )

@@ -59,18 +59,18 @@ def run(settings: Settings, progress: Progress) -> Report:
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]
     }
-    told = [
+    table = [
         row for row in rows if row["verdict"] in (*BAD, HONEST, GAINS, NO_MOTION, RESTS) or settings.arguments["only"]
     ]
     tables = {kind: [{"kind": kind, **{v: counted[v] for v in KINDS[kind]}}] for kind, counted in counts.items()}
-    said = [
+    lines = [
         f"{row['verdict']}{NO_REMEDY * (not row.get('remedy', True))}: --set seed={row['seed']} kinds={row['kind']} "
         f"only={row['index']}: {row['said']} "
         + ", ".join(f"{name} {row[name]:.2g}" for name in ("error", "kappa", "itself", "rest_velocity") if name in row)
-        for row in told
+        for row in table
     ]
     results = {"counts": {kind: dict(counted) for kind, counted in counts.items()}, "scenes": rows}
-    return tabled(results, not any(row["verdict"] in BAD for row in rows), tables, said=said)
+    return tabled(results, not any(row["verdict"] in BAD for row in rows), tables, said=lines)
 
 
 PROGRAM = program(__name__, run, experiment, quick={"count": 4})

@@ -191,10 +191,10 @@ class SmoothProgram:
             word=str(solver.stats()["return_status"]),
         )
 
-    def _numbers(self, w: ca.SX, found: Any) -> Iterator[Piece]:
+    def _numbers(self, w: ca.SX, values: Any) -> Iterator[Piece]:
         for piece in self.pieces:
             parts = [piece.h, piece.u, piece.left, piece.stages, piece.forces]
-            h, u, left, stages, forces = (np.array(part) for part in ca.Function("numbers", [w], parts)(found))
+            h, u, left, stages, forces = (np.array(part) for part in ca.Function("numbers", [w], parts)(values))
             yield replace(piece, h=float(h.item()), u=u.ravel(), left=left.ravel(), stages=stages.T, forces=forces.T)
 
 

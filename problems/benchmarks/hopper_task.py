@@ -88,8 +88,8 @@ def holes_at(
     at: Literal["element_ends", "rk_stages"],
 ) -> list[ns.Constraint]:
     """Constraints hole_1, ...: the foot stays out of all ellipses."""
-    found = enumerate(centres(holes), start=1)
-    return [ns.Constraint(inside(foot, x, width, depth), lower, name=f"{name}_{k}", at=at) for k, x in found]
+    numbered = enumerate(centres(holes), start=1)
+    return [ns.Constraint(inside(foot, x, width, depth), lower, name=f"{name}_{k}", at=at) for k, x in numbered]
 
 
 def _hole(centre: float, width: float, depth: float, label: str) -> ns.scene.Polygon:

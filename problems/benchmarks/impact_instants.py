@@ -62,46 +62,46 @@ UNIQUE, SEVERAL, NONE, LEFT_OUT = "unique", "several", "none", "left out"
 Run = Callable[[Instant, Settings], Answer]
 
 
-def _simulated(given: Instant, node: int = -1, **options: Any) -> Answer:
-    found = ns.simulate(given.system(), x0=given.x0, duration=DURATION, **options)
-    said = found.message if found.success else f"{found.status}: {found.message}"
-    at = node if found.success else -1
-    return Answer(np.array(found.x[at, given.before.size :]), found.success, said)
+def _simulated(instant: Instant, node: int = -1, **options: Any) -> Answer:
+    trajectory = ns.simulate(instant.system(), x0=instant.x0, duration=DURATION, **options)
+    message = trajectory.message if trajectory.success else f"{trajectory.status}: {trajectory.message}"
+    at = node if trajectory.success else -1
+    return Answer(np.array(trajectory.x[at, instant.before.size :]), trajectory.success, message)
 
 
-def _newton(given: Instant, settings: Settings) -> Answer:
-    return _simulated(given, method=settings.method, steps=1)
+def _newton(instant: Instant, settings: Settings) -> Answer:
+    return _simulated(instant, method=settings.method, steps=1)
 
 
-def _mpcc(given: Instant, settings: Settings) -> Answer:
-    return _simulated(given, method=settings.method, steps=1, solver=settings.solver)
+def _mpcc(instant: Instant, settings: Settings) -> Answer:
+    return _simulated(instant, method=settings.method, steps=1, solver=settings.solver)
 
 
-def _event(given: Instant, _: Settings) -> Answer:
-    return _simulated(given, method=ns.EventDriven())
+def _event(instant: Instant, _: Settings) -> Answer:
+    return _simulated(instant, method=ns.EventDriven())
 
 
-def _stepping(given: Instant, _: Settings) -> Answer:
+def _stepping(instant: Instant, _: Settings) -> Answer:
     """After its first step; the next ones correct gaps. It goes on where its sweeps fail, which counts as a refusal."""
     residuals: list[float] = []
-    found = _simulated(
-        given, 1, method=TIME_STEPPING, steps=10, callback=lambda state: residuals.append(state.complementarity)
+    answer = _simulated(
+        instant, 1, method=TIME_STEPPING, steps=10, callback=lambda state: residuals.append(state.complementarity)
     )
     if residuals and residuals[0] > INEXACT:
-        return replace(found, success=False, said=f"the first step leaves {residuals[0]:.1e} m/s of the contact law")
-    return found
+        return replace(answer, success=False, said=f"the first step leaves {residuals[0]:.1e} m/s of the contact law")
+    return answer
 
 
-def _algorithm(algorithm: Algorithm, given: Instant, _: Settings) -> Answer:
+def _algorithm(algorithm: Algorithm, instant: Instant, _: Settings) -> Answer:
     """One algorithm of the contact problem, without any simulation."""
-    system = given.system()
-    frames, at = system.mechanics.frames, system.kinematics(given.x0)
+    system = instant.system()
+    frames, at = system.mechanics.frames, system.kinematics(instant.x0)
     solver, problem = ContactSolver(frames), impact_problem(frames, at, range(frames.count), 0.0)
-    found = solver.solve(problem, algorithm=algorithm)
-    if found is None:
-        return Answer(given.before, False, "no admissible impulses")
-    v = given.before + at.response @ found.forces
-    if raises_energy(found.forces, at.rates, at.jacobian @ v):
+    solution = solver.solve(problem, algorithm=algorithm)
+    if solution is None:
+        return Answer(instant.before, False, "no admissible impulses")
+    v = instant.before + at.response @ solution.forces
+    if raises_energy(solution.forces, at.rates, at.jacobian @ v):
         return Answer(v, False, "the kinetic energy rises")
     return Answer(v, True, "" if solver.is_unique(problem) else "not unique")
 
@@ -141,7 +141,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        told = {
+        fields = {
             name: {
                 "verdict": self.verdicts[name],
                 "velocity": None if self.verdicts[name] in (REFUSED, RIGHTLY, RAISED) else answer.velocity.tolist(),
@@ -156,29 +156,29 @@ class Row:
             "margin": self.known.margin,
             "energy_gain": self.gain,
             "solutions": [rates.tolist() for rates in self.known.rates],
-            "methods": told,
+            "methods": fields,
         }
 
 
-def compare(given: Instant, runs: Mapping[str, Run], settings: Settings, least_margin: float = LEAST_MARGIN) -> Row:
+def compare(instant: Instant, runs: Mapping[str, Run], settings: Settings, least_margin: float = LEAST_MARGIN) -> Row:
     """Let every method simulate an instant."""
-    known = given.solutions()
-    energy = 0.5 * given.before @ given.mass @ given.before
-    gain = max((energy_gain(given.mass, given.before, v) / energy for v in known.rates), default=0.0)
+    known = instant.solutions()
+    energy = 0.5 * instant.before @ instant.mass @ instant.before
+    gain = max((energy_gain(instant.mass, instant.before, v) / energy for v in known.rates), default=0.0)
     kind = (NONE, UNIQUE, SEVERAL)[min(len(known.rates), 2)]
     if known.margin < least_margin:
-        return Row(given=given, known=known, kind=LEFT_OUT, gain=gain)
-    answers = {name: _answer(run, given, settings) for name, run in runs.items()}
-    lossy = [v for v in known.rates if energy_gain(given.mass, given.before, v) <= GAIN * energy]
+        return Row(given=instant, known=known, kind=LEFT_OUT, gain=gain)
+    answers = {name: _answer(run, instant, settings) for name, run in runs.items()}
+    lossy = [v for v in known.rates if energy_gain(instant.mass, instant.before, v) <= GAIN * energy]
     verdicts = {name: verdict(answer, lossy, len(known.rates)) for name, answer in answers.items()}
-    return Row(given=given, known=known, kind=kind, gain=gain, answers=answers, verdicts=verdicts)
+    return Row(given=instant, known=known, kind=kind, gain=gain, answers=answers, verdicts=verdicts)
 
 
-def _answer(run: Run, given: Instant, settings: Settings) -> Answer:
+def _answer(run: Run, instant: Instant, settings: Settings) -> Answer:
     try:
-        return run(given, settings)
+        return run(instant, settings)
     except Exception as error:  # an exception is a finding like any other, and no reason to lose the table
-        return Answer(np.full_like(given.before, np.nan), False, f"{RAISED}: {type(error).__name__}: {error}")
+        return Answer(np.full_like(instant.before, np.nan), False, f"{RAISED}: {type(error).__name__}: {error}")
 
 
 def experiment(
@@ -251,27 +251,27 @@ def _count(rows: Sequence[Row], method: str) -> Counter[str]:
     return Counter(row.verdicts[method] for row in rows if method in row.verdicts)
 
 
-def _times(found: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
+def _times(verdicts: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
     """How often every word was found."""
-    count = Counter(found)
+    count = Counter(verdicts)
     return {word: count[word] or None for word in words}
 
 
 def _counted(groups: Mapping[str, Sequence[Row]], methods: Sequence[str], *, gains: bool) -> list[dict[str, Any]]:
     """Rows with the verdicts on every method, class by class, with or without gains of energy."""
-    found = {
+    counts = {
         (label, name): [row.verdicts[name] for row in rows if row.gains == gains and name in row.verdicts]
         for label, rows in groups.items()
         for name in methods
     }
-    return [{"class": key[0], "method": key[1], **_times(each, VERDICTS)} for key, each in found.items() if each]
+    return [{"class": key[0], "method": key[1], **_times(each, VERDICTS)} for key, each in counts.items() if each]
 
 
 def _told(row: Row, name: str) -> str:
     answer = row.answers[name]
     right = ", ".join(map(str, row.known.rates)) or "none"
-    told = answer.said or f"v+ = {answer.velocity}"
-    return f"{row.given.index} ({row.given.label}): {name} {row.verdicts[name]}: {told}; solutions: {right}"
+    text = answer.said or f"v+ = {answer.velocity}"
+    return f"{row.given.index} ({row.given.label}): {name} {row.verdicts[name]}: {text}; solutions: {right}"
 
 
 PROGRAM = program(

@@ -90,8 +90,8 @@ def simulate(
 
     `cone` is "conic" or "polyhedral", which differ in space only.
     """
-    given = dict(balls=balls, dimension=dimension, radius=radius, side=side, mass=mass, gravity=gravity)
-    constants = constants_of({**given, "friction": friction, "restitution": restitution})
+    scene = dict(balls=balls, dimension=dimension, radius=radius, side=side, mass=mass, gravity=gravity)
+    constants = constants_of({**scene, "friction": friction, "restitution": restitution})
     if cone not in CONES:
         raise OptionError(f"cone: expected one of {', '.join(CONES)}, given {cone!r}.")
     start = many_balls.start(constants, speed=speed, seed=seed)  # refuses what does not fit before much is built
@@ -123,14 +123,14 @@ def run(settings: Settings, progress: Progress) -> Report:
     clock = Clock(meter)
     trajectory = simulate(**arguments, method=settings.method, callback=clock)
     depths, costs = penetrations(trajectory, constants), clock.costs
-    found = findings(trajectory, constants, depths, costs)
-    results = meter.results(trajectory) | found
+    values = findings(trajectory, constants, depths, costs)
+    results = meter.results(trajectory) | values
     results["events"] = [event.to_dict() for event in trajectory.impacts]  # thousands of others are only counted
-    said = f"{trajectory.status} {trajectory.message}; deepest {100 * found['penetration']:.2g} % of the radius"
+    line = f"{trajectory.status} {trajectory.message}; deepest {100 * values['penetration']:.2g} % of the radius"
     return tabled(
         results,
-        trajectory.success and found["penetration"] < LIMIT,
-        {"findings": [found]},
+        trajectory.success and values["penetration"] < LIMIT,
+        {"findings": [values]},
         {
             "many_balls.png": lambda: ns.snapshots(
                 many_balls.build(constants),
@@ -140,7 +140,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             ),
             "many_balls_costs.png": lambda: _costs(costs, trajectory.t, depths),
         },
-        [said],
+        [line],
     )
 
 

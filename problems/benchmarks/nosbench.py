@@ -102,8 +102,8 @@ def run(tasks: Sequence[Task], store: Store, executor: Executor, silent: bool = 
 
     with suppress(KeyboardInterrupt):
         perform([task.work for task in tasks], store, executor, attempts=1, callback=tell)
-    kept = {key: store.row(key) for key in work}
-    return [row_of(work[key], row) for key, row in kept.items() if row is not None]
+    known = {key: store.row(key) for key in work}
+    return [row_of(work[key], row) for key, row in known.items() if row is not None]
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -136,8 +136,8 @@ def _draw(rows: Sequence[Row], arguments: argparse.Namespace) -> list[Path]:
     curves = [Curve(r, share, name, {"drawstyle": "steps-post"}) for name, (r, share) in solved.items()]
     panels = {"profile": Panel(curves=curves, x="time over that of the fastest", y="share of problems", log="x")}
     for a, b in report.pairs_of(solvers):
-        if found := report.ratios(rows, a, b):
-            points = [Curve(np.arange(len(found)), [one.ratio for one in found], f"time {a} / {b}", DOTS)]
+        if ratios := report.ratios(rows, a, b):
+            points = [Curve(np.arange(len(ratios)), [one.ratio for one in ratios], f"time {a} / {b}", DOTS)]
             panels[f"ratios_{a}_{b}"] = Panel(curves=points, x="problem", y="ratio", log="y", levels=(1.0,))
     paths = [folder / f"nosbench_{name}.png" for name in panels]
     for path, panel in zip(paths, panels.values(), strict=True):

@@ -83,11 +83,11 @@ def overtime(rows: Sequence[Row]) -> list[Row]:
 
 def ratios(rows: Sequence[Row], reference: str, solver: str) -> list[Ratio]:
     """Time of the reference over time of the solver where both solve, smallest first."""
-    found = []
+    pairs = []
     first, second = (_solved(rows, name) for name in (reference, solver))
     for name in first.keys() & second.keys():
         a, b = first[name], second[name]
-        found.append(
+        pairs.append(
             Ratio(
                 problem=" ".join(name).strip(),
                 ratio=_time(a) / _time(b),
@@ -95,7 +95,7 @@ def ratios(rows: Sequence[Row], reference: str, solver: str) -> list[Ratio]:
                 solver_objective=_number(b.objective),
             )
         )
-    return sorted(found, key=lambda item: (item.ratio, item.problem))
+    return sorted(pairs, key=lambda item: (item.ratio, item.problem))
 
 
 def _solved(rows: Sequence[Row], solver: str) -> dict[tuple[str, str], Row]:
@@ -167,10 +167,10 @@ def show(console: Console, rows: Sequence[Row], solvers: Sequence[str]) -> None:
     for a, b in pairs_of(solvers):
         _show_ratios(console, ratios(rows, a, b), a, b)
         _show_only(console, rows, a, b)
-    for title, found in _lists(rows).items():
-        if found:
+    for title, listed in _lists(rows).items():
+        if listed:
             console.print(f"{title}:")
-            for row in found:
+            for row in listed:
                 console.print(f"  {_name(row)}, {row.solver}: {row.status}{_reason(row)}", markup=False)
 
 
@@ -196,11 +196,11 @@ def _reason(row: Row) -> str:
 
 def _all_rows(rows: Sequence[Row]) -> Any:
     """Residuals and LPEC: the benchmark's own."""
-    told = (
+    columns = (
         *("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min"),
         *("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds"),
     )
-    named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows)
+    named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in columns}} for row in rows)
     return listing(list(named))
 
 
@@ -209,15 +209,15 @@ def _per_solver(rows: Sequence[Row], solvers: Sequence[str]) -> Any:
     return listing([{"solver": name, **asdict(one), "share": one.certified_share} for name, one in counts.items()])
 
 
-def _show_ratios(console: Console, found: Sequence[Ratio], reference: str, solver: str) -> None:
-    if found:
-        console.print(listing([{**asdict(item), "objective": item.objective} for item in found]))
-    same = [item.ratio for item in found if item.objective == "same"]
+def _show_ratios(console: Console, ratios: Sequence[Ratio], reference: str, solver: str) -> None:
+    if ratios:
+        console.print(listing([{**asdict(item), "objective": item.objective} for item in ratios]))
+    same = [item.ratio for item in ratios if item.objective == "same"]
     console.print(
-        f"time {reference}/{solver}: geometric mean {geometric_mean([item.ratio for item in found]):.2f} over "
-        f"{len(found)} problems both solve, {geometric_mean(same):.2f} over the {len(same)} with the same objective"
+        f"time {reference}/{solver}: geometric mean {geometric_mean([item.ratio for item in ratios]):.2f} over "
+        f"{len(ratios)} problems both solve, {geometric_mean(same):.2f} over the {len(same)} with the same objective"
     )
-    bad = ", ".join(item.problem for item in found if item.bad) or "none"
+    bad = ", ".join(item.problem for item in ratios if item.bad) or "none"
     console.print(f"{solver} more than {SLOWER:g}x slower with a worse objective: {bad}")
 
 

@@ -94,9 +94,9 @@ def final_errors(
 ) -> tuple[tuple[float, ...], list[ns.Trajectory]]:
     """Largest errors of the state at the end with every number of steps, NaN where one failed; the trajectories."""
     end = np.asarray(end)
-    found = [simulate(count) for count in steps]
-    errors = (float(np.abs(run.final_state - end).max()) if run.success else np.nan for run in found)
-    return tuple(errors), found
+    trajectories = [simulate(count) for count in steps]
+    errors = (float(np.abs(run.final_state - end).max()) if run.success else np.nan for run in trajectories)
+    return tuple(errors), trajectories
 
 
 def results_of(curves: Sequence[Convergence], solved: bool) -> tuple[dict[str, Any], bool]:
@@ -113,13 +113,13 @@ def results_of(curves: Sequence[Convergence], solved: bool) -> tuple[dict[str, A
 
 def rows_of(curves: Sequence[Convergence]) -> list[dict[str, Any]]:
     """Rows of a table; curves may have different numbers of steps."""
-    told = ("label", "nominal", "order", "failures", "steps", "errors")
-    return [{name: one.to_dict()[name] for name in told} for one in curves]
+    columns = ("label", "nominal", "order", "failures", "steps", "errors")
+    return [{name: one.to_dict()[name] for name in columns} for one in curves]
 
 
 def figure_of(panels: Mapping[str, Sequence[Convergence]]) -> Any:
     """A figure of errors over steps, a panel for every title, with lines of the nominal orders."""
-    made = []
+    figures = []
     for title, curves in panels.items():
         drawn = []
         for one in curves:
@@ -129,5 +129,7 @@ def figure_of(panels: Mapping[str, Sequence[Convergence]]) -> Any:
             last = int(np.flatnonzero(one.good)[-1])
             slope = (np.array(one.steps, float) / one.steps[last]) ** -one.nominal
             drawn.append(Curve(one.steps, 0.6 * one.errors[last] * slope, "", {**DASHED, "lw": 0.7}))
-        made.append(Panel(curves=drawn, title=title, x="number of steps", y="error of the state at the end", log="xy"))
-    return chart(made, min(2, len(made)))
+        figures.append(
+            Panel(curves=drawn, title=title, x="number of steps", y="error of the state at the end", log="xy")
+        )
+    return chart(figures, min(2, len(figures)))

@@ -73,10 +73,10 @@ def converge(
     options = {"dcs_mode": representation, "switch_detection": switch_detection}
     method = method.replace(scheme=scheme, rk_stages=rk_stages, **options)
     end = oscillator.exact([DURATION])[0]
-    errors, found = final_errors(
+    errors, trajectories = final_errors(
         steps, lambda count: simulate(count, method=method, solver=solver, callback=callback), end
     )
-    switches = [boundary_errors(run, [oscillator.STANDARD.switch_time])[0] for run in found]
+    switches = [boundary_errors(run, [oscillator.STANDARD.switch_time])[0] for run in trajectories]
     return Convergence(
         label=f"{FAMILIES[scheme]} {rk_stages}{'' if switch_detection else ', fixed'}, {representation}",
         nominal=nominal(scheme, rk_stages) if switch_detection else 1,
@@ -115,9 +115,9 @@ def run(settings: Settings, progress: Progress) -> Report:
     meter, options = Meter(progress), {"method": settings.method, "solver": settings.solver}
     curves = experiment(**settings.arguments, **options, callback=meter)
     trajectory = simulate(max(settings.arguments["steps"]), **options, callback=meter)
-    found, success = results_of(curves, trajectory.success)
+    results, success = results_of(curves, trajectory.success)
     return tabled(
-        {**meter.results(trajectory), **found},
+        {**meter.results(trajectory), **results},
         success,
         {"largest error of the state at T over steps": rows_of(curves)},
         {

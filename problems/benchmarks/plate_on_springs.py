@@ -108,13 +108,13 @@ def flat_errors(
     """Largest difference of a plate dropped flat, without dampers, from the closed form of the hopper."""
     hopper = spring_hopper.STANDARD
     end = spring_hopper.exact([duration], hopper)[0]
-    found = {}
+    errors = {}
     for count in contacts:
         constants = plate_on_springs.Constants(contacts=count, damping=0.0)
         trajectory = simulate(plate_on_springs.start(hopper.height, 0.0), constants, duration, method)
         exact = np.array([0.0, end[0], 0.0, 0.0, end[1], 0.0])
-        found[count] = float(np.abs(trajectory.final_state - exact).max()) if trajectory.success else float("inf")
-    return found
+        errors[count] = float(np.abs(trajectory.final_state - exact).max()) if trajectory.success else float("inf")
+    return errors
 
 
 def bed(contacts: int, starts: Array, eps: float, method: ns.EventSelected = METHOD) -> Bed:
@@ -160,11 +160,11 @@ def experiment(
 
 def _time_error(trajectory: ns.Trajectory, exact: Reference) -> float:
     """Largest error of an event; simultaneous ones may come in any order."""
-    found = sorted((int(event.name.split("_")[1]) - 1, event.time) for event in trajectory.events)
+    detected = sorted((int(event.name.split("_")[1]) - 1, event.time) for event in trajectory.events)
     known = sorted((spring, t) for t, spring, _ in exact.events)
-    if [spring for spring, _ in found] != [spring for spring, _ in known]:
+    if [spring for spring, _ in detected] != [spring for spring, _ in known]:
         return float("inf")
-    return max((abs(a[1] - b[1]) for a, b in zip(found, known, strict=True)), default=0.0)
+    return max((abs(a[1] - b[1]) for a, b in zip(detected, known, strict=True)), default=0.0)
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -177,7 +177,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     success = all(bed.success for bed in beds) and shown.success and max(flat.values()) < LIMIT
     status = ns.Status.SOLVED if success else ns.Status.STEP_FAILED
     residual = off_guard(shown, plate_on_springs.build_numeric())
-    found = {
+    results = {
         "status": status.value,
         "beds": [bed.to_dict() for bed in beds],
         "largest_error": max(float(bed.errors.max()) for bed in beds),
@@ -185,7 +185,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         "flat_errors": {str(count): error for count, error in flat.items()},
         "constants": {**vars(plate_on_springs.STANDARD), "duration": plate_on_springs.DURATION},
     }
-    said = ", ".join(f"{count} springs {error:.1e}" for count, error in flat.items())
+    line = ", ".join(f"{count} springs {error:.1e}" for count, error in flat.items())
     points = [
         Curve(np.full(values.size, bed.contacts), np.maximum(values, 1e-16), label if bed is beds[0] else "", style)
         for label, name, style in (("RK-Newton", "errors", NEAR), ("Euler's projection", "euler_errors", FAR))
@@ -194,14 +194,14 @@ def run(settings: Settings, progress: Progress) -> Report:
     ]
     panel = Panel(curves=points, x="springs", y="error at the end [m, rad, m/s, rad/s]", log="xy", levels=(LIMIT,))
     return tabled(
-        {**results_of(shown, started, residual), **found},
+        {**results_of(shown, started, residual), **results},
         success,
         {f"errors over {len(beds[0].errors)} starts, against DOP853": [bed.to_dict() for bed in beds]},
         {
             "plate_on_springs.png": lambda: ns.plot(shown, shown.state_names),
             "plate_on_springs_errors.png": lambda: chart([panel]),
         },
-        [f"dropped flat, against the hopper: {said}"],
+        [f"dropped flat, against the hopper: {line}"],
     )
 
 

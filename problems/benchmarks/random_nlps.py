@@ -90,13 +90,13 @@ def experiment(*, count: int = 1000, first: int = 0, callback: Callable[[Any], A
 def compared(problem: Any) -> Row:
     """Solve one program (a `RandomNLP`) by both methods."""
     objective = ca.Function("f", [problem.x], [problem.f])
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for prefix, method in (("", InteriorPoint(problem, OPTIONS)), ("ipopt_", Ipopt(problem, OPTIONS))):
         started = time.perf_counter()
         result: NLPResult = method.solve(problem.start, np.zeros(0))
         seconds = time.perf_counter() - started
         false = false_claim(problem, result.x, result.lam_x, result.lam_g) if result.converged else ""
-        found |= {
+        values |= {
             f"{prefix}status": result.solver_status,
             f"{prefix}solved": result.converged and not false,
             f"{prefix}false": false,
@@ -104,7 +104,7 @@ def compared(problem: Any) -> Row:
             f"{prefix}seconds": seconds,
             f"{prefix}iterations": result.iterations,
         }
-    return Row(seed=problem.seed, kind=problem.kind, **found)
+    return Row(seed=problem.seed, kind=problem.kind, **values)
 
 
 def run(settings: Settings, progress: Progress) -> Report:

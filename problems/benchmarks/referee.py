@@ -132,10 +132,10 @@ def boxes(
     for k, stages in enumerate(rk_stages):
         method = three_boxes.METHOD.replace(rk_stages=stages)
         solve = _solver(ocp, method, three_boxes.SOLVERS["quick"], keywords)
-        found = certified(f"three boxes, {stages} RK stages", ocp, solve)
-        yield found
+        result = certified(f"three boxes, {stages} RK stages", ocp, solve)
+        yield result
         if k == 0:
-            yield changed_control(found, ocp, stage=1)
+            yield changed_control(result, ocp, stage=1)
 
 
 def discs(
@@ -147,9 +147,9 @@ def discs(
         method = disc_manipulation.METHOD.replace(control_stages=count)
         keywords = {"guess": guess, "time_limit": time_limit, "callback": callback}
         solver = FIRST if guess is None else FINER
-        found = certified(f"discs, {count} control stages", ocp, _solver(ocp, method, solver, keywords))
-        guess = found.solution
-        yield found
+        result = certified(f"discs, {count} control stages", ocp, _solver(ocp, method, solver, keywords))
+        guess = result.solution
+        yield result
 
 
 def _solver(ocp: ns.OCP, method: ns.FESDJ, solver: Any, keywords: dict[str, Any]) -> Callable[[], ns.Solution]:
@@ -159,33 +159,33 @@ def _solver(ocp: ns.OCP, method: ns.FESDJ, solver: Any, keywords: dict[str, Any]
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment and report."""
     started = time.monotonic()
-    found = experiment(**settings.arguments, method=settings.method, referee=settings.solver, callback=progress)
-    told = results(found)
-    right = sum(row.success for row in found.agreements)
-    wrong = [f"{row.label}, {row.wrong}: {row.certificate.reason}" for row in found.certificates if row.wrong]
-    whole = [f"{row.label}\n{row.certificate}" for row in found.certificates if not row.wrong]
-    count = [f"{right} of {len(found.agreements)} motions are right"] if found.agreements else []
+    findings = experiment(**settings.arguments, method=settings.method, referee=settings.solver, callback=progress)
+    values = results(findings)
+    right = sum(row.success for row in findings.agreements)
+    wrong = [f"{row.label}, {row.wrong}: {row.certificate.reason}" for row in findings.certificates if row.wrong]
+    whole = [f"{row.label}\n{row.certificate}" for row in findings.certificates if not row.wrong]
+    count = [f"{right} of {len(findings.agreements)} motions are right"] if findings.agreements else []
     return tabled(
-        {**told, "wall_seconds": time.monotonic() - started},
-        found.success,
+        {**values, "wall_seconds": time.monotonic() - started},
+        findings.success,
         {
-            "the referee against closed forms: largest errors": told["closed_forms"],
-            "FESD-J against the referee": told["fesdj"],
-            "certificates": [{n: v for n, v in row.items() if n != "certificate"} for row in told["certificates"]],
+            "the referee against closed forms: largest errors": values["closed_forms"],
+            "FESD-J against the referee": values["fesdj"],
+            "certificates": [{n: v for n, v in row.items() if n != "certificate"} for row in values["certificates"]],
         },
-        _figures(found),
+        _figures(findings),
         [*count, *wrong, *whole],
     )
 
 
-def _figures(found: Findings) -> dict[str, Callable[[], Any]]:
-    made: dict[str, Callable[[], Any]] = {}
-    if found.grids:
-        made["referee_grids.png"] = lambda: _grids(found.grids)
-        made["referee_discs.png"] = lambda: _distances(found.grids[0])
-    if found.certificates:
-        made["referee_windows.png"] = lambda: _windows(found.certificates)
-    return made
+def _figures(findings: Findings) -> dict[str, Callable[[], Any]]:
+    figures: dict[str, Callable[[], Any]] = {}
+    if findings.grids:
+        figures["referee_grids.png"] = lambda: _grids(findings.grids)
+        figures["referee_discs.png"] = lambda: _distances(findings.grids[0])
+    if findings.certificates:
+        figures["referee_windows.png"] = lambda: _windows(findings.certificates)
+    return figures
 
 
 def _grids(rows: Sequence[Certified]) -> Any:
@@ -225,22 +225,23 @@ def _windows(rows: Sequence[Certified]) -> Any:
     return chart([Panel(curves=curves, y="defect of a window [m, m/s]", log="y")])
 
 
-def results(found: Findings) -> dict[str, Any]:
+def results(findings: Findings) -> dict[str, Any]:
     """What `--json` prints; several problems have neither one objective nor one final state."""
-    solved = [row.solution for row in found.certificates if not row.wrong]
+    solved = [row.solution for row in findings.certificates if not row.wrong]
     return {
-        "status": (ns.Status.SOLVED if found.success else ns.Status.STEP_FAILED).value,
+        "status": (ns.Status.SOLVED if findings.success else ns.Status.STEP_FAILED).value,
         "objective": None,
         "complementarity": max((solution.complementarity for solution in solved), default=None),
         "infeasibility": max((solution.infeasibility for solution in solved), default=None),
         "iterations": sum(solution.iterations for solution in solved),
         "events": None,
         "final_state": None,
-        "closed_forms": [{**vars(row), "success": row.success} for row in found.agreements],
+        "closed_forms": [{**vars(row), "success": row.success} for row in findings.agreements],
         "fesdj": [
-            {**vars(row), "order": row.order, "ratio": row.ratio, "success": row.success} for row in found.convergences
+            {**vars(row), "order": row.order, "ratio": row.ratio, "success": row.success}
+            for row in findings.convergences
         ],
-        "certificates": [row.to_dict() for row in found.certificates],
+        "certificates": [row.to_dict() for row in findings.certificates],
     }
 
 

@@ -68,10 +68,10 @@ def in_units(system: ns.CLS, length: float, mass: float) -> tuple[ns.CLS, np.nda
     names = (*system.names["q"], *system.names["v"])
     factors = np.array([length if system.units.get(name) in LENGTHS else 1.0 for name in names])
     force = ca.substitute([ca.SX(system.force)], [system.u], [system.u / (mass * length)])[0]
-    made = rescaled(
+    system_in_units = rescaled(
         replace(system, force=force), q=1.0 / factors[: system.n_q], gap=1.0 / length, time=1.0, mass=1.0 / mass
     )
-    return made, factors
+    return system_in_units, factors
 
 
 def simulate(case: Case, units: str, method: str, steps: int = 7) -> Row:
@@ -88,8 +88,8 @@ def simulate(case: Case, units: str, method: str, steps: int = 7) -> Row:
     )
     if not trajectory.success:
         return row
-    found = tuple((event.kind, event.name, event.time) for event in trajectory.events)
-    compared = compared_events(case.events, found)
+    events = tuple((event.kind, event.name, event.time) for event in trajectory.events)
+    compared = compared_events(case.events, events)
     error = float(np.abs(trajectory.final_state / factors - case.exact(case.duration)).max())
     return replace(row, error=error, missing=compared["missing"], extra=compared["extra"])
 
@@ -129,10 +129,10 @@ def run(settings: Settings, progress: Progress) -> Report:
         {
             "method": method,
             "units": units,
-            "as in closed form": f"{sum(row.success for row in found)} of {len(found)}",
-            "largest error [m]": max(row.error for row in found),
+            "as in closed form": f"{sum(row.success for row in group)} of {len(group)}",
+            "largest error [m]": max(row.error for row in group),
         }
-        for (method, units), found in groups.items()
+        for (method, units), group in groups.items()
     ]
     failed = [vars(row) for row in rows if not row.success]
     return tabled(results, not failed, {"motions": counts, "others": failed})

@@ -62,31 +62,31 @@ def measured(
             guess = last[way] if way in (ANEW_WARM, AGAIN_WARM) else None
             began = time.perf_counter()
             if way in (AGAIN, AGAIN_WARM):
-                found = problem.solve(solver, x0=x0, guess=guess, callback=progress)
+                solution = problem.solve(solver, x0=x0, guess=guess, callback=progress)
             else:
                 start: dict[str, Any] = {"guess": guess, "callback": progress}
-                found = ns.solve(replace(ocp, x0=x0), method, solver, **start, certify=False)
+                solution = ns.solve(replace(ocp, x0=x0), method, solver, **start, certify=False)
             # Each way through one transcription would have had to make it.
             own = transcribed if k == 0 and way in (AGAIN, AGAIN_WARM) else 0.0
             rows[way].append(
                 {
                     "seconds": time.perf_counter() - began + own,
-                    "iterations": found.iterations,
-                    "objective": found.objective,
-                    "status": found.status.value,
+                    "iterations": solution.iterations,
+                    "objective": solution.objective,
+                    "status": solution.status.value,
                 }
             )
-            last[way] = found if found.success else last[way]
+            last[way] = solution if solution.success else last[way]
     return rows
 
 
 def compared(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """For pairs of ways the ratio of their times and the differences of their objectives."""
-    found = []
+    table = []
     for slow, fast in PAIRS:
         both = [(a, b) for a, b in zip(rows[slow], rows[fast], strict=True) if a["status"] == b["status"] == "solved"]
         gaps = [(b["objective"] - a["objective"]) / max(1.0, abs(a["objective"])) for a, b in both]
-        found.append(
+        table.append(
             {
                 "slow": slow,
                 "fast": fast,
@@ -97,7 +97,7 @@ def compared(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
                 "higher": sum(gap > SAME for gap in gaps),
             }
         )
-    return found
+    return table
 
 
 def run(settings: Settings, progress: Progress) -> Report:

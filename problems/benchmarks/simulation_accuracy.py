@@ -175,12 +175,12 @@ def _candidates(scene: Scene, peer: str, coarse: bool, limit: float) -> Iterator
 
 def envelope(rows: Sequence[Measured], scene: str, name: str) -> list[Measured]:
     """Runs of a program that no faster run beats, by increasing time."""
-    best, kept = np.inf, []
+    best, front = np.inf, []
     for row in sorted((r for r in rows if (r.scene, r.program) == (scene, name)), key=lambda r: (r.seconds, r.error)):
         if row.error < best:
             best = row.error
-            kept.append(row)
-    return kept
+            front.append(row)
+    return front
 
 
 def least_time(rows: Sequence[Measured], scene: str, name: str, target: float) -> float | None:
@@ -237,13 +237,13 @@ def run(settings: Settings, progress: Progress) -> Report:
         "seed": None,  # nothing is random
         "wall_seconds": time.monotonic() - started,
     }
-    told = ", ".join(f"{name} {version}" for name, version in versions().items())
+    text = ", ".join(f"{name} {version}" for name, version in versions().items())
     return tabled(
         results,
         bool(np.isfinite(own).all()),
         tables,
         {"simulation_accuracy.png": lambda: figure_of(rows, titles)},
-        [f"least processor time [ms] for an error; {told}; nothing is random"],
+        [f"least processor time [ms] for an error; {text}; nothing is random"],
     )
 
 

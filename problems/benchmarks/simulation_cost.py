@@ -106,11 +106,11 @@ def simulate(case: RestartCase, system: Any, tolerance: float | None = None) -> 
 
 
 def _calls(case: RestartCase, system: Any, repeats: int) -> Calls:
-    first, found = _timed(lambda: simulate(case, system))
+    first, trajectory = _timed(lambda: simulate(case, system))
     simulator = ns.Simulator(system, ns.EventDriven(), step=case.duration)
     sides = (lambda: simulate(case, system), lambda: simulator.run(case.x0, steps=1, u=case.u))
     again, by_simulator = _best(sides, repeats)
-    return Calls(case=case.name, first=1e3 * first, again=again, simulator=by_simulator, events=len(found.events))
+    return Calls(case=case.name, first=1e3 * first, again=again, simulator=by_simulator, events=len(trajectory.events))
 
 
 def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: int) -> list[Cost]:
@@ -122,17 +122,17 @@ def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: in
     def mine(tolerance: float | None) -> Any:
         return simulate(case, system, tolerance).final_state
 
-    both, made = (errors(mine), errors(case.by_restarts)), []
+    both, costs = (errors(mine), errors(case.by_restarts)), []
     by_default, tightest = float(np.abs(mine(None) - reference).max()), both[1][-2]
     rows: list[tuple[float, float | None, float, float, float]] = [(0.0, None, by_default, TOLERANCES[-2], tightest)]
     for target in targets:
-        first, second = (_loosest(found, target) for found in both)
+        first, second = (_loosest(pairs, target) for pairs in both)
         if first is not None and second is not None:
             rows.append((target, TOLERANCES[first], both[0][first], TOLERANCES[second], both[1][second]))
     for target, tolerance, error, its, its_error in rows:
         sides = (lambda t=tolerance: mine(t), lambda t=its: case.by_restarts(t))
         spent, its_spent = _best(sides, repeats)
-        made.append(
+        costs.append(
             Cost(
                 case=case.name,
                 target=target,
@@ -144,7 +144,7 @@ def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: in
                 its_milliseconds=its_spent,
             )
         )
-    return made
+    return costs
 
 
 def _loosest(errors: Sequence[float], target: float) -> int | None:
@@ -162,8 +162,8 @@ def _best(sides: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
 
 def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
     started = time.thread_time()
-    found = run()
-    return time.thread_time() - started, found
+    result = run()
+    return time.thread_time() - started, result
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -171,8 +171,8 @@ def run(settings: Settings, progress: Progress) -> Report:
     targets = settings.arguments["targets"]
     costs, calls = experiment(**settings.arguments, progress=progress)
     means = {target: geometric_mean([c.ratio for c in costs if c.target == target]) for target in (*targets, 0.0)}
-    asked = [cost.ratio for cost in costs if cost.target]
-    reached = len(asked) == len(targets) * len(calls)
+    ratios = [cost.ratio for cost in costs if cost.target]
+    reached = len(ratios) == len(targets) * len(calls)
     slow = sorted({cost.case for cost in costs if cost.target and cost.ratio > AIM})
     tables: dict[str, list[dict[str, Any]]] = {
         f"errors below {target:g}" if target else "without options, beside DOP853 at 1e-12": [
@@ -192,22 +192,22 @@ def run(settings: Settings, progress: Progress) -> Report:
         for target in means
     }
     tables["ms of calls without options"] = [vars(call) for call in calls]
-    said = [f"ratio, geometric mean: {_told(means, targets)}; all targets {geometric_mean(asked):.3g} (aim {AIM:g})"]
-    said.append(f"above the aim: {', '.join(slow) or 'none'}")
+    lines = [f"ratio, geometric mean: {_told(means, targets)}; all targets {geometric_mean(ratios):.3g} (aim {AIM:g})"]
+    lines.append(f"above the aim: {', '.join(slow) or 'none'}")
     results = {
         "ratios": {f"{target:g}": mean for target, mean in means.items() if target},
-        "ratio": geometric_mean(asked),
+        "ratio": geometric_mean(ratios),
         "ratio_without_options": means[0.0],
         "costs": [{**vars(cost), "ratio": cost.ratio} for cost in costs],
         "calls": [vars(call) for call in calls],
     }
     status = ns.Status.SOLVED if reached else ns.Status.INACCURATE
-    return tabled({"status": status.value, **results}, reached, tables, said=said)
+    return tabled({"status": status.value, **results}, reached, tables, said=lines)
 
 
 def _told(means: dict[float, float], targets: Sequence[float]) -> str:
-    told = [f"{means[target]:.3g} at {target:g}" for target in targets]
-    return ", ".join([*told, f"{means[0.0]:.3g} without options"])
+    texts = [f"{means[target]:.3g} at {target:g}" for target in targets]
+    return ", ".join([*texts, f"{means[0.0]:.3g} without options"])
 
 
 PROGRAM = program(

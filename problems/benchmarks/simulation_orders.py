@@ -101,16 +101,16 @@ def curve_of(
 ) -> Convergence:
     """Simulate by finite elements with every number of steps; without `detect` the steps are fixed, and MPCCs."""
     options = dict(scheme=scheme, rk_stages=stages, switch_detection=detect)
-    found = [by_elements(example, count, callback, **options) for count in steps]
+    runs = [by_elements(example, count, callback, **options) for count in steps]
     fixed_order = int(not isinstance(example.system, ns.CLS))
     return Convergence(
         label=f"{FAMILIES[scheme]} {stages}" + ("" if detect else ", fixed"),
         nominal=nominal(scheme, stages) if detect else fixed_order,
         steps=tuple(steps),
-        errors=tuple(example.error(trajectory) for trajectory, _ in found),
+        errors=tuple(example.error(trajectory) for trajectory, _ in runs),
         clean=example.clean,
         must_solve=detect and nominal(scheme, stages) > 1,
-        more={"fallbacks": sum(count for _, count in found) if detect else 0},
+        more={"fallbacks": sum(count for _, count in runs) if detect else 0},
     )
 
 
@@ -127,15 +127,15 @@ def panel_of(
 ) -> list[Convergence]:
     """All methods on an example."""
     progress.describe(example.title)
-    made = [
+    curves = [
         curve_of(example, scheme, count, _grids(example, scheme, count, steps), callback=progress)
         for scheme in FAMILIES
         for count in stages
     ]
-    made += [curve_of(example, scheme, FIXED_STAGES, fixed_steps, detect=False) for scheme in FAMILIES]
+    curves += [curve_of(example, scheme, FIXED_STAGES, fixed_steps, detect=False) for scheme in FAMILIES]
     if isinstance(example.system, ns.CLS):
-        made += [stepping_of(example, scheme, steps) for scheme in STEPPING]
-    return made
+        curves += [stepping_of(example, scheme, steps) for scheme in STEPPING]
+    return curves
 
 
 def rounding_of(example: Example) -> float:

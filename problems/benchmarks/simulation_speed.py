@@ -67,23 +67,23 @@ def run(settings: Settings, progress: Progress) -> Report:
     trajectory = ns.simulate(
         case.system, x0=case.x0, duration=case.duration, steps=case.steps, method=case.method, callback=meter
     )
-    found = experiment(**settings.arguments, progress=progress)
-    success = trajectory.success and found.success
-    told = _results(found, success)
-    entries = [*found.fallbacks, *(e for row in found.rows for e in row.failures)]
-    said = [f"{e.case}, step {e.step} at {e.time:.6g} s, {e.seconds:.3g} s: {e.reason}" for e in entries]
-    slow = ", ".join(row.case for row in found.rows if row.speedup < AIM)
-    said.insert(0, f"geometric mean {found.speedup:.0f}x; below {AIM:g}x: {slow or 'none'}")
+    findings = experiment(**settings.arguments, progress=progress)
+    success = trajectory.success and findings.success
+    results = _results(findings, success)
+    entries = [*findings.fallbacks, *(e for row in findings.rows for e in row.failures)]
+    lines = [f"{e.case}, step {e.step} at {e.time:.6g} s, {e.seconds:.3g} s: {e.reason}" for e in entries]
+    slow = ", ".join(row.case for row in findings.rows if row.speedup < AIM)
+    lines.insert(0, f"geometric mean {findings.speedup:.0f}x; below {AIM:g}x: {slow or 'none'}")
     return tabled(
-        {**meter.results(trajectory), **told},
+        {**meter.results(trajectory), **results},
         success,
         {
             "a step [ms of the processor], and how many times faster than homotopies": [
-                _cost(row) for row in found.rows
+                _cost(row) for row in findings.rows
             ],
         },
-        _figures(found),
-        said,
+        _figures(findings),
+        lines,
     )
 
 
@@ -103,22 +103,22 @@ def _cost(row: Row) -> dict[str, Any]:
     }
 
 
-def _figures(found: Findings) -> dict[str, Any]:
-    at = np.arange(len(found.rows))
+def _figures(findings: Findings) -> dict[str, Any]:
+    at = np.arange(len(findings.rows))
     names = ("speedup", "speedup_tight", "speedup_relaxed")
-    curves = [Curve(at, [getattr(row, name) for row in found.rows], name, DOTS) for name in names]
-    label = ", ".join(f"{i} {row.case}" for i, row in enumerate(found.rows))
+    curves = [Curve(at, [getattr(row, name) for row in findings.rows], name, DOTS) for name in names]
+    label = ", ".join(f"{i} {row.case}" for i, row in enumerate(findings.rows))
     panel = Panel(curves=curves, x=label, y="time of a step over that of Newton", log="y", levels=(AIM,))
     return {"simulation_speed.png": lambda: chart([panel])}
 
 
-def _results(found: Findings, success: bool) -> dict[str, Any]:
+def _results(findings: Findings, success: bool) -> dict[str, Any]:
     return {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
-        "speedup_geometric_mean": found.speedup,
-        "speedups": {row.case: row.speedup for row in found.rows},
-        "fallback_steps": len(found.fallbacks),
-        "rows": [row.to_dict() for row in found.rows],
+        "speedup_geometric_mean": findings.speedup,
+        "speedups": {row.case: row.speedup for row in findings.rows},
+        "fallback_steps": len(findings.fallbacks),
+        "rows": [row.to_dict() for row in findings.rows],
     }
 
 

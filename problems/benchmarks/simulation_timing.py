@@ -105,7 +105,7 @@ def measure(case: Case, repeats: int, progress: Progress) -> Row:
     for _ in range(repeats):
         turns.append({name: chain(case, simulator, reference) for name, simulator in simulators.items()})
         again = [chain(case, simulators[NEWTON]).seconds for _ in range(AGAIN)]
-        spent = {name: found.seconds for name, found in turns[-1].items()} | {NEWTON: float(np.mean(again))}
+        spent = {name: result.seconds for name, result in turns[-1].items()} | {NEWTON: float(np.mean(again))}
         best = {name: min(best[name], spent[name]) for name in SOLVERS}
     first = turns[0]
     return Row(

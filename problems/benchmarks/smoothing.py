@@ -147,25 +147,27 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Compare on all tasks."""
     tasks = settings.arguments["tasks"]
     check_names(task=(tasks, TASKS))
-    found = {task: compare(task, settings.arguments, settings.method, settings.solver, progress) for task in tasks}
-    best = found[tasks[0]][-1].solution
-    rows = {task: [row.to_dict() for row in each] for task, each in found.items()}
+    rows_by_task = {
+        task: compare(task, settings.arguments, settings.method, settings.solver, progress) for task in tasks
+    }
+    best = rows_by_task[tasks[0]][-1].solution
+    rows = {task: [row.to_dict() for row in each] for task, each in rows_by_task.items()}
     return tabled(
         {**best.to_dict(), "rows": rows},
         best.success,
         {f"{task}: true, by the event-driven referee": each for task, each in rows.items()},
-        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in found.items()])},
+        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in rows_by_task.items()])},
     )
 
 
-def _panel(task: str, found: Sequence[Row]) -> Panel:
+def _panel(task: str, task_rows: Sequence[Row]) -> Panel:
     """The error of the end state over the smoothing that is left; lines of the methods that detect switches."""
     curves = []
-    for steps in sorted({row.steps for row in found if row.steps}):
-        rows = sorted((row for row in found if row.steps == steps), key=lambda row: row.sigma)
+    for steps in sorted({row.steps for row in task_rows if row.steps}):
+        rows = sorted((row for row in task_rows if row.steps == steps), key=lambda row: row.sigma)
         points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
         curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
-    levels = [error for row in found if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
+    levels = [error for row in task_rows if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
     label = "error of the end state; dotted: FESD-J"
     return Panel(curves=curves, title=task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
 

@@ -39,20 +39,20 @@ class Case:
 def cases(count: int, true: int, seed: int, callback: Callable[[Any], Any] = lambda state: None) -> list[Case]:
     """So many spoiled and so many true solutions, each of a random system."""
     random = np.random.default_rng(seed)
-    found: list[Case] = []
-    while sum(bool(case.spoil) for case in found) < count or sum(not case.spoil for case in found) < true:
+    drawn: list[Case] = []
+    while sum(bool(case.spoil) for case in drawn) < count or sum(not case.spoil for case in drawn) < true:
         system = str(random.choice(list(SYSTEMS)))
         pair = SYSTEMS[system](random)
         if pair is None:
             continue
-        if sum(not case.spoil for case in found) < true:
-            found.append(_case(system, "", *pair))
+        if sum(not case.spoil for case in drawn) < true:
+            drawn.append(_case(system, "", *pair))
         for spoil in random.permutation(list(SPOILS))[:3]:
             spoiled = SPOILS[str(spoil)](random, *pair)
-            if spoiled is not None and sum(bool(case.spoil) for case in found) < count:
-                found.append(_case(system, str(spoil), *spoiled))
-        callback(found)
-    return found
+            if spoiled is not None and sum(bool(case.spoil) for case in drawn) < count:
+                drawn.append(_case(system, str(spoil), *spoiled))
+        callback(drawn)
+    return drawn
 
 
 def _case(system: str, spoil: str, ocp: ns.OCP, solution: ns.Solution) -> Case:
@@ -60,14 +60,14 @@ def _case(system: str, spoil: str, ocp: ns.OCP, solution: ns.Solution) -> Case:
     return Case(system=system, spoil=spoil, verdict=certificate.verdict.value, reason=certificate.reason)
 
 
-def share(found: list[Case], verdict: ns.Verdict) -> float:
+def share(group: list[Case], verdict: ns.Verdict) -> float:
     """Of cases with a verdict; one without any."""
-    return sum(case.verdict == verdict.value for case in found) / len(found) if found else 1.0
+    return sum(case.verdict == verdict.value for case in group) / len(group) if group else 1.0
 
 
-def reached(found: list[Case]) -> bool:
+def reached(group: list[Case]) -> bool:
     """Whether no spoiled solution is confirmed, no true one refuted, and nearly all of either are told so."""
-    spoiled, true = [case for case in found if case.spoil], [case for case in found if not case.spoil]
+    spoiled, true = [case for case in group if case.spoil], [case for case in group if not case.spoil]
     return (
         not any(case.verdict == ns.Verdict.CONFIRMED.value for case in spoiled)
         and not any(case.verdict == ns.Verdict.REFUTED.value for case in true)
@@ -80,38 +80,38 @@ def reached(found: list[Case]) -> bool:
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Everything that the command line asks for."""
-    given = settings.arguments
-    found = cases(given["count"], given["true"], given["seed"])
-    odd = [case for case in found if case.verdict != _wanted(case)]
+    arguments = settings.arguments
+    judged = cases(arguments["count"], arguments["true"], arguments["seed"])
+    odd = [case for case in judged if case.verdict != _wanted(case)]
     results = {
-        "spoiled": dict(Counter(case.verdict for case in found if case.spoil)),
-        "true": dict(Counter(case.verdict for case in found if not case.spoil)),
-        "by_spoil": _counted(found, "spoil"),
-        "by_system": _counted(found, "system"),
+        "spoiled": dict(Counter(case.verdict for case in judged if case.spoil)),
+        "true": dict(Counter(case.verdict for case in judged if not case.spoil)),
+        "by_spoil": _counted(judged, "spoil"),
+        "by_system": _counted(judged, "system"),
         "odd": [vars(case) for case in odd],
     }
-    tables = {f"verdicts by {by}": _rows(found, by) for by in ("spoil", "system")}
-    said = [f"{case.system}, {case.spoil or 'true'}: {case.verdict}: {case.reason}" for case in odd]
-    return tabled(results, reached(found), tables, said=said)
+    tables = {f"verdicts by {by}": _rows(judged, by) for by in ("spoil", "system")}
+    lines = [f"{case.system}, {case.spoil or 'true'}: {case.verdict}: {case.reason}" for case in odd]
+    return tabled(results, reached(judged), tables, said=lines)
 
 
 def _wanted(case: Case) -> str:
     return (ns.Verdict.REFUTED if case.spoil else ns.Verdict.CONFIRMED).value
 
 
-def _counted(found: list[Case], by: str) -> dict[str, dict[str, int]]:
-    keys = sorted({(getattr(case, by), bool(case.spoil)) for case in found})
+def _counted(group: list[Case], by: str) -> dict[str, dict[str, int]]:
+    keys = sorted({(getattr(case, by), bool(case.spoil)) for case in group})
     return {
         f"{key or 'nothing'} ({'spoiled' if spoiled else 'true'})": dict(
-            Counter(case.verdict for case in found if getattr(case, by) == key and bool(case.spoil) == spoiled)
+            Counter(case.verdict for case in group if getattr(case, by) == key and bool(case.spoil) == spoiled)
         )
         for key, spoiled in keys
     }
 
 
-def _rows(found: list[Case], by: str) -> list[dict[str, Any]]:
-    verdicts = sorted({case.verdict for case in found})
-    counted = _counted(found, by)
+def _rows(group: list[Case], by: str) -> list[dict[str, Any]]:
+    verdicts = sorted({case.verdict for case in group})
+    counted = _counted(group, by)
     return [{by: name, **{v: counts.get(v, 0) for v in verdicts}} for name, counts in counted.items()]
 
 

@@ -49,28 +49,28 @@ def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[An
     simulator = Simulator(oscillator.build(), method, step=DURATION / steps, solver=solver)
     sensitivity = StepSensitivity(simulator.engine.problem)
     state: Any = simulator.init(oscillator.STANDARD.start)
-    found = []
+    steps_taken = []
     for _ in range(steps):
         state = simulator.step(state)
         callback(state)
         if state.w is None or state.values is None:
             return np.full(2, np.nan), np.full((2, 2), np.nan), 0
-        found.append(sensitivity(state.w, state.values))
-    made = np.eye(2)
-    for step in found:
-        made = step.x @ made
-    return state.x, made, sum(not step.smooth for step in found)
+        steps_taken.append(sensitivity(state.w, state.values))
+    derivative = np.eye(2)
+    for step in steps_taken:
+        derivative = step.x @ derivative
+    return state.x, derivative, sum(not step.smooth for step in steps_taken)
 
 
 def by_smoothing(steps: int, width: float) -> tuple[Array, Array]:
     """The same with tanh(c / eps) for the step function, by RK4 with eps = width h."""
     h = DURATION / steps
     move = _smooth_step(h, width * h)
-    x, made = np.array(oscillator.STANDARD.start), np.eye(2)
+    x, derivative = np.array(oscillator.STANDARD.start), np.eye(2)
     for _ in range(steps):
         end, slope = move(x)
-        x, made = end.full().reshape(-1), slope.full() @ made
-    return x, made
+        x, derivative = end.full().reshape(-1), slope.full() @ derivative
+    return x, derivative
 
 
 def _smooth_step(h: float, eps: float) -> ca.Function:
@@ -103,19 +103,19 @@ def experiment(
             label=label,
             nominal=nominal,
             steps=tuple(int(count) for count in steps),
-            errors=tuple(float(np.abs(made - slope).max()) for _, made in runs),
+            errors=tuple(float(np.abs(curves - slope).max()) for _, curves in runs),
             clean=(FLOOR, np.inf),
             more={"state_errors": state_errors, "flags": flags},
         )
 
     cases = [(f"FESD, {n} stages", 2 * n - 1, method.replace(rk_stages=n)) for n in stages]
     cases.append(("fixed steps", 0, method.replace(rk_stages=FIXED_STAGES, switch_detection=False)))
-    made = []
+    curves = []
     for label, nominal, chosen in cases:
         runs = [by_elements(count, chosen, solver, callback) for count in steps]
-        made.append(curve(label, nominal, [run[:2] for run in runs], sum(run[2] for run in runs)))
-    made.append(curve(f"smoothing, eps = {width:g} h", 0, [by_smoothing(count, width) for count in steps]))
-    return made
+        curves.append(curve(label, nominal, [run[:2] for run in runs], sum(run[2] for run in runs)))
+    curves.append(curve(f"smoothing, eps = {width:g} h", 0, [by_smoothing(count, width) for count in steps]))
+    return curves
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -123,9 +123,9 @@ def run(settings: Settings, progress: Progress) -> Report:
     meter = Meter(progress)
     curves = experiment(**settings.arguments, method=settings.method, solver=settings.solver, callback=meter)
     trajectory = simulate(max(settings.arguments["steps"]), method=settings.method, solver=settings.solver)
-    found, success = results_of(curves, trajectory.success and not any(curve.more["flags"] for curve in curves))
+    results, success = results_of(curves, trajectory.success and not any(curve.more["flags"] for curve in curves))
     return tabled(
-        {**meter.results(trajectory), **found, "exact": exact().tolist()},
+        {**meter.results(trajectory), **results, "exact": exact().tolist()},
         success,
         {"largest error of d x(T) / d x_0 over the number of steps": rows_of(curves)},
         {"step_sensitivities.png": lambda: figure_of({"derivative by the start": curves})},

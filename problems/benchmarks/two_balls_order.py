@@ -194,9 +194,9 @@ def run(settings: Settings, progress: Progress) -> Report:
     shown = method.replace(scheme="radau_iia", rk_stages=3)
     stiffness = arguments["stiffness"]
     trajectory = simulate(SHOWN_STEPS, stiffness=stiffness, method=shown, solver=solver, callback=meter)
-    found, success = results_of(curves, trajectory.success)
+    results, success = results_of(curves, trajectory.success)
     return tabled(
-        {**meter.results(trajectory), **found},
+        {**meter.results(trajectory), **results},
         success,
         {"largest error of the state at T = 1 s over N_sim [m, m/s]": rows_of(curves)},
         {

@@ -151,42 +151,44 @@ def experiment(
         For an unknown name.
     """
     check_names(part=((part,), (*PARTS, "all")), problem=(problems, PROBLEMS), method=(methods, rows.CONTENDERS))
-    asked = PARTS if part == "all" else (part,)
+    parts = PARTS if part == "all" else (part,)
     energy = [name for name in problems if name in ENERGY]
-    found: dict[str, Any] = {}
-    if "compare" in asked:
-        found["rows"] = _compared(problems, methods, time_limit, progress)
-    if "grids" in asked:
+    results: dict[str, Any] = {}
+    if "compare" in parts:
+        results["rows"] = _compared(problems, methods, time_limit, progress)
+    if "grids" in parts:
         progress.describe("errors over the number of steps")
         errors = [e for name in energy for e in over_grids(CONVERGED, name, grids, grid_iterations)]
         descent = [e for p in energy for e in over_grids(DESCENDED, p, descent_grids, descent_iterations)]
-        found["errors"] = (*errors, *descent)
+        results["errors"] = (*errors, *descent)
         if RELAXED in problems:
             chosen = history.of_one_phase(RELAXED, phase_grids)
-            found["phases"] = tuple(over_grids(CONVERGED, RELAXED, chosen, grid_iterations))
-    if "rates" in asked:
+            results["phases"] = tuple(over_grids(CONVERGED, RELAXED, chosen, grid_iterations))
+    if "rates" in parts:
         progress.describe("convergence over the iterations")
-        found["histories"] = tuple(history.successive_approximation(p, steps, iterations=iterations) for p in problems)
-        found["descents"] = tuple(history.gradient_descent(p, steps, iterations=descent_iterations) for p in energy)
-        found["relaxations"] = tuple(_relaxed(alpha, steps, iterations) for alpha in relaxations)
-    if "sequences" in asked:
+        results["histories"] = tuple(
+            history.successive_approximation(p, steps, iterations=iterations) for p in problems
+        )
+        results["descents"] = tuple(history.gradient_descent(p, steps, iterations=descent_iterations) for p in energy)
+        results["relaxations"] = tuple(_relaxed(alpha, steps, iterations) for alpha in relaxations)
+    if "sequences" in parts:
         progress.describe("starts with three collisions")
-        found["excursions"] = tuple(history.excursion(u, steps, iterations) for u in STARTS[:starts])
-    return Findings(**found)
+        results["excursions"] = tuple(history.excursion(u, steps, iterations) for u in STARTS[:starts])
+    return Findings(**results)
 
 
 def _compared(
     problems: Sequence[str], methods: Sequence[str], limit: float, progress: Progress
 ) -> tuple[rows.Row, ...]:
     """A row for every problem and method."""
-    made: list[rows.Row] = []
+    table: list[rows.Row] = []
     for problem in problems:
         exact = optimum(problem)
-        made += rows.given_rows(problem, exact)
+        table += rows.given_rows(problem, exact)
         for name in methods:
             progress.describe(f"{problem}: {name}")
-            made.append(rows.row_of(problem, name, exact, limit))
-    return tuple(made)
+            table.append(rows.row_of(problem, name, exact, limit))
+    return tuple(table)
 
 
 def _relaxed(alpha: float, steps: int, iterations: int) -> history.History:
@@ -198,51 +200,51 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Compare, and refine the solution of 5.2 for the numbers that all problems give."""
     started = time.monotonic()
     refined = rows.CONTENDERS[rows.REFINED].solve("general")
-    found = experiment(**settings.arguments, progress=progress)
-    told = found.to_dict()
-    sequences = [{"start": one["start"], **one["hmp_mas"]} for one in told["sequences"]]
-    shed = [{"start": one["start"], **one["minimum_principle"]} for one in told["sequences"]]
+    findings = experiment(**settings.arguments, progress=progress)
+    values = findings.to_dict()
+    sequences = [{"start": one["start"], **one["hmp_mas"]} for one in values["sequences"]]
+    shed = [{"start": one["start"], **one["minimum_principle"]} for one in values["sequences"]]
     return tabled(
-        {**refined.to_dict(), **told, "wall_seconds": time.monotonic() - started},
+        {**refined.to_dict(), **values, "wall_seconds": time.monotonic() - started},
         refined.success,
         {
-            "errors against the exact optimum; true: in an event-driven simulation": told["rows"],
-            "sigma / N by least squares": told["fits"],
-            "errors over N": told["errors"],
-            "errors over N, 5.2 with the collision in the middle of a step": told["phases"],
-            "over the iterations": told["histories"],
-            "5.2 with other relaxations": told["relaxations"],
+            "errors against the exact optimum; true: in an event-driven simulation": values["rows"],
+            "sigma / N by least squares": values["fits"],
+            "errors over N": values["errors"],
+            "errors over N, 5.2 with the collision in the middle of a step": values["phases"],
+            "over the iterations": values["histories"],
+            "5.2 with other relaxations": values["relaxations"],
             "5.3 from starts with three collisions: Algorithm 1": shed,
             "5.3 from starts with three collisions: HMP-MAS": sequences,
         },
-        _figures(found),
-        [f"gradient descent ends farther from u_opt than Algorithm 1: {found.stalls}"] if found.stalls else (),
+        _figures(findings),
+        [f"gradient descent ends farther from u_opt than Algorithm 1: {findings.stalls}"] if findings.stalls else (),
     )
 
 
-def _figures(found: Findings) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    if found.rows:
-        made["two_discs_methods.png"] = lambda: _methods(found.rows)
-    if found.histories:
-        made["two_discs_motions.png"] = lambda: chart([_motion(one) for one in found.histories], 2)
-        made["two_discs_convergence.png"] = lambda: _convergence(found.histories)
-        made["two_discs_relaxation.png"] = lambda: _over_iterations(found.relaxations)
-    if found.descents:
-        made["two_discs_descent.png"] = lambda: _over_iterations((*found.histories, *found.descents))
-    for one in found.histories:
+def _figures(findings: Findings) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    if findings.rows:
+        figures["two_discs_methods.png"] = lambda: _methods(findings.rows)
+    if findings.histories:
+        figures["two_discs_motions.png"] = lambda: chart([_motion(one) for one in findings.histories], 2)
+        figures["two_discs_convergence.png"] = lambda: _convergence(findings.histories)
+        figures["two_discs_relaxation.png"] = lambda: _over_iterations(findings.relaxations)
+    if findings.descents:
+        figures["two_discs_descent.png"] = lambda: _over_iterations((*findings.histories, *findings.descents))
+    for one in findings.histories:
         if one.experiment == "length":
-            made["two_discs_length.png"] = lambda one=one: chart([_motion(one), _control(one)], 2)
-    if found.errors:
-        made["two_discs_grids.png"] = lambda: _grids(found)
-    if found.excursions:
-        made["two_discs_sequences.png"] = lambda: _sequences(found.excursions)
-    return made
+            figures["two_discs_length.png"] = lambda one=one: chart([_motion(one), _control(one)], 2)
+    if findings.errors:
+        figures["two_discs_grids.png"] = lambda: _grids(findings)
+    if findings.excursions:
+        figures["two_discs_sequences.png"] = lambda: _sequences(findings.excursions)
+    return figures
 
 
-def _methods(found: Sequence[rows.Row]) -> Any:
+def _methods(findings: Sequence[rows.Row]) -> Any:
     """What every method achieves: the cost of its control in an event-driven simulation, over the time it took."""
-    timed = [row for row in found if np.isfinite(row.true_error) and np.isfinite(row.seconds)]
+    timed = [row for row in findings if np.isfinite(row.true_error) and np.isfinite(row.seconds)]
     panels = []
     for problem in dict.fromkeys(row.experiment for row in timed):
         points = [
@@ -270,16 +272,16 @@ def _paths(motion: Any, title: str) -> Panel:
 def _control(one: history.History) -> Panel:
     t = np.linspace(0.0, one.exact.times[0], 400)
     exact = [Curve(t, values, "exact", DASHED) for values in one.exact.control(t - 1e-9).T]
-    found = [Curve(one.solution.u_grid, values, steps=True, label="$u$ [N]") for values in one.solution.u.T]
-    return Panel(curves=[*found, *exact], times=one.exact.times, y="$u$ [N]")
+    curves = [Curve(one.solution.u_grid, values, steps=True, label="$u$ [N]") for values in one.solution.u.T]
+    return Panel(curves=[*curves, *exact], times=one.exact.times, y="$u$ [N]")
 
 
-def _convergence(found: Sequence[history.History]) -> Any:
+def _convergence(findings: Sequence[history.History]) -> Any:
     labels = {"excess": "$|J - J^*|$", "slope": r"$\Vert H_u \Vert$", "error": r"$\Vert u - u^* \Vert$ [N]"}
     return chart(
         [
             Panel(
-                curves=[Curve(np.arange(one.error.size), getattr(one, name), one.experiment) for one in found],
+                curves=[Curve(np.arange(one.error.size), getattr(one, name), one.experiment) for one in findings],
                 x="iteration",
                 y=label,
                 log="y",
@@ -289,7 +291,7 @@ def _convergence(found: Sequence[history.History]) -> Any:
     )
 
 
-def _over_iterations(found: Sequence[history.History]) -> Any:
+def _over_iterations(findings: Sequence[history.History]) -> Any:
     curves = [
         Curve(
             np.arange(one.error.size),
@@ -297,26 +299,26 @@ def _over_iterations(found: Sequence[history.History]) -> Any:
             rf"{one.experiment}, {one.method}, $\alpha = {one.relaxation:g}$: rate {one.fit[0]:.4f}",
             {} if one.method == MSA else {"ls": "--"},
         )
-        for one in found
+        for one in findings
         if one.error.size > 1
     ]
     return chart([Panel(curves=curves, x="iteration", y=r"$\Vert u - u^* \Vert$ [N]", log="y")])
 
 
-def _grids(found: Findings) -> Any:
+def _grids(findings: Findings) -> Any:
     panels = []
     for quantity in QUANTITIES:
         curves = [
             Curve([e.steps for e in errors], [getattr(e, quantity) for e in errors], ", ".join(key), {"marker": "o"})
-            for key, errors in found.series.items()
+            for key, errors in findings.series.items()
         ]
         panels.append(Panel(curves=curves, x="$N$", y=f"error of the {quantity}", log="xy"))
     return chart(panels)
 
 
-def _sequences(found: Sequence[history.Excursion]) -> Any:
+def _sequences(findings: Sequence[history.Excursion]) -> Any:
     panels = []
-    for one in found:
+    for one in findings:
         motions = (("start", one.motion), ("Algorithm 1", one.history.solution), ("HMP-MAS", one.prescribed))
         panels += [_paths(motion, f"{name} {one.start}") for name, motion in motions]
     return chart(panels, 3)

@@ -154,8 +154,8 @@ def _followed(experiment: str, label: str, method: Any, start: Any) -> History:
         errors.append(semi_norm(control - best, t, exact.times))
 
     guess = np.array(EXPERIMENTS[experiment].control if start is None else start, dtype=float)
-    found = method.solve(build(experiment), guess=guess, callback=note)
-    records = found.log[: len(errors)]
+    solution = method.solve(build(experiment), guess=guess, callback=note)
+    records = solution.log[: len(errors)]
     return History(
         experiment=experiment,
         method=label,
@@ -166,7 +166,7 @@ def _followed(experiment: str, label: str, method: Any, start: Any) -> History:
         error=np.array(errors),
         collisions=np.array([len(record.collisions) for record in records], dtype=np.int64),
         exact=exact,
-        solution=found,
+        solution=solution,
     )
 
 
@@ -203,13 +203,13 @@ def over_grids(make: Callable[..., History], experiment: str, grids: Sequence[in
 
 
 def _error_of(history: History) -> GridError:
-    found, exact = history.solution, history.exact
-    times = np.array([event.time for event in found.impacts])
-    same = names(found) == exact.contacts
+    solution, exact = history.solution, history.exact
+    times = np.array([event.time for event in solution.impacts])
+    same = names(solution) == exact.contacts
     return GridError(
         experiment=history.experiment,
         method=history.method,
-        status=found.status.value,
+        status=solution.status.value,
         steps=history.steps,
         iterations=history.error.size,
         slope=float(history.slope[-1]),

@@ -155,26 +155,26 @@ def row_of(experiment: str, name: str, exact: Optimum, time_limit: float | None 
     """Solve a problem by a method; what it refuses is a row, too."""
     started = time.thread_time()
     try:
-        found = CONTENDERS[name].solve(experiment, time_limit)
+        solution = CONTENDERS[name].solve(experiment, time_limit)
     except NosnocError as refusal:
         text = str(refusal)
         return Row(experiment=experiment, method=name, status=REFUSED, objective=np.nan, error=np.nan, message=text)
     seconds = time.thread_time() - started
-    collisions = tuple(event.name for event in found.impacts)
-    times = np.array([event.time for event in found.impacts])
+    collisions = tuple(event.name for event in solution.impacts)
+    times = np.array([event.time for event in solution.impacts])
     same = collisions == exact.contacts
     return Row(
         experiment=experiment,
         method=name,
-        status=found.status.value,
-        message=found.message,
-        objective=found.objective,
-        error=found.objective - exact.objective,
-        true_error=true_objective(build(experiment), found) - exact.objective,
-        control_error=control_error(found, exact),
+        status=solution.status.value,
+        message=solution.message,
+        objective=solution.objective,
+        error=solution.objective - exact.objective,
+        true_error=true_objective(build(experiment), solution) - exact.objective,
+        control_error=control_error(solution, exact),
         time_error=float(np.abs(times - exact.times).max()) if same else None,
         collisions=collisions,
-        iterations=found.iterations,
+        iterations=solution.iterations,
         seconds=seconds,
     )
 

@@ -82,8 +82,8 @@ def box_impacts(results: Results) -> int:
 def first_left(results: Results) -> tuple[bool, str]:
     """The left box is hit first, the right box later."""
     names: Sequence[str] = [impact["name"] for impact in results["resimulation"]["impacts"]]
-    told = ", ".join(f"{impact['name']} {impact['time']:.3f} s" for impact in results["resimulation"]["impacts"])
-    return names[:1] == ["left_middle"] and "middle_right" in names, told
+    text = ", ".join(f"{impact['name']} {impact['time']:.3f} s" for impact in results["resimulation"]["impacts"])
+    return names[:1] == ["left_middle"] and "middle_right" in names, text
 
 
 def transitions(results: Results) -> tuple[bool, str]:

@@ -53,7 +53,7 @@ def saturated(results: Results) -> tuple[bool, str]:
 
 def momentum(results: Results) -> tuple[bool, str]:
     """Momentum along the plane is kept in all cases."""
-    worst = max(kept["momentum_error"] for kept in results["kept"].values())
+    worst = max(row["momentum_error"] for row in results["kept"].values())
     return worst < 1e-9, f"largest error {worst:.0e} kg m/s"
 
 

@@ -27,8 +27,8 @@ def found(experiment: str, method: str, quantity: str = "objective") -> Read:
 
 def history(results: Results, experiment: str, method: str = ALGORITHM_1) -> Mapping[str, Any]:
     """What happened over the iterations."""
-    made = results["histories"]
-    return next(one for one in made if one["experiment"] == experiment and one["method"] == method)
+    histories = results["histories"]
+    return next(one for one in histories if one["experiment"] == experiment and one["method"] == method)
 
 
 def order(experiment: str, quantity: str, method: str = ALGORITHM_1) -> Read:

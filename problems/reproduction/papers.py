@@ -25,42 +25,42 @@ RULES: Mapping[str, type[Agreement]] = {"within": Within, "at_most": AtMost, "at
 
 def loaded(name: str) -> Paper:
     """A paper from its file."""
-    given = YAML(typ="safe").load(Path(__file__).with_name(f"{name}.yaml"))
+    data = YAML(typ="safe").load(Path(__file__).with_name(f"{name}.yaml"))
     readers = import_module(f"problems.reproduction.{name}")
     return Paper(
         name=name,
-        title=given["title"],
-        subject=given["subject"],
-        experiments=tuple(Experiment(name=key, **_tuples(one)) for key, one in given["experiments"].items()),
-        entries=tuple(_entry(one, readers) for one in given["entries"]),
+        title=data["title"],
+        subject=data["subject"],
+        experiments=tuple(Experiment(name=key, **_tuples(one)) for key, one in data["experiments"].items()),
+        entries=tuple(_entry(one, readers) for one in data["entries"]),
     )
 
 
-def _entry(given: Mapping[str, Any], readers: Any) -> Entry:
-    rule = given.get("agreement", {})
+def _entry(data: Mapping[str, Any], readers: Any) -> Entry:
+    rule = data.get("agreement", {})
     more: dict[str, Any] = {"agreement": _agreement(rule)} if rule else {}
-    more |= {name: _read(given[name], readers) for name in ("read", "erratum") if name in given}
-    return Entry(**{**_tuples(given), **more})
+    more |= {name: _read(data[name], readers) for name in ("read", "erratum") if name in data}
+    return Entry(**{**_tuples(data), **more})
 
 
-def _agreement(given: Mapping[str, Any]) -> Agreement:
-    ((name, values),) = given.items()
+def _agreement(data: Mapping[str, Any]) -> Agreement:
+    ((name, values),) = data.items()
     return Holds(reason=values) if name == "holds" else RULES[name](**values)
 
 
-def _read(given: Any, readers: Any) -> Read:
-    if isinstance(given, list):
-        return tuple(given)
-    if isinstance(given, str):
-        return getattr(readers, given)
-    ((name, arguments),) = given.items()
+def _read(data: Any, readers: Any) -> Read:
+    if isinstance(data, list):
+        return tuple(data)
+    if isinstance(data, str):
+        return getattr(readers, data)
+    ((name, arguments),) = data.items()
     return getattr(readers, name)(*arguments)
 
 
-def _tuples(given: Mapping[str, Any]) -> dict[str, Any]:
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
     """Values as settings and records have them: YAML makes lists of tuples."""
-    made = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return {name: _tuples(value) if isinstance(value, dict) else value for name, value in made.items()}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    return {name: _tuples(value) if isinstance(value, dict) else value for name, value in values.items()}
 
 
 PAPERS: Mapping[str, Paper] = MappingProxyType({name: loaded(name) for name in NAMES})

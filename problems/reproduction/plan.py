@@ -74,8 +74,8 @@ def tasks(planned: Iterable[Run], workers: int = 1) -> tuple[Task, ...]:
     One process begins with what is short, so that the report soon has many rows; several begin with what is long, so
     that they end together.
     """
-    made = {run.key: run.task for run in planned if not run.missing}
-    return tuple(sorted(made.values(), key=lambda task: task.timeout or 0.0, reverse=workers > 1))
+    work = {run.key: run.task for run in planned if not run.missing}
+    return tuple(sorted(work.values(), key=lambda task: task.timeout or 0.0, reverse=workers > 1))
 
 
 def _run(paper: Paper, experiment: Experiment, quick: bool) -> Run:
@@ -114,14 +114,14 @@ def key_of(paper: str, experiment: Experiment, changes: Mapping[str, Any]) -> st
         For settings that the problem does not take.
     """
     settings = program_of(experiment.module).settings.changed(tuples(changes))
-    told = {
+    identity = {
         "module": experiment.module,
         "version": library_version(),
         "method": _options(settings.method),
         "solver": _options(settings.solver),
         "arguments": {name: repr(value) for name, value in settings.arguments.items()},
     }
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     return f"{paper}-{experiment.name}-{digest}"
 
 

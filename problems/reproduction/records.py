@@ -130,7 +130,7 @@ def value_of(entry: Entry, results: Results) -> Any:
     """
     if callable(entry.read):
         return entry.read(results)
-    found: Any = results
+    value: Any = results
     for key in entry.read:
-        found = found[key]
-    return found
+        value = value[key]
+    return value

@@ -107,20 +107,20 @@ def write(
     return written
 
 
-def wanted(run: Run, found: Mapping[str, bytes]) -> dict[str, bytes]:
+def wanted(run: Run, figures: Mapping[str, bytes]) -> dict[str, bytes]:
     """The figures of a run that the report shows."""
-    asked = run.experiment.figures
-    return {name: content for name, content in found.items() if asked is None or name in asked}
+    names = run.experiment.figures
+    return {name: content for name, content in figures.items() if names is None or name in names}
 
 
 def figures_of(store: Store, planned: Iterable[Run]) -> dict[str, dict[str, bytes]]:
     """The figures that finished runs have left, by key and name."""
-    found: dict[str, dict[str, bytes]] = {}
+    figures: dict[str, dict[str, bytes]] = {}
     for run in planned:
         paths = sorted((store.folder / "runs").glob(f"{run.key}.*")) if run.key else []
         pictures = [path for path in paths if path.suffix in (".png", ".gif")]
-        found[run.key] = {path.name.removeprefix(f"{run.key}."): path.read_bytes() for path in pictures}
-    return found
+        figures[run.key] = {path.name.removeprefix(f"{run.key}."): path.read_bytes() for path in pictures}
+    return figures
 
 
 def smaller(content: bytes) -> bytes:
@@ -130,9 +130,9 @@ def smaller(content: bytes) -> bytes:
     picture = Image.open(io.BytesIO(content)).convert("RGB")
     if picture.width > WIDTH:
         picture = picture.resize((WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS)
-    made = io.BytesIO()
-    picture.quantize(COLOURS).save(made, "PNG", optimize=True)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    picture.quantize(COLOURS).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def markdown(shown: Shown, figures: Mapping[str, Sequence[str]], previous: str = "") -> str:
@@ -173,13 +173,13 @@ def page(text: str) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on; of this machine nothing is told."""
-    made = {"Python": platform.python_version(), "nosnoc_py": ns.__version__}
+    numbers = {"Python": platform.python_version(), "nosnoc_py": ns.__version__}
     for name in PACKAGES:
         try:
-            made[name] = metadata.version(name)
+            numbers[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            made[name] = "absent"
-    return made
+            numbers[name] = "absent"
+    return numbers
 
 
 def _head(shown: Shown, sections: Mapping[str, str]) -> str:
@@ -277,8 +277,8 @@ def _difference(row: Row) -> str:
 
 
 def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    made = [columns, ["---"] * len(columns), *lines]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in made)
+    lines_of_table = [columns, ["---"] * len(columns), *lines]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines_of_table)
 
 
 def _cell(text: str) -> str:

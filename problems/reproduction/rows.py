@@ -85,8 +85,8 @@ def rows_of(planned: Sequence[Run], kept: Mapping[str, Kept], quick: bool = Fals
 
 def row_of(paper: str, entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> Row:
     """The row of one entry."""
-    verdict, ours, said = _judged(entry, run, kept, quick)
-    parts = (said, entry.remark, entry.why if verdict is Verdict.DIFFERS else "")
+    verdict, ours, note = _judged(entry, run, kept, quick)
+    parts = (note, entry.remark, entry.why if verdict is Verdict.DIFFERS else "")
     return Row(paper=paper, entry=entry, verdict=verdict, ours=ours, remark=" ".join(part for part in parts if part))
 
 
@@ -114,24 +114,24 @@ def _read(entry: Entry, run: Run, row: Kept) -> tuple[Verdict, Any, str]:
         verdict = judge(entry.agreement, entry.paper, value)
     except (KeyError, IndexError, TypeError, ValueError, StopIteration, ZeroDivisionError) as error:
         return Verdict.FAILED, None, f"The results have no such number ({type(error).__name__}: {error})."
-    said = ""
+    note = ""
     if verdict is Verdict.DIFFERS and entry.erratum is not None:
-        verdict, said = _erratum(entry, results)
+        verdict, note = _erratum(entry, results)
     if isinstance(value, tuple | list):
-        return verdict, str(value[1]), said
+        return verdict, str(value[1]), note
     finite = isinstance(value, float | int) and math.isfinite(value)
     if not finite and not isinstance(value, str):  # where it is known why, that is a difference
         return (Verdict.DIFFERS if entry.why else verdict), None, "No number was found."
-    return verdict, value, said
+    return verdict, value, note
 
 
 def _erratum(entry: Entry, results: Results) -> tuple[Verdict, str]:
     """Verdict on a number that differs, by what the results say about the paper's own data."""
     try:
-        shown, said = entry.erratum(results) if callable(entry.erratum) else (False, "")
+        shown, note = entry.erratum(results) if callable(entry.erratum) else (False, "")
     except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
         return Verdict.DIFFERS, f"The erratum is not shown ({type(error).__name__}: {error})."
-    return (Verdict.ERRATUM if shown else Verdict.DIFFERS), _sentence(said)
+    return (Verdict.ERRATUM if shown else Verdict.DIFFERS), _sentence(note)
 
 
 def ending(row: Kept) -> str:
@@ -149,8 +149,8 @@ def _sentence(text: str) -> str:
 
 def counts(rows: Iterable[Row]) -> dict[Verdict, int]:
     """How many rows have which verdict; all verdicts that occur, in their own order."""
-    found = Counter(row.verdict for row in rows)
-    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+    numbers = Counter(row.verdict for row in rows)
+    return {verdict: numbers[verdict] for verdict in Verdict if numbers[verdict]}
 
 
 def complete(rows: Iterable[Row]) -> bool:

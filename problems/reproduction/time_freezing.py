@@ -76,11 +76,11 @@ def at_goal(results: Results) -> tuple[bool, str]:
 
 def certified(results: Results) -> tuple[bool, str]:
     """The motion is solved, and the referee finds the same events in all windows."""
-    found = results["certificate"]
-    agree = sum(window["events_agree"] for window in found["windows"])
-    text = f"{results['status']}, same events in {agree} of {len(found['windows'])} windows"
-    defect = found["largest_defect"]
-    return results["status"] == "solved" and agree == len(found["windows"]), f"{text}, defects up to {defect:.1e}"
+    certificate = results["certificate"]
+    agree = sum(window["events_agree"] for window in certificate["windows"])
+    text = f"{results['status']}, same events in {agree} of {len(certificate['windows'])} windows"
+    defect = certificate["largest_defect"]
+    return results["status"] == "solved" and agree == len(certificate["windows"]), f"{text}, defects up to {defect:.1e}"
 
 
 def cold(results: Results) -> tuple[bool, str]:

@@ -26,5 +26,5 @@ NAMES = (
 
 def posed(name: str) -> Posed:
     """The problem of a file."""
-    found: Posed = import_module(f"{__name__}.{name}").PROBLEM
-    return found
+    problem: Posed = import_module(f"{__name__}.{name}").PROBLEM
+    return problem

@@ -27,7 +27,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         turning += INERTIAS[1] * (v[2] + v[k]) ** 2 + INERTIAS[2] * (v[2] + v[k] + v[k + 1]) ** 2
         knees.append(knee)
         feet.append(knee + LENGTHS[2] * down[1])
-    made = ns.lagrangian(
+    mechanics = ns.lagrangian(
         q=q,
         v=v,
         u=u,
@@ -54,8 +54,8 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         q=q,
         v=v,
         u=u,
-        mass_matrix=made.mass_matrix,
-        force=made.force,
+        mass_matrix=mechanics.mass_matrix,
+        force=mechanics.force,
         contacts=contacts,
         names={"q": joints, "v": [f"{name}_speed" for name in joints], "u": [f"{name}_torque" for name in joints[3:]]},
         scene=scene,

@@ -50,18 +50,18 @@ ABSENT = "not installed"
 Method = Callable[[Posed, float], Answer | None]
 
 
-def of_solution(found: ns.Solution) -> Answer:
+def of_solution(solution: ns.Solution) -> Answer:
     """The answer of the library, with the verdict of its certificate."""
-    judged = found.certificate
-    starts = found.candidates or ()
+    judged = solution.certificate
+    starts = solution.candidates or ()
     return Answer(
-        status=found.status.value,
+        status=solution.status.value,
         verdict="" if judged is None else judged.verdict.value,
-        objective=found.objective,
-        true_objective=_true(found),
-        message=found.message,
-        stationarity=found.stationarity.value,
-        start=next((c.start for c in starts if c.sequence is not None and c.sequence == found.sequence), ""),
+        objective=solution.objective,
+        true_objective=_true(solution),
+        message=solution.message,
+        stationarity=solution.stationarity.value,
+        start=next((c.start for c in starts if c.sequence is not None and c.sequence == solution.sequence), ""),
     )
 
 
@@ -98,10 +98,17 @@ def smoothed(posed: Posed, limit: float) -> Answer | None:
         path_constraints=ocp.path_constraints,
         terminal_constraints=ocp.terminal_constraints,
     )
-    found = ns.solve(soft, _elements(posed, soft), guess=start_of(posed), time_limit=limit)
+    solution = ns.solve(soft, _elements(posed, soft), guess=start_of(posed), time_limit=limit)
     return of_control(
         ocp,
-        Control(found.u, found.duration, found.objective, found.status.value, found.success, message=found.message),
+        Control(
+            solution.u,
+            solution.duration,
+            solution.objective,
+            solution.status.value,
+            solution.success,
+            message=solution.message,
+        ),
     )
 
 
@@ -155,10 +162,10 @@ def of_control(ocp: ns.OCP, control: Control) -> Answer:
         return Answer(verdict="undecided", true_objective=np.inf, **common)
     missed = _missed(ocp, motion, p)
     broken = max((_broken(ocp, motion), "breaks a constraint"), (missed, "misses its end"))
-    kept = broken[0] <= KEPT
+    satisfied = broken[0] <= KEPT
     return Answer(
-        verdict="simulated" if kept else f"simulated, {broken[1]} by {broken[0]:.2g}",
-        true_objective=_spent(ocp, motion, p) if kept else np.inf,
+        verdict="simulated" if satisfied else f"simulated, {broken[1]} by {broken[0]:.2g}",
+        true_objective=_spent(ocp, motion, p) if satisfied else np.inf,
         **common,
     )
 
@@ -201,12 +208,12 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def _true(found: ns.Solution) -> float:
+def _true(solution: ns.Solution) -> float:
     """Of the simulated motion; of an unstable one, which no simulation of the whole follows, the solution's own."""
-    judged = found.certificate
-    if judged is None or not found.success:
+    judged = solution.certificate
+    if judged is None or not solution.success:
         return np.inf
-    return found.objective if judged.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else judged.true_objective
+    return solution.objective if judged.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else judged.true_objective
 
 
 def start_of(posed: Posed) -> Any:

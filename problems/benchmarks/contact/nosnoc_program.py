@@ -115,8 +115,8 @@ def solve(ocp: ns.OCP, stages: int, limit: float) -> tuple[np.ndarray, float, fl
     failed = results["status"] != package().Status.SUCCESS
     status = "locally infeasible" if failed else "solved"
     control = np.reshape(results["u_list"], (stages, -1))
-    said = str(solver.solver.stats()["return_status"])
-    return control, float(ocp.horizon), float(results["cost_val"]), status, not failed, said
+    message = str(solver.solver.stats()["return_status"])
+    return control, float(ocp.horizon), float(results["cost_val"]), status, not failed, message
 
 
 class _Limited:

@@ -17,11 +17,11 @@ REFERENCE = np.array(
 
 def between(t: ca.SX, values: np.ndarray) -> ca.SX:
     """Piecewise linear in time."""
-    found = ca.SX(values[-1])
+    expression = ca.SX(values[-1])
     for k in reversed(range(len(TIMES) - 1)):
         rate = (values[k + 1] - values[k]) / (TIMES[k + 1] - TIMES[k])
-        found = ca.if_else(t < TIMES[k + 1], values[k] + rate * (t - TIMES[k]), found)
-    return found
+        expression = ca.if_else(t < TIMES[k + 1], values[k] + rate * (t - TIMES[k]), expression)
+    return expression
 
 
 def scene(q: ca.SX, u: ca.SX) -> list[ns.scene.Shape]:
