@@ -1,8 +1,8 @@
 """An arm of seven joints pushes a box over a table with its closed gripper: `python -m problems.arm_pushes_box`.
 
-The order of contact is given: the gripper comes to the box, pushes it, and lets it lie. `ns.solve(ocp)` without a
-method finds such a motion by search, in a minute and a half. Motors carry the weight of the arm by themselves, and
-controls do the rest, all of which goes into friction and the impact.
+The order of contacts is prescribed: the gripper reaches the box, pushes it, and leaves it. `ns.solve(ocp)` without a
+method finds such a motion by search, in a minute and a half. The motors compensate
+the weight of the arm; the controls are the remaining torques, whose work goes into friction and the impact.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAY, HORIZON = 0.1, 1.0  # [m], [s]
 
 
 def build(way: float = WAY, horizon: float = HORIZON) -> ns.OCP:
-    """The task: push the box so far [m] in so many seconds, and come to rest; least squares of the torques."""
+    """Return the task: push the box this far [m] in this time [s], and come to rest; least squares of the torques."""
     system = model.build()
     moving = len(model.ARM) + 1  # the arm, and the box along x
     return ns.OCP(
@@ -46,14 +46,14 @@ def build(way: float = WAY, horizon: float = HORIZON) -> ns.OCP:
 
 
 def guess() -> dict[float, dict[str, float]]:
-    """Keyframes: the gripper at its start, at the box, and where the box has to be."""
+    """Return keyframes: the gripper at its start, at the box, and at the target of the box."""
     names = (*model.ARM, "box_x", "box_y")
     frames = {0.0: model.start(), 0.2: model.start(gap=0.0), 0.9: model.start(0.5 + WAY, 0.0)}
     return {time: dict(zip(names, map(float, x), strict=False)) for time, x in frames.items()}
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the work of the motors goes [J]."""
+    """Return the energy balance of the motors [J]."""
     return balance(model.build(), solution, {"box_x": model.RUBS, "box_y": model.RUBS})
 
 

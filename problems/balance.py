@@ -1,4 +1,4 @@
-"""Balances of energy and momentum, which hold for every motion and which no method of optimal control writes down."""
+"""Balances of energy and momentum, which hold for every motion and are not used by the optimal control methods."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 import nosnoc_py as ns
 
-POINTS = 12  # of Gauss's rule along a straight line between two configurations
+POINTS = 12  # Gauss points on a straight line between two configurations
 
 
 def balance(system: ns.CLS, solution: ns.Solution, friction: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Where the work of motors goes [J]: up, into friction, into impacts; what is left has to be zero.
+    """Return the energy balance of the motors [J]: potential energy, friction, impacts, and the rest, which must be 0.
 
-    Controls are efforts "<joint>_effort", constant on their intervals, so that their work is exact: efforts times what
-    the joints have moved. Weights are forces of a potential, and its difference is their work on any way.
+    Controls are efforts "<joint>_effort", constant on their intervals, so that their work is exact: efforts times the
+    displacements of the joints. Weights are forces of a potential, and its difference is their work on any way.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def balance(system: ns.CLS, solution: ns.Solution, friction: Mapping[str, float]
 
 
 def missed_momentum(system: ns.CLS, solution: ns.Solution, vertical: int, gravity: float = 9.81) -> dict[str, float]:
-    """When a jump takes off [s], and by how much the momentum at the end misses that of the fall since then [N s].
+    """Return the take-off time of a jump [s], and the error of the final momentum relative to free fall [N s].
 
     The first velocities of the system are those of its trunk along the axes of the world, up to the vertical one.
     """
@@ -53,7 +53,7 @@ def missed_momentum(system: ns.CLS, solution: ns.Solution, vertical: int, gravit
 
 
 def _lifted(system: ns.CLS, first: np.ndarray, last: np.ndarray) -> float:
-    """Potential energy at the end less that at the beginning [J]."""
+    """Return the difference of potential energy between end and start [J]."""
     at_rest = [ca.DM.zeros(system.n_v), ca.DM.zeros(system.n_u)]
     weight = ca.Function("weight", [system.q], [ca.substitute([system.force], [system.v, system.u], at_rest)[0]])
     q, way = first[: system.n_q], (last - first)[: system.n_q]

@@ -1,8 +1,8 @@
 """A biped on point feet takes a step, from rest to rest: `python -m problems.biped_step`.
 
-It leans forward on both feet, swings the left leg past the right one, and catches itself on both. Nothing holds it on
-its one foot: the motion is unstable, as its certificate says, so that a real biped would need feedback that tracks it.
-The guess is three keyframes.
+It leans forward on both feet, swings the left leg past the right one, and lands on both feet. It cannot balance on one
+point foot, so the motion is unstable, as its certificate says. A real biped would need feedback that tracks it. The
+guess consists of three keyframes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ METHOD = ns.MultiPhase(sequence=ns.Sequence([BOTH, {"right_foot": "stick"}, BOTH
 
 
 def build(step: float = STEP, horizon: float = HORIZON) -> ns.OCP:
-    """The task: the trunk so far ahead [m] as it was, the left foot twice as far, in so many seconds."""
+    """Return the task: the trunk moves this far [m], the left foot twice as far, in this time [s]."""
     system, biped = model.build(), model.robot()
     x0, end = model.start(), model.start(step / 2, -step / 2, hips=step)
     foot = ca.substitute(biped.position("left_foot")[0], biped.q, system.q)
-    # With both feet on the ground these seven say all of the state: its joints follow from where trunk and feet are.
+    # With both feet on the ground these seven rows determine the state: the joints follow from trunk and feet.
     arrived = ca.vertcat(system.q[:3], system.v[:3], foot)
     return ns.OCP(
         system,
@@ -41,7 +41,7 @@ def build(step: float = STEP, horizon: float = HORIZON) -> ns.OCP:
 
 
 def guess() -> dict[float, dict[str, float]]:
-    """Keyframes: both ends, and the left leg drawn up between them."""
+    """Return keyframes: both ends, and the left leg drawn up between them."""
     first, last = model.start(), model.start(STEP / 2, -STEP / 2, hips=STEP)
     middle = 0.5 * (first + last)
     middle[3:7] = [*model.legs(0, 0, 0.62)[:2], *model.legs(0, 0, 0.72)[2:]]
@@ -51,7 +51,7 @@ def guess() -> dict[float, dict[str, float]]:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the work of the motors goes [J]; feet are balls that roll, so that it ends a little higher."""
+    """Return the energy balance of the motors [J]. The feet are balls that roll, so the trunk ends slightly higher."""
     return balance(model.build(), solution)
 
 

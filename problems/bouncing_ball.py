@@ -1,7 +1,7 @@
-"""A ball falls on the ground and bounces: `python -m problems.bouncing_ball`.
+"""Simulation of a ball that falls on the ground and bounces: `python -m problems.bouncing_ball`.
 
-The smallest simulation with state jumps, and one with a closed form, against which the times of the impacts and the
-state at the end are held.
+The smallest simulation with state jumps. The times of the impacts and the state at the end are compared with the closed
+form.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def simulate(
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors against the closed form: of the impact times [s], and the largest of the final state."""
+    """Return the errors against the closed form: of the impact times [s], and the largest of the final state."""
     start = {name: arguments[name] for name in ("restitution", "height", "velocity", "gravity")}
     times = np.array([event.time for event in trajectory.impacts])
     exact = bouncing_ball.impact_times(**start, count=times.size)

@@ -1,7 +1,8 @@
 """A rigid body tumbles and bounces on a plane: `python -m problems.bouncing_bodies --set case=III`.
 
-Cases I to IV of the LGVCI paper: the table shows the impacts; energy, the rotation's orthogonality and the momentum
-along the plane are kept to rounding. The figures show snapshots (Fig. 4), energies (Fig. 5) and their errors (Fig. 6).
+Cases I to IV of the LGVCI paper. The table shows the impacts. Energy, the orthogonality of the rotation and the
+momentum along the plane are conserved to rounding. The figures show snapshots (Fig. 4), energies (Fig. 5) and their
+errors (Fig. 6).
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ def simulate(
     method: ns.LieGroupVariational = METHOD,
     callback: Callable[[Any], Any] | None = None,
 ) -> ns.Trajectory:
-    """Simulate a case from its start."""
+    """Simulate a case from its initial state."""
     body = bouncing_bodies.build(case, restitution=restitution, friction=friction)
     start = bouncing_bodies.start(body)
     return ns.simulate(body, x0=start, duration=duration, method=method, callback=callback)
 
 
 def body_of(arguments: Mapping[str, Any]) -> Any:
-    """The body among the arguments of `simulate`."""
+    """Return the body of the arguments of `simulate`."""
     return bouncing_bodies.build(arguments["case"], **{key: arguments[key] for key in ("restitution", "friction")})
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Simulate and measure."""
+    """Simulate and measure the conserved quantities."""
     arguments = {key: value for key, value in settings.arguments.items() if key != "film"}
     progress.describe("tumbling")
     started = time.monotonic()
@@ -83,14 +84,14 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def energies(body: Any, trajectory: ns.Trajectory, title: str) -> Panel:
-    """What becomes of the energy (Fig. 5)."""
+    """Draw the energies over time (Fig. 5)."""
     parts = body.energies(trajectory.x)
     curves = {"total": parts.sum(axis=1), "translation, height": parts[:, 0] + parts[:, 1], "rotation": parts[:, 2]}
     return Panel(curves=[Curve(trajectory.t, y, name) for name, y in curves.items()], title=title, y="energy [J]")
 
 
 def energy_errors(body: Any, trajectory: ns.Trajectory, title: str) -> Panel:
-    """|E(t) - E(0)| (Fig. 6), and the number of impacts."""
+    """Draw |E(t) - E(0)| (Fig. 6), and the number of impacts."""
     total = energy(body, trajectory.x)
     curve = Curve(trajectory.t, np.abs(total - total[0]), style={"lw": 0.7})
     return Panel(curves=[curve], title=f"{title}: {len(trajectory.impacts)} impacts", y="$|E(t) - E(0)|$ [J]")

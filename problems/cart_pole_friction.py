@@ -1,9 +1,9 @@
-"""A pole swings up on a cart that rubs on its rail: `python -m problems.cart_pole_friction`.
+"""Swing-up of a pole on a cart with dry friction on its rail: `python -m problems.cart_pole_friction`.
 
-Least effort from hanging to upright, both at rest, with Coulomb friction on the cart. It pays to let the cart stick:
-then the pole swings for nothing. The found control is simulated once more, phase by phase and without finite elements
-(see `models.cart_pole_friction`); both motions have to end at the same place. As the switching times depend on the
-control, there are many local optima, and the guess chooses one.
+Least effort from hanging to upright, both at rest, with Coulomb friction on the cart. The optimum lets the cart stick,
+because the pole then swings without effort. The control is simulated once more, phase by phase and without finite
+elements (see `models.cart_pole_friction`); both motions have to end at the same place. As the switching times depend on
+the control, there are many local optima, and the guess chooses one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GUESS = (5.0, 7.0)  # amplitude [N] and angular frequency [rad/s] of the force
 
 
 def build(duration: float = 3.0, friction: float = model.STANDARD.friction) -> ns.OCP:
-    """The task as an optimal control problem: minimise the integral of u^2 from hanging to upright.
+    """Return the optimal control problem: minimise the integral of u^2 from hanging to upright.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def build(duration: float = 3.0, friction: float = model.STANDARD.friction) -> n
 
 
 def guess(t: float) -> list[float]:
-    """The force that the solver starts from [N]."""
+    """Return the force that the solver starts from [N]."""
     return [GUESS[0] * float(np.sin(GUESS[1] * t))]
 
 
 def resimulated(solution: ns.Solution, friction: float) -> model.Motion:
-    """The motion of the found control, independent of finite elements."""
+    """Return the motion under the control of the solution, simulated without finite elements."""
     return model.simulate(solution.u[:, 0], solution.duration, solution.x0, model.Constants(friction=friction))
 
 
 def sticks(solution: ns.Trajectory) -> list[tuple[float, float]]:
-    """Begin and end of the phases in which the cart sticks [s]; one that begins at 0 is an event only at its end."""
+    """Return begin and end of the phases of stick [s]; one that begins at 0 is an event only at its end."""
     phases: list[tuple[float, float]] = []
     begin = solution.t0
     for event in solution.events:
@@ -72,7 +72,7 @@ def sticks(solution: ns.Trajectory) -> list[tuple[float, float]]:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """How far the independent motion is from the solution: at the end, and the phases of stick of both."""
+    """Return the difference of the independent motion at the end, and the stick phases of both motions."""
     motion = resimulated(solution, arguments["friction"])
     return {
         "final_state": motion.x[-1],

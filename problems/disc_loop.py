@@ -1,8 +1,8 @@
-"""A disc pushes another one around an obstacle, measured and planned again: `python -m problems.disc_loop`.
+"""Closed loop of a disc that pushes another one around an obstacle: `python -m problems.disc_loop`.
 
-The task of `problems.disc_manipulation` in a closed loop: ten times a second both discs are seen with white noise of
-1 cm and 1 cm/s, and the way for the next four seconds is planned again from the plan before. Pushing is unstable: the
-plan alone, played without looking, ends half a metre off.
+The task of `problems.disc_manipulation` in a closed loop: ten times a second both discs are measured with white noise
+of 1 cm and 1 cm/s, and the motion of the next four seconds is planned again from the previous plan. Pushing is
+unstable: without feedback the plan ends half a metre off.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ METHOD = ns.FESDJ(control_stages=40, finite_elements=1, rk_stages=2, scheme="rad
 def loop(
     method: Any = METHOD, samples: int = 60, noise: float = 0.01, seed: int = 0, deadline: float = 1.0
 ) -> ns.ClosedLoop:
-    """So many samples of a tenth of a second."""
+    """Run the closed loop with this number of samples of a tenth of a second."""
     ocp = build()
     mpc = ns.MPC(ocp, method, deadline=deadline, preparation=5.0)
     return ns.close_loop(mpc, ocp.system, samples * mpc.period, START, noise=noise, seed=seed)
 
 
 def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
-    """How far off both discs are at the end [m]."""
+    """Return the distance of both discs from their targets at the end [m]."""
     error = float(np.abs(log.x[-1, :4] - np.array(TARGET[:4])).max())
     return {"end_error": error}, error < 0.05
 

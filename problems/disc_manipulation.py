@@ -1,11 +1,11 @@
 """One disc pushes another around an obstacle, and both swap places: `python -m problems.disc_manipulation`.
 
 The manipulation task of FESD-J, Section 5.2: only disc 1 has a thrust, disc 2 moves only when it is touched; impacts
-are inelastic, contact is frictionless. The task has many local optima, with objectives from about 650 to 1100: which
-of them is found depends on the start and on every option.
+are inelastic, contact is frictionless. The task has many local optima, with objectives from about 650 to 1100. The
+result depends on the initial guess and on every option.
 
 The drag "printed" is the paper's, whose regularisation breaks the symmetry of the task. With "smooth" the zero guess
-is a symmetric saddle (disc 1 is stuck before the obstacle), so a constant sideways thrust is the start.
+is a symmetric saddle (disc 1 is stuck before the obstacle), so a constant sideways thrust is the guess.
 
 With `--set method=time_freezing solver=warm` the same by time-freezing, from the solution by FESD-J.
 """
@@ -47,7 +47,7 @@ QUICK = {"control_stages": 12}
 
 
 def build(drag: str = "printed", horizon: float = 4.0) -> ns.OCP:
-    """The task as an optimal control problem.
+    """Return the optimal control problem.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def build(drag: str = "printed", horizon: float = 4.0) -> ns.OCP:
 
 
 def guess(drag: str = "printed") -> Any:
-    """The shipped start: None (every state at x0, all else zero: the paper's) or a constant thrust [N]."""
+    """Return the default guess: None (every state at x0, all else zero: the paper's) or a constant thrust [N]."""
     return GUESSES[drag]
 
 
@@ -90,7 +90,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         stages = settings.method.fesd.control_stages
         start = ns.solve(ocp, METHOD.replace(control_stages=stages), guess=start, callback=progress, certify=False)
     solution = ns.solve(ocp, settings.method, settings.solver, guess=start, callback=progress)
-    certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
+    certificate = solution.certificate or ns.certify(ocp, solution)  # certify failed solutions, too
     values = {
         "target_missed": float(np.abs(solution.final_state - TARGET)[:4].max()),
         "untouched_speed": untouched_speed(solution),
@@ -118,7 +118,7 @@ def film(path: str | Path) -> Path:
 
 
 def untouched_speed(solution: ns.Solution) -> float:
-    """Largest speed of disc 2 before it is touched for the first time [m/s]."""
+    """Return the largest speed of disc 2 before it is touched for the first time [m/s]."""
     touched = min((event.time for event in solution.impacts), default=solution.horizon)
     speed = np.hypot(solution["v_x_2"], solution["v_y_2"])[: np.searchsorted(solution.t, touched) + 1]
     return float(speed.max())

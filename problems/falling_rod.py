@@ -1,8 +1,8 @@
-"""A rod falls on the ground, tip first: `python -m problems.falling_rod`.
+"""Simulation of a rod that falls on the ground, tip first: `python -m problems.falling_rod`.
 
 Two contacts with friction on one rigid body: an impact turns the rod, the tip slips or sticks, the other end follows.
-The first impact is known in closed form and checks the simulation up to there; after that the table shows what
-happens, and the energy that each impact takes. Newton's restitution with friction may add some: a warning says so.
+The first impact has a closed form, which checks the simulation up to there. The table shows all later events and the
+energy loss of each impact. Newton's restitution with friction may add energy; a warning says so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def simulate(
 
 
 def first_impact(arguments: Mapping[str, Any]) -> tuple[float, falling_rod.Strike]:
-    """Time and closed form of the first impact; the rod does not turn before it."""
+    """Return time and closed form of the first impact; the rod does not turn before it."""
     constants = _constants(arguments["friction"], arguments["restitution"])
     time = float(np.sqrt(2.0 * arguments["height"] / constants.gravity))
     v = [arguments["velocity"], -constants.gravity * time, 0.0]
@@ -49,7 +49,7 @@ def first_impact(arguments: Mapping[str, Any]) -> tuple[float, falling_rod.Strik
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors of time [s] and velocities after the first impact [m/s, rad/s]; the energy after every impact [J]."""
+    """Return errors of time [s] and velocities after the first impact [m/s, rad/s]; energies after every impact [J]."""
     if not trajectory.impacts:
         return {"impact_time": np.nan, "velocity_after": np.nan, "energy": _energies(trajectory, arguments)}
     time, strike = first_impact(arguments)
@@ -70,7 +70,7 @@ def _start(theta: float, height: float, velocity: float, constants: falling_rod.
 
 
 def _energies(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> list[float]:
-    """Energies [J] at the start, after every impact, and at the end."""
+    """Return the energies [J] at the start, after every impact, and at the end."""
     constants = _constants(arguments["friction"], arguments["restitution"])
     times = [trajectory.t0, *(event.time for event in trajectory.impacts), float(trajectory.t[-1])]
     return [float(falling_rod.energy(trajectory(time, side="+"), constants)) for time in times]

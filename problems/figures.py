@@ -1,4 +1,4 @@
-"""Figures as data: panels with curves. Built without pyplot, so nothing needs a display; matplotlib is loaded late."""
+"""Figures as data: panels with curves. They are built without pyplot, so no display is needed."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""A car whose turbo has hysteresis drives as fast as it can: `python -m problems.hysteresis_car`.
+"""Time-optimal driving of a car whose turbo has hysteresis: `python -m problems.hysteresis_car`.
 
 A hybrid automaton as a Filippov system in numerical time (see `models.hysteresis_car`): its clock, a state, stands
-still while the turbo changes, and the physical time T is where the clock ends. A control, the speed of time, gives
-every control stage the physical length it wants, so that the fastest drive of all has piecewise constant controls on
-every grid with three stages or more, and its closed form is what a solution is held against. The found control is also
-driven by the automaton itself, event by event.
+still while the turbo changes, and the physical time T is where the clock ends. A control, the speed of time, lets every
+control stage have any physical length. The fastest drive therefore has piecewise constant controls on every grid with
+three stages or more, and solutions are compared with its closed form. The control of the solution is also simulated
+with the automaton itself, event by event.
 
-There are local optima: where a control stage has no finite element left for one more phase, the turbo changes at the
-end of a stage and full throttle ends there, T = 11 s; or the speed stays at 15 m/s, where the turbo need not go on,
-T = 13 s. With four elements per stage most grids find 10.1333 s.
+There are local optima. If a control stage has too few finite elements for one more phase, the turbo changes at the end
+of a stage and full throttle ends there, T = 11 s. Or the speed stays at 15 m/s, where the turbo may stay off, T = 13 s.
+With four elements per stage most grids find 10.1333 s.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPEEDS = (0.05, 20.0)  # of time
 
 
 def build(distance: float = 150.0, regions: str = "indicators", numerical_time: float = 10.0) -> ns.OCP:
-    """The task as an optimal control problem: minimise the clock at the end, from (0, 0) to (distance, 0), turbo off.
+    """Return the optimal control problem: minimal clock at the end, from (0, 0) to (distance, 0), turbo off.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def build(distance: float = 150.0, regions: str = "indicators", numerical_time: 
     regions : str
         "indicators" or "signs", see `models.hysteresis_car.build`; step functions (`dcs_mode=step`) need "signs".
     numerical_time : float
-        Length of the horizon, which has no meaning but through the bounds of the speed of time.
+        Length of the horizon; it only matters through the bounds of the speed of time.
     """
     constants = model.STANDARD
     system = model.build(constants, regions)  # type: ignore[arg-type]
@@ -59,14 +59,14 @@ def build(distance: float = 150.0, regions: str = "indicators", numerical_time: 
 
 
 def driven(solution: ns.Solution) -> tuple[model.Drive, Array]:
-    """The motion of the automaton under the control of a solution, and the physical lengths of the stages (N,) [s]."""
+    """Return the motion of the automaton under the control of a solution, and the physical stage lengths (N,) [s]."""
     clock = solution(solution.u_grid)[:, 3]
     lengths = np.maximum(np.diff(clock), 0.0)
     return model.drive(solution.u[:, 0], lengths), lengths
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The closed form, and what the automaton makes of the found control."""
+    """Return the closed form, and the result of the automaton under the control of the solution."""
     motion, lengths = driven(solution)
     fastest = model.fastest_time(arguments["distance"])
     end = np.append(motion.x[-1], motion.turbo[-1])

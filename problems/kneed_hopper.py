@@ -1,8 +1,7 @@
-"""A hopper with a knee jumps up from a crouch: `python -m problems.kneed_hopper`.
+"""A hopper with a knee jumps from a crouch: `python -m problems.kneed_hopper`.
 
 It pushes off and flies; at the end its body is higher and upright. `ns.solve(ocp)` without a method finds the same
-motion by search. In the flight only gravity changes the momentum of the whole: that is what the states are held
-against.
+motion by search. In flight only gravity changes the total momentum; this checks the states.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ METHOD = ns.MultiPhase(sequence=ns.Sequence([{"foot": "stick"}, {}], times=[0.25
 
 
 def build(height: float = 0.2, horizon: float = 0.5) -> ns.OCP:
-    """The task: from rest in the crouch, the body so much higher [m] and upright after so many seconds."""
+    """Return the task: from rest in the crouch, the body this much higher [m] and upright after this time [s]."""
     system, x0 = model.build(), model.start()
     pitch = 2
     return ns.OCP(
@@ -40,7 +39,7 @@ def build(height: float = 0.2, horizon: float = 0.5) -> ns.OCP:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Take-off [s], and by how much the momentum at the end misses that of a free fall [N s]."""
+    """Return the take-off time [s], and the error of the final momentum relative to a free fall [N s]."""
     return missed_momentum(model.build(), solution, vertical=1)
 
 

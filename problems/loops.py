@@ -1,4 +1,4 @@
-"""What the problems with a controller and a plant in a closed loop share: their report, and the film of the plant."""
+"""Report and film of problems with a controller and a plant in a closed loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from problems.settings import Settings
 def looped(
     loop: Callable[..., ns.ClosedLoop], judged: Callable[[ns.ClosedLoop], tuple[Mapping[str, Any], bool]]
 ) -> Run:
-    """The run of a problem whose `loop(method, **arguments)` returns a log; `judged` gives values and the verdict."""
+    """Return the run of a problem whose `loop(method, **arguments)` returns a log; `judged` gives values, verdict."""
 
     def run(settings: Settings, progress: Progress) -> Report:
         log = loop(settings.method, **settings.arguments)
@@ -40,7 +40,7 @@ def looped(
 
 
 def filmed(system: Any, log: ns.ClosedLoop, path: str | Path, p: Any = None) -> Path:
-    """A film of the plant of a loop without disturbances, simulated again under the controls that it had."""
+    """Write a film of the plant of a loop without disturbances, simulated again under the same controls."""
     motion = ns.simulate(
         system, x0=log.x[0], duration=float(log.t[-1]), u=np.asarray(log.u), p=p,
         method=ns.EventDriven(grazing="continue"),

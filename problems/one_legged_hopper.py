@@ -4,14 +4,14 @@ The optimal control problem of the time-freezing paper, Section 6: from standing
 2.5 s with the least torque, the foot outside of three ellipses. They touch, so it may stand at x = 0, 1, 2, 3 only.
 `--quick` hops over one of them in 1.5 s.
 
-The start "hops" is told where the foot stands, one hop per hole: the order of contacts is an input, not found. Smooth
-programs find when it leaves and lands, first with free durations, then on the control grid: releases between two
-control stages, landings within one. On the contacts of their motion the finite elements are solved. All of it keeps
-margins to slip and to lift-off, because stances with a nearly straight leg are of Painleve's kind: once the foot slips,
-no acceleration may be admissible.
+The start "hops" prescribes where the foot stands, one hop per hole: the order of contacts is an input, not a result.
+Smooth programs compute the times of lift-off and landing, first with free durations, then on the control grid:
+lift-offs between two control stages, landings within one. The finite elements are then solved with these contacts. All
+programs have margins to slip and to lift-off, because stances with a nearly straight leg show Painleve's paradox: once
+the foot slips, no acceleration may be admissible.
 
-Measured; N_FE is 2 and residuals are those of the task without margins but for the last line. In a window the
-certificate simulates the control anew from the solution's own state:
+Measured values: N_FE is 2, and the residuals are those of the task without margins, except in the last line. In a
+window the certificate simulates the control again from the solution's own state:
 
     holes   T    N   n_s  start       J      complementarity  infeasibility  windows that agree  largest defect
     1      1.5   50   5   hops       70.9       1.6e-10          2.0e-7            25/25             1.6e-4
@@ -20,11 +20,11 @@ certificate simulates the control anew from the solution's own state:
     3      2.5   60   6   by hand   273.3       1.0e-9           1.0e-8            42/42             6.2e-2
     3      2.5   20   3   cold        -         0.99             20                  -                 -
 
-The first two lines are what is shipped, `--quick` (a minute or two) and the default (about ten minutes). Their verdict
+The first two lines are `--quick` (a minute or two) and the default (about ten minutes). Their verdict
 is "same events, inaccurate": no event is missing, and the defects are those of the discretisation. Two earlier motions
 over three holes, the first with windows of 0.061 s, are chains of the same programs whose restarts and margins were set
-by hand. The last line is the grid of the paper, with three elements (time-freezing: 0.032 and 3.0). Nothing is shown to
-be optimal; with free breakpoints of the control motions over three holes with J near 105 are known. A motion is
+by hand. The last line is the grid of the paper, with three elements (time-freezing: 0.032 and 3.0). Optimality is not
+proved; with free breakpoints of the control motions over three holes with J near 105 are known. A motion is
 unstable: its control, simulated from t = 0 on without feedback, soon leaves it.
 
 The holes are imposed at the ends of elements and, 1 % smaller, at the RK stages.
@@ -72,7 +72,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     else:
         guess = glide(ocp, arguments["holes"]) if start == "glide" else None
         solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress, certify=False)
-    seconds = time.monotonic() - started  # the smooth programs are no part of the solution's own record
+    seconds = time.monotonic() - started  # the solution's own record does not include the smooth programs
     certificate = ns.certify(ocp, solution, window=WINDOW, time_limit=300.0)
     return Report(
         results={

@@ -1,8 +1,8 @@
-"""A paddle keeps a ball bouncing that is livelier than its controller believes: `python -m problems.paddle_loop`.
+"""Closed loop of a paddle with a ball of higher restitution than in the model: `python -m problems.paddle_loop`.
 
 Model predictive control through impacts: the paddle is measured and planned again 12 times a second, with restitution
 0.8 in the plan and another one in the plant (`restitution`), and white noise on all measured states. The ball has to
-stay near a height of half a metre above the place of the paddle, which takes a push at every bounce.
+stay near a height of half a metre above the paddle, which needs a push at every bounce.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START = (0.0, HEIGHT, 0.0, 0.0)
 
 
 def plant() -> ns.CLS:
-    """A paddle of 1 kg under its motor, and a ball; its restitution and its mass are parameters."""
+    """Return the system: a paddle of 1 kg with a motor, and a ball; restitution and mass of the ball are parameters."""
     q, v, u, p = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u"), ca.SX.sym("p", 2)
     contact = ns.Contact("paddle", gap=q[1] - q[0], restitution=p[0])
     scene = [Line([[-0.15, q[0]], [0.15, q[0]]]), Disc([0, q[1] + 0.03], 0.03)]
@@ -37,7 +37,7 @@ def plant() -> ns.CLS:
 
 
 def build() -> ns.OCP:
-    """The paddle near zero, the ball near its height, little force beyond the weight."""
+    """Return the problem: the paddle near zero, the ball near its height, little force beyond the weight."""
     s = plant()
     cost = 10 * s.q[0] ** 2 + s.v[0] ** 2 + 20 * (s.q[1] - HEIGHT) ** 2
     return ns.OCP(
@@ -54,13 +54,13 @@ def loop(
     noise: float = 0.002,
     seed: int = 0,
 ) -> ns.ClosedLoop:
-    """So many samples, with a plant of other parameters than the plan's."""
+    """Run the closed loop with this number of samples and a plant with other parameters than the model."""
     mpc = ns.MPC(build(), method, deadline=0.08)
     return ns.close_loop(mpc, plant(), samples * mpc.period, START, p=[restitution, mass], noise=noise, seed=seed)
 
 
 def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
-    """How high the ball comes in the second half: not lower than half of the height, and not twice as high."""
+    """Return the peak height of the ball in the second half, and whether it is within half and twice the target."""
     late = log.motion_x[log.motion_t > 0.5 * log.t[-1]]
     top = float(late[:, 1].max())
     return {"top": top, "paddle": float(np.abs(late[:, 0]).max())}, 0.5 * HEIGHT < top < 2 * HEIGHT

@@ -1,9 +1,9 @@
 """A particle that lands, slides and is lifted off, by time-freezing: `python -m problems.particle`.
 
 The guiding example of time-freezing. Examples 3 (without friction) and 4 (with it) are simulations in numerical time
-under a control that is a function of the clock, `--set example=3` or `4`; what is known of them in closed form is in
+under a control that is a function of the clock, `--set example=3` or `4`; their closed form is in
 `models.particle`. Example 5 is an optimal control problem, solved from the default start (all states at x0, no force,
-no contact sequence); what is known of it is in `tests.references.particle`.
+no contact sequence); its reference is in `tests.references.particle`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ QUICK = {"example": 3}
 
 
 def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
-    """The frozen particle under the control of Examples 3 and 4, a function of the clock.
+    """Return the frozen particle under the control of Examples 3 and 4, a function of the clock.
 
     The clock is a state, so the ramp is a step function of it like those of the contact: u_2 = 2 g alpha (t - 1) with
-    alpha in Heaviside(t - 1). The control law is exact at every stage, and where in numerical time the clock shows 1
-    is found, not prescribed.
+    alpha in Heaviside(t - 1). The control law is exact at every stage. The numerical time at which the clock shows 1 is
+    a result, not an input.
     """
     system, clock, ramp = frozen.system, frozen.system.x[-1], ca.SX.sym("alpha_ramp")
     since = clock - particle.RAMP_START
@@ -65,7 +65,7 @@ def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
 
 
 def simulate(constants: particle.Constants, steps: int = STEPS, callback: Any = None) -> ns.Trajectory:
-    """Examples 3 and 4 in numerical time: states x, y, v_x, v_y, clock over tau."""
+    """Simulate Examples 3 and 4 in numerical time: states x, y, v_x, v_y, clock over tau."""
     frozen = ns.freeze(particle.build(constants.friction, gravity=constants.gravity), a_n=constants.auxiliary)
     system = controlled(frozen, constants)
     start = (*particle.START, 0.0)
@@ -73,7 +73,7 @@ def simulate(constants: particle.Constants, steps: int = STEPS, callback: Any = 
 
 
 def build() -> ns.OCP:
-    """Example 5: from rest at (0, 1) to rest at (3, 0) in 2 s with the least integral of u_1^2, |u_1| <= 10."""
+    """Return Example 5: from rest at (0, 1) to rest at (3, 0) in 2 s, least integral of u_1^2, |u_1| <= 10."""
     system = particle.build(references.FRICTION, controls=1, gravity=references.GRAVITY)
     return ns.OCP(
         system,
@@ -86,7 +86,7 @@ def build() -> ns.OCP:
 
 
 def solve_by_jumps(ocp: ns.OCP, solution: ns.Solution, time_limit: float | None = None) -> ns.Solution:
-    """The same problem by FESD-J, from the motion under the control of a solution."""
+    """Solve the same problem by FESD-J, from the motion under the control of a solution."""
     stages = len(solution.u)
     method = OTHER.replace(control_stages=stages)
     start = ns.simulate(
@@ -101,7 +101,7 @@ def solve_by_jumps(ocp: ns.OCP, solution: ns.Solution, time_limit: float | None 
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Simulate, or solve and check, the example that was asked for."""
+    """Simulate, or solve and check, the chosen example."""
     example = settings.arguments["example"]
     if example == 5:
         return _optimal_control(settings, progress)
@@ -137,7 +137,7 @@ def _optimal_control(settings: Settings, progress: Progress) -> Report:
         "controls": [float(value) for value in solution.u[:, 0]],
         "goal_claimed": float(np.abs(solution.final_state - GOAL).max()),
     }
-    certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
+    certificate = solution.certificate or ns.certify(ocp, solution)  # certify failed solutions, too
     jumps = solve_by_jumps(ocp, solution, settings.arguments["seconds"])
     return Report(
         results={
@@ -155,13 +155,13 @@ def _optimal_control(settings: Settings, progress: Progress) -> Report:
 
 
 def speeds(solution: ns.Solution) -> list[float]:
-    """The speed of time in every control stage (N,)."""
+    """Return the speed of time in every control stage (N,)."""
     assert solution.numerical is not None
     return [float(value) for value in solution.numerical["speed_of_time"]]
 
 
 def resimulated(ocp: ns.OCP, solution: ns.Solution) -> dict[str, Any]:
-    """Where the control of a solution really leads, event by event, and by the independent closed form."""
+    """Return the true motion under the control of a solution: event by event, and by the independent closed form."""
     end = ns.simulate(
         ocp.system, x0=particle.START, duration=ocp.horizon, u=solution, method=ns.EventDriven()
     ).final_state

@@ -1,8 +1,8 @@
-"""What a bouncing puck tells of its floor, its friction and the air: `python -m problems.puck_identification`.
+"""Identification of floor, friction and drag from a bouncing puck: `python -m problems.puck_identification`.
 
-A puck is thrown and bounces along a floor; a camera sees its place at 50 times, with noise. Height of the floor, drag,
-restitution and friction are found from that, by least squares whose derivatives go through the impacts (`ns.fit`), and
-held against what made the data.
+A puck is thrown and bounces along a floor; a camera measures its position at 50 times, with noise. Height of the floor,
+drag, restitution and friction are estimated by least squares whose derivatives include the impacts (`ns.fit`), and
+compared with the true values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START, DURATION, COUNT = (0.0, 1.0, 3.0, 0.0), 1.5, 50
 
 
 def build() -> ns.CLS:
-    """A point mass in the plane of its flight; all four values are parameters."""
+    """Return a point mass in the plane of its flight; all four values are parameters."""
     q, v, p = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("p", 4)
     floor = ns.Contact("floor", gap=q[1] - p[0], restitution=p[2], tangent=[1, 0], friction=p[3])
     scene = [Disc([q[0], q[1] + 0.04], 0.04), Ground(p[0])]
@@ -36,7 +36,7 @@ def build() -> ns.CLS:
 
 
 def measured(noise: float = 0.002, seed: int = 0) -> ns.Measurements:
-    """What the camera sees [m]."""
+    """Return the positions that the camera measures [m]."""
     system, rng = build(), np.random.default_rng(seed)
     times = np.linspace(0.0, DURATION, COUNT + 1)[1:]
     motion = ns.simulate(system, x0=START, duration=DURATION, p=TRUTH, times=times)
@@ -45,12 +45,12 @@ def measured(noise: float = 0.002, seed: int = 0) -> ns.Measurements:
 
 
 def fitted(noise: float = 0.002, seed: int = 0, starts: int = 8) -> ns.Estimate:
-    """The estimate."""
+    """Return the estimate."""
     return ns.fit(build(), measured(noise, seed), free=RANGES, x0=START, starts=starts)
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Fit, and compare with the truth."""
+    """Fit, and compare with the true values."""
     estimate = fitted(**settings.arguments)
     rows: list[dict[str, Any]] = [
         {

@@ -1,7 +1,7 @@
 """A point is pushed into a corner, along both of its walls and away again: `python -m problems.pushed_point`.
 
-A projected dynamical system against the polynomials of `models.pushed_point`: contacts and releases, which are
-tangential, are landed on to rounding.
+A projected dynamical system is compared with the polynomials of `models.pushed_point`. Contacts and releases, which are
+tangential, are located to rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.references.switching import boundary_errors
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = SIMULATION_SOLVER
 QUICK = {"duration": 1.5, "steps": 5}
-TOLERANCE = 1e-8  # of the state at the end, for success [m]
+TOLERANCE = 1e-8  # largest error of the final state for success [m]
 
 
 def simulate(
@@ -45,12 +45,12 @@ def simulate(
 
 
 def metric_of(coupling: float) -> np.ndarray:
-    """The metric of the plane with unit diagonal."""
+    """Return the metric of the plane with unit diagonal."""
     return np.array([[1.0, coupling], [coupling, 1.0]])
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors of the state at the end, at all element boundaries, and of the times of contacts and releases [s]."""
+    """Return errors of the state at the end, at element boundaries, and of times of contacts and releases [s]."""
     metric = metric_of(arguments["coupling"])
     events = pushed_point.events(float(trajectory.t[-1]), metric)
     error = np.abs(trajectory.x - pushed_point.exact(trajectory.t, metric)).max(axis=1)

@@ -1,7 +1,7 @@
 """A quadruped with twelve drives jumps from its stand: `python -m problems.quadruped_jump`.
 
-Four feet push off at once, each held by friction; in the air the trunk comes level, in unit quaternions. In the flight
-only gravity changes the momentum of the whole: that is what the states are held against.
+Four feet push off at once, each held by friction. In the air the trunk becomes level; its attitude is a unit
+quaternion. In flight only gravity changes the total momentum; this checks the states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHOD = ns.MultiPhase(sequence=ns.Sequence([FEET, {}], times=[0.25]), intervals
 
 
 def build(height: float = 0.1, horizon: float = 0.4) -> ns.OCP:
-    """The task: the trunk so much higher [m] than in the stand, level and not turning, after so many seconds."""
+    """Return the task: the trunk this much higher [m] than in the stand, level and not turning, after this time [s]."""
     system, x0 = model.build(), model.start()
     return ns.OCP(
         system,
@@ -40,7 +40,7 @@ def build(height: float = 0.1, horizon: float = 0.4) -> ns.OCP:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Take-off [s], and by how much the momentum at the end misses that of a free fall [N s]."""
+    """Return the take-off time [s], and the error of the final momentum relative to a free fall [N s]."""
     return missed_momentum(model.build(), solution, vertical=2)
 
 

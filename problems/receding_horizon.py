@@ -1,9 +1,9 @@
 """Model predictive control through impacts: `python -m problems.receding_horizon`.
 
 A particle (`models.particle`) falls on smooth ground and is pushed to a goal. Every tenth of a second its state is
-measured and an optimal control problem over the next second is solved, by time-freezing, from the plan before, shifted
-by one control stage (`solution.shift()`), and for comparison from the default start. The plant is the event-driven
-simulation. Both solutions are of the same problem at the same state; the first one is applied.
+measured and an optimal control problem over the next second is solved, by time-freezing, from the previous plan,
+shifted by one control stage (`solution.shift()`), and for comparison from the default guess. The plant is the
+event-driven simulation. Both solutions are of the same problem at the same state; the first one is applied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAME = 1e-4  # relative difference of objectives of the same optimum
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Step:
-    """One sample: the state measured, and what it took from the shifted plan and from the default start."""
+    """One sample: the measured state, and the results from the shifted plan and from the default guess."""
 
     time: float
     x: np.ndarray
@@ -43,7 +43,7 @@ class Step:
 
 
 def build() -> ns.OCP:
-    """From a state over the next second: distance to the goal, speed and push, at the end without the push."""
+    """Return the problem from a state over the next second: cost of distance, speed and push."""
     system = particle.build(0.0, controls=1)
     error = system.x - ca.DM([GOAL, 0.0, 0.0, 0.0])
     distance = WEIGHT * error[0] ** 2 + SPEED * error[2] ** 2
@@ -58,7 +58,7 @@ def build() -> ns.OCP:
 
 
 def loop(method: Any, solver: Any, samples: int, progress: Callable[[Any], Any] | None = None) -> list[Step]:
-    """Measure, plan, apply; stops early where neither start leads to a plan."""
+    """Measure, plan, apply; stop early if neither guess leads to a plan."""
     ocp = build()
     problem = ns.transcribe(ocp, method)
     period = HORIZON / method.fesd.control_stages
@@ -79,7 +79,7 @@ def loop(method: Any, solver: Any, samples: int, progress: Callable[[Any], Any] 
             )
         )  # fmt: skip
         x = np.array(motion.final_state)
-        x[1] = max(x[1], 0.0)  # the ground, where the simulation stands below it by rounding
+        x[1] = max(x[1], 0.0)  # on the ground if the simulation is below it by rounding
         if not plan.success:
             break
     return steps
@@ -123,7 +123,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _motion(steps: list[Step]) -> Panel:
-    """Where the particle went, and where the plans wanted it (dashed)."""
+    """Draw the path of the particle, and the planned paths (dashed)."""
     real = [Curve(s.time + s.motion.t, s.motion.x[:, i], style={"color": "black"}) for s in steps for i in (0, 1)]
     plans = [Curve(s.time + s.plan.t, s.plan.x[:, i], style={"ls": "--", "lw": 0.5}) for s in steps for i in (0, 1)]
     return Panel(curves=[*plans, *real], y="$x$, $y$ [m]", levels=(GOAL,))

@@ -20,7 +20,7 @@ from tests.references.switching import boundary_errors
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = ns.Auto()
 QUICK = {"steps": 40, "periods": 1.0}
-TOLERANCE = 1e-6  # of the state at the end, for success
+TOLERANCE = 1e-6  # largest error of the final state for success
 
 
 def simulate(
@@ -48,7 +48,7 @@ def simulate(
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors of the state at the end, at the element boundaries, and of the times of the events [s] by their kind."""
+    """Return errors of the state at the end, at the element boundaries, and of the event times [s] by kind."""
     known = reference(**{name: arguments[name] for name in ("example", "width", "lag") if name in arguments})
     exact = np.array([known.state(float(t)) for t in trajectory.t])
     error = np.abs(trajectory.x - exact).max(axis=1)

@@ -1,13 +1,13 @@
-"""Run the experiments of five papers again and report: `python -m problems.reproduce [paper ...] [--quick]`.
+"""Repeat the experiments of five papers and report: `python -m problems.reproduce [paper ...] [--quick]`.
 
-Papers: fesdj, time_freezing, minimum_principle, event_selected, lie_group; by default all. What their figures, tables
-and texts say is in `problems/reproduction`, as data: an experiment is a problem of this folder with its settings, an
-entry is a number with where it comes from and what counts as agreement. Every experiment runs in a process of its own,
-which is killed when its time is up. What has ended is kept in the output folder (`runs/`) and found again by the
-problem, all of its settings and the version of the library, so that an interrupted command goes on where it was.
+Papers: fesdj, time_freezing, minimum_principle, event_selected, lie_group; by default all. The numbers of their
+figures, tables and texts are data in `problems/reproduction`: an experiment is a problem of this folder with its
+settings, an entry is a number with its source and the criterion for agreement. Every experiment runs in a process of
+its own, which is killed at its time limit. Finished runs are stored in the output folder (`runs/`), with a key of the
+problem, all of its settings and the version of the library, so that an interrupted command continues where it stopped.
 
-The folder gets report.md, report.html and their figures, anew after every experiment: what has not been run yet, has a
-row that says so. `--quick` runs smaller versions, in some minutes on two cores.
+The folder gets report.md, report.html and their figures, rewritten after every experiment; entries
+that have not been run yet have a row that says so. `--quick` runs smaller versions, in some minutes on two cores.
 
 Exit codes: 0 when everything was run, nothing failed, and every difference to a paper is explained in its row; 1
 otherwise; 2 for a wrong argument; 130 when interrupted, after writing the report of what there is.
@@ -63,7 +63,7 @@ def reproduce(
     retry: bool = False,
     tell: Callable[[str], Any] = lambda text: None,
 ) -> Shown:
-    """Run what has not been run yet, and keep a report in the folder up to date.
+    """Run the experiments that have not been run yet, and keep a report in the folder up to date.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def reproduce(
     Returns
     -------
     Shown
-        What the report tells. If it is interrupted, the report is written before the exception goes on.
+        The contents of the report. If it is interrupted, the report is written before the exception goes on.
     """
     store, work = Store(output), tasks(planned, getattr(executor, "workers", 1))
     if fresh:
@@ -108,7 +108,7 @@ def reproduce(
 
 
 def gather(planned: Sequence[Run], store: Store, quick: bool = False) -> Shown:
-    """What a folder knows about runs."""
+    """Return the contents of the report for the runs in a folder."""
     known = {run.key: store.row(run.key) for run in planned if run.key}
     finished = {key: row for key, row in known.items() if row is not None}
     done = [run for run in planned if run.key in finished]
@@ -161,7 +161,7 @@ def _say(shown: Shown, arguments: argparse.Namespace) -> None:
 
 
 def _line(state: Any) -> str:
-    """One line about the newest end."""
+    """Return one line about the newest result."""
     head = f"{state.finished}/{state.total}"
     if state.row is None:
         return f"{head} {state.death or f'done before: {state.skipped}'}"

@@ -40,7 +40,7 @@ WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
-    """What a run of a problem has to show.
+    """Report of a run of a problem.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Program:
 
 
 class Meter:
-    """A callback for `ns.simulate` that keeps the worst residuals, counts iterations and tells the time.
+    """Callback for `ns.simulate` that records the worst residuals, counts iterations and measures the time.
 
     A simulation has no objective; these are the numbers that it has in common with a solution.
     """
@@ -99,7 +99,7 @@ class Meter:
         self.started = time.monotonic()
 
     def __call__(self, state: Any) -> None:
-        """Take note of one state of a simulator, and pass it on to the progress."""
+        """Record one state of a simulator, and pass it on to the progress."""
         self.complementarity = max(self.complementarity, state.complementarity)
         self.infeasibility = max(self.infeasibility, state.infeasibility)
         self.iterations += state.iterations
@@ -199,7 +199,7 @@ def simulated(
     simulate : function (**arguments, method, solver, callback) -> Trajectory
         Without `solver` where the problem has none to set; `arguments` are those of the settings.
     against : function (trajectory, arguments) -> mapping
-        What the trajectory is held against; "errors" of the results.
+        Errors and references of the trajectory; "errors" of the results.
     right : function (errors) -> bool
         Part of the success.
     figures : mapping
@@ -229,7 +229,7 @@ def optimised(
     guess: Any = None,
     figures: Mapping[str, Drawing] | None = None,
 ) -> Run:
-    """Return the run of a problem that solves an OCP and compares; "reference" of the results is what `against` says.
+    """Return the run of a problem that solves an OCP and compares; its "reference" is what `against` returns.
 
     Parameters as in `simulated`; `guess` is that of `ns.solve`.
     """
@@ -253,7 +253,7 @@ def optimised(
 def _drawings(
     of: Callable[..., Any], result: ns.Trajectory, arguments: Mapping[str, Any], figures: Mapping[str, Drawing] | None
 ) -> dict[str, Callable[[Path], Any]]:
-    """Functions of a path; by default one figure with the name of the module, everything over time."""
+    """Return functions of a path; by default one figure with the name of the module, everything over time."""
     spec = sys.modules[of.__module__].__spec__
     stem = (spec.name if spec else of.__module__).rpartition(".")[2]
     named = figures or {f"{stem}.png": lambda trajectory, _: ns.plot(trajectory)}
@@ -261,12 +261,12 @@ def _drawings(
 
 
 def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
-    """A function of a path, of one that returns a figure."""
+    """Return a function of a path from one that returns a figure."""
     return lambda path: draw().savefig(path, dpi=150)
 
 
 def tell(console: Console, trajectory: ns.Trajectory, known: Mapping[str, Any]) -> None:
-    """Print how a trajectory or a solution ended, its events, and what it is held against."""
+    """Print how a trajectory or a solution ended, its events, and the reference values."""
     console.print(trajectory.summary() if isinstance(trajectory, ns.Solution) else str(trajectory.status), markup=False)
     if trajectory.message:
         console.print(trajectory.message, markup=False)
@@ -285,7 +285,7 @@ def tell(console: Console, trajectory: ns.Trajectory, known: Mapping[str, Any]) 
 
 
 def _short(value: Any) -> str:
-    """Numbers with nine digits, also those in sequences and mappings."""
+    """Return numbers with nine digits, also those in sequences and mappings."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
     if isinstance(value, (list, tuple)) or callable(getattr(value, "tolist", None)):
@@ -342,7 +342,7 @@ def _status(success: bool) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table: three digits of numbers, and not too much of a text."""
+    """Return a value as a cell of a table: three digits of numbers, and shortened texts."""
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return "-"
     if isinstance(value, (bool, np.bool_)):
@@ -362,7 +362,7 @@ def run_by_name(name: str, argv: Sequence[str]) -> int:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """Return an empty table; unlike rich's own it leaves units in brackets alone."""
+    """Return an empty table that, unlike rich's own, prints units in brackets."""
     title = None if title is None else escape(title)
     rich_table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     for i, column in enumerate(columns):
@@ -386,7 +386,7 @@ def _draw(report: Report, folder: Path | None) -> list[Path]:
 
 
 def _keys_text(settings: Settings) -> str:
-    """The keys of --set with their defaults, for the help; without those that are options or mappings themselves."""
+    """Return the keys of --set with their defaults, for the help; without options and mappings."""
     texts = (
         name if isinstance(value, (Options, Mapping)) else f"{name}={_written(value)}"
         for name, value in settings.defaults.items()
@@ -395,7 +395,7 @@ def _keys_text(settings: Settings) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as one would type it behind `--set key=`."""
+    """Return a value as it is typed after `--set key=`."""
     if isinstance(value, (bool, type(None))):
         return str(value).lower()
     if isinstance(value, (tuple, list)) and all(isinstance(part, (int, float, str)) for part in value):

@@ -1,4 +1,4 @@
-"""What `--set key=value` may change: options of the method and of the solver, and arguments of a problem."""
+"""Settings that `--set key=value` may change: options of the method and of the solver, and arguments of a problem."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NO_KEYS = ("callback", "progress")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything a problem is run with.
+    """Settings with which a problem is run.
 
     Parameters
     ----------
     method : FESD, FESDJ or TimeFreezing
     solver : Auto, ActiveSet or Homotopy
     methods, solvers : mapping
-        What the keys "method" and "solver" choose from, by name; empty where there is no choice.
+        Choices of the keys "method" and "solver", by name; empty if there is no choice.
     arguments : mapping
         Arguments of the problem, by name.
     fixed : names
@@ -40,7 +40,7 @@ class Settings:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All names that `changed` takes."""
+        """Names that `changed` accepts."""
         options = (*_options_of(self.method), *type(self.solver).model_fields)
         choices = [name for name, known in self._choices.items() if known]
         return (*self.arguments, *choices, *(name for name in options if name not in self.fixed))
@@ -90,25 +90,25 @@ class Settings:
 
 
 def _chosen(value: Any, known: Mapping[str, Any]) -> str:
-    """Under which name a choice has this value."""
+    """Return the name under which a choice has this value."""
     return next((name for name, other in known.items() if other == value), type(value).__name__)
 
 
 def _options_of(method: Any) -> tuple[str, ...]:
-    """Names of the options of a method; those of the finite elements of time-freezing are its own, too."""
+    """Return the names of the options of a method, for time-freezing including those of its finite elements."""
     own = type(method).model_fields
     return (*own, *type(method.fesd).model_fields) if "fesd" in own else tuple(own)
 
 
 def _replaced(method: Any, changes: Mapping[str, Any]) -> Any:
-    """A method with other options."""
+    """Return a method with other options."""
     own = {key: value for key, value in changes.items() if key in type(method).model_fields}
     inner = {key: value for key, value in changes.items() if key not in own}
     return method.replace(**own, **({"fesd": method.fesd.replace(**inner)} if inner else {}))
 
 
 def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Names and default values of a function's arguments; no options and callbacks, and none without a default."""
+    """Return names and default values of a function's arguments, without options and callbacks."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
     return {p.name: p.default for p in parameters if not isinstance(p.default, Options) and p.name not in NO_KEYS}
 

@@ -1,7 +1,7 @@
 """Optimal control along a sliding mode: `python -m problems.sliding_mode_control`.
 
 The ride along the edge of a current of `models.sliding_mode`, whose optimum slides: the control there does not move
-the point across the edge, it chooses its speed along it. The cost is compared with the optimum in continuous time,
+the point across the edge, but determines its speed along it. The cost is compared with the optimum in continuous time,
 from which that of N constant controls differs by O(1 / N^2).
 """
 
@@ -32,12 +32,12 @@ def build(
     horizon: float = STANDARD.horizon,
     weight: float = STANDARD.weight,
 ) -> ns.OCP:
-    """The task as an optimal control problem; arguments as in `sliding_mode.Constants`."""
+    """Return the optimal control problem; arguments as in `sliding_mode.Constants`."""
     return sliding_mode.problem(Constants(start=start, goal=goal, horizon=horizon, weight=weight))
 
 
 def compare(solution: ns.Solution, best: Optimum) -> dict[str, float]:
-    """Excess of the cost, error of the arrival at the edge [s], largest |x| after it."""
+    """Return the excess of the cost, the error of the arrival at the edge [s], and the largest |x| after it."""
     arrived = solution.t > best.arrival + best.constants.horizon / len(solution.u)
     return {
         "excess": solution.objective - best.cost,
@@ -47,7 +47,7 @@ def compare(solution: ns.Solution, best: Optimum) -> dict[str, float]:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, float]:
-    """The optimum in continuous time, and how far the solution is from it."""
+    """Return the optimum in continuous time, and the distance of the solution from it."""
     best = sliding_mode.optimum(Constants(**arguments))
     return {"optimum": best.cost, "arrival_of_the_optimum": best.arrival, **compare(solution, best)}
 

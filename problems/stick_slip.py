@@ -1,7 +1,7 @@
-"""A block sticks and slips on a moving belt: `python -m problems.stick_slip`.
+"""Simulation of a block that sticks and slips on a moving belt: `python -m problems.stick_slip`.
 
-Several cycles of stick and slip against the closed form of `models.stick_slip`, which is made of harmonic pieces. Stick
-is a sliding mode; it begins with a switch and ends tangentially, and FESD lands on both.
+Several cycles of stick and slip are compared with the closed form of `models.stick_slip`, which consists of harmonic
+pieces. Stick is a sliding mode. It begins with a switch and ends tangentially, and FESD locates both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = SIMULATION_SOLVER
 QUICK = {"duration": 2.0, "steps": 30}
 STANDARD = stick_slip.STANDARD
-TOLERANCE = 1e-6  # of the state at the end, for success [m, m/s]
+TOLERANCE = 1e-6  # largest error of the final state for success [m, m/s]
 
 
 def simulate(
@@ -40,7 +40,7 @@ def simulate(
 ) -> ns.Trajectory:
     """Simulate the block from a stick at `position` [m]; arguments as in `stick_slip.Constants`."""
     constants = Constants(belt=belt, friction=friction, decrease=decrease, stiffness=stiffness)
-    stick_slip.exact([0.0], position, constants)  # refuses what cannot stick before anything is solved
+    stick_slip.exact([0.0], position, constants)  # refuses constants that cannot stick before anything is solved
     return ns.simulate(
         stick_slip.build(constants),
         x0=[position, belt],
@@ -53,12 +53,12 @@ def simulate(
 
 
 def constants_of(arguments: Mapping[str, Any]) -> Constants:
-    """The model's constants among the arguments of `simulate`."""
+    """Return the model's constants of the arguments of `simulate`."""
     return Constants(**{name: arguments[name] for name in ("belt", "friction", "decrease", "stiffness")})
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors of the state at the end, of all element boundaries, and of the times of the events [s]."""
+    """Return errors of the state at the end, of all element boundaries, and of the times of the events [s]."""
     constants, position = constants_of(arguments), arguments["position"]
     away, back = stick_slip.event_times(float(trajectory.t[-1]), position, constants)
     error = np.abs(trajectory.x - stick_slip.exact(trajectory.t, position, constants)).max(axis=1)

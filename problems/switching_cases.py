@@ -1,8 +1,8 @@
-"""The ways to meet a surface of discontinuity, against closed forms: `python -m problems.switching_cases`.
+"""Simulations of motions at a surface of discontinuity, with closed forms: `python -m problems.switching_cases`.
 
 Crossing, sliding, leaving and the repulsive surface of `models.switching_cases`, by FESD with Stewart's multipliers or
-(`--set dcs_mode=step`) step functions. The pieces of all motions are polynomials, so what is left of the error is the
-switch detection alone. On the repulsive surface every departure is a solution; the errors say which one was found.
+(`--set dcs_mode=step`) step functions. The pieces of all motions are polynomials, so the remaining error is due to
+switch detection. On the repulsive surface every departure is a solution; the errors show which one was computed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def simulate(
 
 
 def right(errors: Mapping[str, Any]) -> bool:
-    """Whether the state, the events and the surface are met."""
+    """Check whether state, events and surface agree with the closed form."""
     return max(errors["state_error"], errors["surface_error"], *errors["event_errors"]) <= SMALL
 
 

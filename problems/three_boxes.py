@@ -4,7 +4,7 @@ The optimal control problem of FESD-J, Section 5.3: the middle box, the only one
 (inelastic) and the right box (restitution 0.5), so that friction stops them at their targets, and returns to its place.
 The problem has many local optima: which boxes are hit, how often, and in which order.
 
-The motion reduces exactly to three coordinates (see `models.three_boxes`), so every control that is found here is
+The motion reduces exactly to three coordinates (see `models.three_boxes`). The control of every solution is
 simulated once more, event by event and without discretisation, and both objectives are shown. The certificate does the
 same with the full model.
 
@@ -46,7 +46,7 @@ KNOWN_CONTROL: tuple[float, ...] = (
 
 
 def _on_the_ground(left: str, middle: str, right: str) -> dict[str, str]:
-    """Modes of the three contacts with the ground."""
+    """Return the modes of the three contacts with the ground."""
     return {"ground_left": left, "ground_middle": middle, "ground_right": right}
 
 
@@ -87,7 +87,7 @@ QUICK = {"horizon": 2.4, "control_stages": 6, "solver": "quick"}
 
 
 def build(horizon: float = 6.0, side_friction: float = three_boxes.PAPER.sides[0]) -> ns.OCP:
-    """The task as an optimal control problem (FESD-J, Eq. 38).
+    """Return the optimal control problem (FESD-J, Eq. 38).
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def build(horizon: float = 6.0, side_friction: float = three_boxes.PAPER.sides[0
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task, simulate the control that was found, certify, and report."""
+    """Solve the task, simulate the control of the solution, certify, and report."""
     method, ocp, guess = settings.method, build(**settings.arguments), None
-    phases = isinstance(method, ns.MultiPhase)  # which solve their programs themselves
+    phases = isinstance(method, ns.MultiPhase)  # methods that solve their programs themselves
     if phases or isinstance(method, ns.TimeFreezing):
         if not phases:
             ocp = build(**{**settings.arguments, "side_friction": 0.0})
@@ -127,7 +127,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         guess = ns.simulate(ocp.system, **motion, method=ns.EventDriven())
     solution = ns.solve(ocp, method, None if phases else settings.solver, guess=guess, callback=progress)
     true_motion = resimulated(solution)
-    certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
+    certificate = solution.certificate or ns.certify(ocp, solution)  # certify failed solutions, too
     return Report(
         results={**solution.to_dict(), "resimulation": true_motion, "certificate": certificate.to_dict()},
         success=solution.success,
@@ -142,7 +142,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def resimulated(solution: ns.Solution) -> dict[str, Any]:
-    """The exact motion under the control of a solution: objective, impacts, and how far from the solution it ends."""
+    """Return the exact motion under the control of a solution: objective, impacts, and error of the final state."""
     motion, objective = reduced_simulation(solution.u[:, 0], solution.duration)
     end = solution.final_state[list(HORIZONTAL)]
     return {

@@ -1,8 +1,8 @@
-"""A box falls on a corner, tumbles and comes to lie flat: `python -m problems.tumbling_box`.
+"""A box falls on a corner, tumbles and comes to rest on a face: `python -m problems.tumbling_box`.
 
-Eight contacts with friction on a body that turns in space, its attitude a unit quaternion. Finite elements simulate it;
-beside them stand an event-driven simulation of the same system, and what every box has to do: lose energy at each
-impact, and end on a face.
+Eight contacts with friction on a body that turns in space, its attitude a unit quaternion. Finite elements simulate it.
+The result is compared with an event-driven simulation of the same system. It must lose energy at each impact, and end
+on a face.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def simulate(
 
 
 def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Difference of the position at the end to the event-driven simulation [m]; how far quaternions are from length
-    one; heights and energies [J] after the impacts."""
+    """Return the position difference to the event-driven simulation [m], errors of quaternions, and energies."""
     events = simulate(**{k: v for k, v in arguments.items() if k != "steps"}, method=ns.EventDriven())
     times = [trajectory.t0, *(event.time for event in trajectory.impacts), float(trajectory.t[-1])]
     states = [trajectory(time, side="+") for time in times]

@@ -1,9 +1,9 @@
-"""A car with a turbo drives from rest to rest as fast as it can: `python -m problems.turbo_car`.
+"""Time-optimal driving of a car with a turbo, from rest to rest: `python -m problems.turbo_car`.
 
-A piecewise smooth system with a free final time. The fastest drive of all is known in closed form; the fastest with N
-equally long stages of constant control is the root of one equation (see `models.turbo_car`), and that is what a
-solution is held against. With the defaults both take 9 s: the control changes at 3 and 6 s, on the grid of 1.5 s, and
-the turbo goes on and off at 2 and 7 s, inside of control stages. With other numbers of stages the two times differ.
+A piecewise smooth system with a free final time. The fastest drive of all has a closed form. The fastest with N equally
+long stages of constant control is the root of one equation (see `models.turbo_car`); solutions are compared with it.
+With the defaults both take 9 s: the control changes at 3 and 6 s, on the grid of 1.5 s, and the turbo goes on and off
+at 2 and 7 s, inside of control stages. With other numbers of stages the two times differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def build(
     threshold: float = model.STANDARD.threshold,
     limit: float = model.STANDARD.limit,
 ) -> ns.OCP:
-    """The task as an optimal control problem: minimise T from (0, 0) to (distance, 0), |u| and |v| bounded.
+    """Return the optimal control problem: minimise T from (0, 0) to (distance, 0), |u| and |v| bounded.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def build(
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The optima of the closed forms, and how far the exact motion of the found control is from the solution."""
+    """Return the optima in closed form, and the distance of the exact motion of the control from the solution."""
     constants = model.Constants(**{key: value for key, value in arguments.items() if key != "distance"})
     fastest, control = model.fastest_stages(arguments["distance"], len(solution.u), constants)
     states, crossings = model.motion(solution.u[:, 0], solution.duration, constants=constants)

@@ -1,10 +1,10 @@
-"""One disc shoots another to the origin (hybrid minimum principle, Section 5): the four problems as OCPs.
+"""One disc shoots another to the origin (hybrid minimum principle, Section 5): four optimal control problems.
 
 At rest at t = 0, disc 1 is accelerated by the control u until it hits disc 2, which has to be close to the origin at
 T = 1 s: the terminal cost is |q_2(T)|^2, the stage cost epsilon |u|^2 ("energy") or epsilon |u| with |u| bounded
-("length"). Nothing moves disc 2 but a collision, so u = 0 is a stationary point of every one of them: solvers have to
-start from a control under which the discs meet, such as the `control` of an experiment. What is known of the solutions
-is in `tests.references.two_discs`.
+("length"). Only a collision moves disc 2, so u = 0 is a stationary point of all four. Solvers have to start from a
+control under which the discs collide, such as the `control` of an experiment. Reference solutions are in
+`tests.references.two_discs`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def data(experiment: str) -> Experiment:
-    """The data of a problem by its name in `EXPERIMENTS`.
+    """Return the data of a problem by its name in `EXPERIMENTS`.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def build(
     restitution: float = 1.0,
     smoothing: float = 0.0,
 ) -> ns.OCP:
-    """One of the problems.
+    """Return one of the problems.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""A planar arm of two links pushes a puck that rubs on the table: `python -m problems.two_link_push`.
+"""A planar arm of two links pushes a puck with dry friction on a table: `python -m problems.two_link_push`.
 
-The order of contact is given: the tip comes to the puck, and pushes it to where it has to lie. `ns.solve(ocp)` without
+The order of contacts is prescribed: the tip reaches the puck, and pushes it to its target. `ns.solve(ocp)` without
 a method finds the same motion by search. From rest to rest all work of the motors goes into friction and into the
-impact of the tip: that balance is what the solution is held against.
+impact of the tip: this balance checks the solution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METHOD = ns.MultiPhase(sequence=PUSHED)
 
 
 def build(way: float = 0.15, horizon: float = 1.0) -> ns.OCP:
-    """The task: push the puck so far [m] in so many seconds, and come to rest; least squares of the torques."""
+    """Return the task: push the puck this far [m] in this time [s], and come to rest; least squares of the torques."""
     system = model.build()
     rates = [rate for name, rate in zip(system.names["v"], system.v.elements(), strict=True) if "clamp" not in name]
     return ns.OCP(
@@ -44,7 +44,7 @@ def build(way: float = 0.15, horizon: float = 1.0) -> ns.OCP:
 
 
 def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the work of the motors goes [J]."""
+    """Return the energy balance of the motors [J]."""
     return balance(model.build(), solution, {"puck_x": model.RUBS})
 
 

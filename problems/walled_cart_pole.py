@@ -1,9 +1,9 @@
-"""A cart keeps a pole upright whose tip touches walls, while it is kicked: `python -m problems.walled_cart_pole`.
+"""A cart balances a pole between two walls under kicks: `python -m problems.walled_cart_pole`.
 
 Model predictive control at 20 Hz: the tip of the pole meets a rigid wall on either side, and the controller may lean on
 them. Every eighth sample the rate of the pole is kicked by 2 rad/s to one side. After a kick the order of contacts may
-be another one, and no answer comes in time: then the better of the corrected and of the shifted plan acts, and a new
-plan is looked for while it does. `python -m problems.walled_cart_pole --json` tells where the controls are from.
+change, and no new plan is ready in time. Then the better one of the corrected and the shifted plan is applied, while a
+new plan is computed. `python -m problems.walled_cart_pole --json` prints the sources of the controls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ START = (0.0, 0.0, 0.0, 2.2)
 
 
 def plant() -> ns.CLS:
-    """Cart of 1 kg, a mass of 0.2 kg at the end of a pole without mass, two walls."""
+    """Return the system: a cart of 1 kg, a mass of 0.2 kg at the end of a massless pole, and two walls."""
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(1.0, ca.vertcat(q[0], 0)), (0.2, tip)])
@@ -41,7 +41,7 @@ def plant() -> ns.CLS:
 
 
 def build() -> ns.OCP:
-    """Upright, in the middle, at rest."""
+    """Return the problem: upright, in the middle, at rest."""
     s = plant()
     cost = 10 * s.q[0] ** 2 + 20 * s.q[1] ** 2 + ca.sumsqr(s.v)
     return ns.OCP(
@@ -51,7 +51,7 @@ def build() -> ns.OCP:
 
 
 def loop(method: Any = METHOD, samples: int = 80, seed: int = 0, preparation: float = 5.0) -> ns.ClosedLoop:
-    """So many samples with kicks to random sides."""
+    """Run the closed loop with this number of samples and kicks to random sides."""
     rng, mpc = np.random.default_rng(seed), ns.MPC(build(), method, preparation=preparation)
     names = mpc.system.state_names
     kicks = [(k * mpc.period, {names[3]: KICK * rng.choice([-1.0, 1.0])}) for k in range(EVERY, samples, EVERY)]
@@ -59,7 +59,7 @@ def loop(method: Any = METHOD, samples: int = 80, seed: int = 0, preparation: fl
 
 
 def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
-    """The largest angle [rad]; a pole beyond 1.5 has fallen."""
+    """Return the largest angle [rad]; beyond 1.5 the pole has fallen."""
     largest = float(np.abs(log["angle"]).max())
     return {"largest_angle": largest}, largest < 1.5
 

@@ -1,1 +1,1 @@
-"""Measurements of accuracy, robustness and time: `python -m problems.benchmarks.NAME`."""
+"""Benchmarks of accuracy, robustness and time: `python -m problems.benchmarks.NAME`."""

@@ -1,4 +1,4 @@
-"""What is kept and what is lost by tumbling bodies over long times.
+"""Conserved and chaotic quantities of tumbling bodies over long times.
 
 The number of collisions is chaotic, so its mean over perturbed starts is compared; energy and rotation stay at
 rounding over 1e5 steps (Fig. 6), while motions that start 1e-8 apart separate visibly after the eighth collision of the
@@ -29,15 +29,15 @@ Array = NDArray[np.float64]
 
 METHOD = ns.LieGroupVariational(h=0.01)
 QUICK = {"starts": 3, "duration": 20.0, "horizon": 16.0}
-SHORT = 10.0  # [s] of the figures that show single impacts
+SHORT = 10.0  # duration [s] of the figures that show single impacts
 REFERENCES = {"III": (795.0, 25.0), "IV": (647.0, 11.0)}  # mean and deviation of collisions in 1000 s
-NODES = 2000  # of a long motion, besides impacts
-OFFSET, ANGLE = 1e-8, 1e-8 * pi  # of the perturbed starts [m, rad]
+NODES = 2000  # nodes of a long motion, besides impacts
+OFFSET, ANGLE = 1e-8, 1e-8 * pi  # size of the perturbations [m, rad]
 VISIBLE = 1e-2
 
 
 def simulate(case: str, start: Array | None, duration: float, method: ns.LieGroupVariational) -> ns.Trajectory:
-    """Simulate a case, from its own start if none is given."""
+    """Simulate a case, by default from its own initial state."""
     body = bouncing_bodies.build(case)
     return ns.simulate(
         body, x0=bouncing_bodies.start(body) if start is None else start, duration=duration, method=method
@@ -45,14 +45,14 @@ def simulate(case: str, start: Array | None, duration: float, method: ns.LieGrou
 
 
 def sparse(method: ns.LieGroupVariational, duration: float) -> ns.LieGroupVariational:
-    """The method with fewer nodes, for long motions."""
+    """Return the method with fewer nodes, for long motions."""
     return method.replace(record_every=max(1, round(duration / method.h / NODES)))
 
 
 def counts(
     starts: int = 24, duration: float = 1000.0, size: float = 1e-3, seed: int = 0, *, method: Any = METHOD
 ) -> dict[str, Array]:
-    """Numbers of impacts of Cases III and IV from perturbed starts."""
+    """Return the numbers of impacts of Cases III and IV from perturbed initial states."""
     numbers, coarse = {}, sparse(method, duration)
     for case in REFERENCES:
         starting = bouncing_bodies.nearby(bouncing_bodies.build(case), starts, size=size, seed=seed)
@@ -61,7 +61,7 @@ def counts(
 
 
 def statistics(samples: Mapping[str, Array], duration: float) -> dict[str, dict[str, Any]]:
-    """Means, deviations and standard errors; how many standard errors the mean is away from its reference.
+    """Return means, deviations and standard errors, and the distance of the mean from its reference in standard errors.
 
     The reference scatters, too, but its mean is taken for exact; both are scaled to the duration.
     """
@@ -81,7 +81,7 @@ def statistics(samples: Mapping[str, Array], duration: float) -> dict[str, dict[
 
 
 def neighbours(horizon: float = 25.0, *, method: Any = METHOD) -> tuple[Any, dict[str, ns.Trajectory]]:
-    """The cube and three motions of it: the original, one lifted by 1e-8 m, one turned by 1e-8 pi rad."""
+    """Return three motions of the cube: the original, one lifted by 1e-8 m, one turned by 1e-8 pi rad."""
     body = bouncing_bodies.build("IV")
     starts = {
         "original": bouncing_bodies.start(body),
@@ -92,7 +92,7 @@ def neighbours(horizon: float = 25.0, *, method: Any = METHOD) -> tuple[Any, dic
 
 
 def distances(trajectories: Mapping[str, ns.Trajectory]) -> tuple[Array, dict[str, Array]]:
-    """Times, and |x_per - x| + |R_per - R| of the perturbed motions in 2-norms."""
+    """Return times, and |x_per - x| + |R_per - R| of the perturbed motions in 2-norms."""
     first, *others = trajectories
     reference = trajectories[first]
     t = np.linspace(reference.t0, reference.t[-1], round(reference.duration / 0.01) + 1)
@@ -105,14 +105,14 @@ def distances(trajectories: Mapping[str, ns.Trajectory]) -> tuple[Array, dict[st
 
 
 def attitude_distance(angle: float) -> float:
-    """|R_per - R| in the 2-norm at the start of the cube, turned by an angle [rad]."""
+    """Return |R_per - R| in the 2-norm at the start of the cube, turned by an angle [rad]."""
     body = bouncing_bodies.build("IV")
     turned = bouncing_bodies.perturbed(body, angle=angle)[3:12] - bouncing_bodies.start(body)[3:12]
     return float(np.linalg.norm(turned.reshape(3, 3), ord=2))
 
 
 def growth(trajectory: ns.Trajectory, t: Array, error: Array) -> list[float]:
-    """Median of a distance between each impact and the next."""
+    """Return the median growth of a distance between each impact and the next."""
     ends = [event.time for event in trajectory.impacts] + [float(t[-1])]
     between = [error[(t > a) & (t < b)] for a, b in zip([0.0, *ends[:-1]], ends, strict=True)]
     return [float(np.median(values)) if values.size else float("nan") for values in between]
@@ -180,14 +180,14 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _divergence(t: Array, errors: Mapping[str, Array], first: ns.Trajectory) -> Panel:
-    """Distances from the first motion over time (Fig. 8), and its impacts."""
+    """Draw the distances from the first motion over time (Fig. 8), and its impacts."""
     times = [event.time for event in first.impacts]
     curves = [Curve(t, values, name) for name, values in errors.items()]
     return Panel(curves=curves, y="$|x_{per} - x| + |R_{per} - R|$", log="y", times=times, levels=(VISIBLE,))
 
 
 def _wandering(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
-    """Largest |E(t) - E(0)| over the first and over the second half of a motion [J]."""
+    """Return the largest |E(t) - E(0)| over the first and over the second half of a motion [J]."""
     error = np.abs(bouncing_bodies.energy(body, trajectory.x) - bouncing_bodies.energy(body, trajectory.x[0]))
     early = trajectory.t <= trajectory.t0 + 0.5 * trajectory.duration
     return {"first_half": float(error[early].max()), "second_half": float(error[~early].max())}

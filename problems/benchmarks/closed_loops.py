@@ -29,13 +29,13 @@ from problems.settings import Settings
 
 GRAVITY = 9.81
 QUICK = {"loops": ("paddle", "walls"), "samples": 4}
-PATIENCE = 20.0  # seconds for an answer, a preparation or a reference
+PATIENCE = 20.0  # time limit in seconds of an answer, a preparation or a reference
 WAYS = ("kept", "neighbour", "fallback")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A problem that is solved again and again.
+    """Problem that is solved at every sample.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class Loop:
 
 
 def particle() -> Loop:
-    """A particle falls on smooth ground and is pushed to a goal."""
+    """Return the loop: a particle falls on smooth ground and is pushed to a goal."""
     return Loop(ocp=receding_horizon.build(), method=ns.FESDJ(control_stages=10))
 
 
 def paddle() -> Loop:
-    """A paddle keeps a ball that bounces on it near a height."""
+    """Return the loop: a paddle keeps a ball that bounces on it near a height."""
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     contact = ns.Contact("paddle", gap=q[1] - q[0], restitution=0.8)
     force = ca.vertcat(u - GRAVITY, -0.1 * GRAVITY)
@@ -67,7 +67,7 @@ def paddle() -> Loop:
 
 
 def discs() -> Loop:
-    """A disc pushes another one to a place and holds it there."""
+    """Return the loop: a disc pushes another one to a place and holds it there."""
     q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
     contact = ns.Contact("discs", gap=ca.norm_2(q[:2] - q[2:]) - 0.6)
     force = ca.vertcat(u - 0.3 * v[:2], -v[2:])
@@ -81,7 +81,7 @@ def discs() -> Loop:
 
 
 def friction() -> Loop:
-    """A cart with dry friction holds a pole upright."""
+    """Return the loop: a cart with dry friction holds a pole upright."""
     s = cart_pole_friction.build()
     x = s.x
     cost = 5 * x[0] ** 2 + 20 * (x[1] - np.pi) ** 2 + x[2] ** 2 + x[3] ** 2
@@ -93,7 +93,7 @@ def friction() -> Loop:
 
 
 def walls() -> Loop:
-    """A cart holds a pole upright whose tip touches rigid walls."""
+    """Return the loop: a cart holds a pole upright whose tip touches rigid walls."""
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     tip = q[0] + 0.5 * ca.sin(q[1])
     place = ca.vertcat(tip, 0.5 * ca.cos(q[1]))
@@ -130,7 +130,7 @@ class Row:
     milliseconds, preparation : float
         Of the processor: from x0 to the control, and before.
     objective, reference : float
-        The reference is NaN where it was not looked for.
+        The reference is NaN if it was not computed.
     residual : float
         The largest of the unrelaxed problem.
     """
@@ -166,7 +166,7 @@ def experiment(
     noise : float
         Standard deviation of the noise on every state.
     reference : int
-        Every so many samples a reference is looked for; 0: never.
+        Number of samples between two references; 0: no references.
     """
     check_names(loop=(loops, LOOPS))
     for name in loops or LOOPS:
@@ -178,7 +178,7 @@ def experiment(
 
 
 def closed(name: str, seed: int, samples: int, noise: float, reference: int) -> Iterator[Row]:
-    """Close one loop."""
+    """Simulate one closed loop."""
     loop, rng = LOOPS[name](), np.random.default_rng(seed)
     ocp, x = loop.ocp, np.array(loop.ocp.x0)
     problem = ns.transcribe(ocp, loop.method)
@@ -210,7 +210,7 @@ def closed(name: str, seed: int, samples: int, noise: float, reference: int) -> 
 
 
 def admissible(system: Any, x: np.ndarray) -> np.ndarray:
-    """The state, moved along the gradient of a gap until nothing penetrates."""
+    """Return the state, moved along the gradient of a gap until nothing penetrates."""
     if not isinstance(system, ns.CLS):
         return x
     gaps = system.mechanics.gaps
@@ -230,7 +230,7 @@ def _reference(problem: ns.Transcription, x: np.ndarray) -> float:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment and report; a loop without an answer to every sample is no success."""
+    """Run the loops and report; a loop without an answer to every sample is no success."""
     started = time.monotonic()
     rows = list(experiment(**settings.arguments, callback=progress))
     answered = [row for row in rows if row.how in WAYS]
@@ -249,14 +249,14 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One line for every loop."""
+    """Return one line for every loop."""
     return [_line(name, [row for row in rows if row.loop == name]) for name in dict.fromkeys(row.loop for row in rows)]
 
 
 def _line(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     known = [row for row in rows if np.isfinite(row.reference) and row.how in WAYS]
     above = [(row.objective - row.reference) / max(1e-9, abs(row.reference)) for row in known] or [np.nan]
-    # The first answer of a process builds what all others use.
+    # The first answer of a process also builds what all others use.
     spent = [row.milliseconds for row in rows if row.sample > 0] or [np.nan]
     quantiles = dict(zip(("p50", "p90", "p99"), np.percentile(spent, [50, 90, 99]), strict=True))
     return {

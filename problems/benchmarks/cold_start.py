@@ -1,9 +1,9 @@
-"""How well problems are solved without a guess: `python -m problems.benchmarks.cold_start`.
+"""Solving problems without a guess: `python -m problems.benchmarks.cold_start`.
 
-Every problem is given to the search that `ns.solve(ocp)` is, and on request (`--set methods=...`) to finite elements
+Every problem is solved by the search of `ns.solve(ocp)`, and on request (`--set methods=...`) to finite elements
 from the default start, to many random starts of them, and to a plain relaxation (Scholtes) by IPOPT, each with the same
-limit of time. Of what they return counts the objective of the motion that an independent simulation of the control
-shows. `--set without=KIND` leaves a kind of start out, `--set variants=N` adds problems that are drawn by a seed:
+limit of time. The objective of an independent simulation of the control
+counts. `--set without=KIND` leaves a kind of start out, `--set variants=N` adds problems that are drawn by a seed:
 other numbers, the mirror, contacts in another order, millimetres and grams.
 """
 
@@ -30,8 +30,8 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 SEARCH = "search"
-NEAR = 1.05  # a solution's true objective, as a multiple of the best known one
-SAME = 1.01  # that of the same problem written otherwise
+NEAR = 1.05  # largest true objective that counts as solved, as a multiple of the best known one
+SAME = 1.01  # the same limit for the same problem written in another way
 STAGES = 20
 Solve = Callable[[ns.OCP, float], ns.Solution]
 
@@ -49,7 +49,7 @@ COMPARED: Mapping[str, Solve] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What a method made of a problem.
+    """Result of a method on a problem.
 
     Parameters
     ----------
@@ -84,22 +84,22 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Of the objective to the best known one."""
+        """Ratio of the objective to the best known one."""
         return self.objective / self.best
 
     @property
     def solved(self) -> bool:
-        """Whether the solution is confirmed and near the best known one."""
+        """True if the solution is confirmed and near the best known one."""
         return self.status == "solved" and self.ratio <= self.near
 
 
 def measured(name: str, ocp: ns.OCP, best: float, method: str, seed: int, solve: Callable[[], ns.Solution]) -> Row:
-    """Solve and describe; what raises an exception is a row, too."""
+    """Solve and return the row; an exception is a row, too."""
     before = _seconds()
     common: dict[str, Any] = {"problem": name, "method": method, "seed": seed, "best": best}
     try:
         solution = solve()
-    except Exception as error:  # a benchmark goes on, and counts it as a failure
+    except Exception as error:  # a benchmark continues, and counts it as a failure
         message = f"{type(error).__name__}: {error}"[:200]
         seconds = _seconds() - before
         return Row(**common, status="exception", verdict="", objective=np.inf, seconds=seconds, message=message)
@@ -118,7 +118,7 @@ def measured(name: str, ocp: ns.OCP, best: float, method: str, seed: int, solve:
 
 
 def shortened(sequence: ns.Sequence) -> str:
-    """A sequence in one line; a phase in which nothing touches is a dot."""
+    """Return a sequence in one line; a phase in which nothing touches is a dot."""
     return " > ".join(
         item if isinstance(item, str) else ", ".join(f"{name} {mode}" for name, mode in item.items()) or "."
         for item in sequence.items
@@ -188,7 +188,7 @@ def _searched(name: str, ocp: ns.OCP, best: float, search: ns.Search, limit: flo
 
 
 def _of_variant(variant: Variant, problem: Problem, seed: int, time_limit: float) -> Row:
-    """The best of a variant with other numbers is what a thorough search finds, or known in closed form."""
+    """Return the best objective of a variant: in closed form, or by a thorough search."""
     name, best = f"{variant.problem}, {variant.change}", problem.best
     if not variant.same and problem.closed is not None:
         best = problem.closed(**{**problem.numbers, **variant.numbers})
@@ -206,13 +206,13 @@ def _seconds() -> float:
 
 
 def _winner(solution: ns.Solution) -> str:
-    """The kind of the first start that led to the sequence of the solution."""
+    """Return the kind of the first start that led to the sequence of the solution."""
     starts = solution.candidates or ()
     return next((c.start for c in starts if c.sequence is not None and c.sequence == solution.sequence), "")
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment and report."""
+    """Run the benchmark and report."""
     started = time.monotonic()
     rows = list(experiment(**settings.arguments))
     table = [
@@ -247,7 +247,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Of every method how much it solves, and its time."""
+    """Return for every method how much it solves, and its time."""
     groups = {method: [row for row in rows if row.method == method] for method in dict.fromkeys(r.method for r in rows)}
     return [
         {

@@ -1,4 +1,4 @@
-"""Optimal control problems that are to be solved without a guess: builders by name, and what is known of their optima.
+"""Optimal control problems to be solved without a guess: builders by name, and known optima.
 
 Every builder takes its numbers as keywords, so that problems like it can be drawn (`cold_start_variants`).
 """
@@ -21,7 +21,7 @@ Builder = Callable[..., ns.OCP]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A problem with what its variants need.
+    """Problem with the data that its variants need.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class Problem:
     best : float
         The least true objective that is known with the numbers of the problem.
     found : str
-        How the best was found.
+        Method that found the best objective.
     numbers : mapping
-        What differs from the defaults of the builder.
+        Values that differ from the defaults of the builder.
     drawn : tuple of str
         Numbers that variants change.
     closed : function (**numbers) -> float, optional
@@ -55,17 +55,17 @@ class Problem:
     closed: Callable[..., float] | None = None
 
     def ocp(self, **changes: float) -> ns.OCP:
-        """The problem, with some of its numbers changed."""
+        """Return the problem, with some of its numbers changed."""
         return self.build(**{**self.numbers, **changes})
 
 
 def reach(expression: Any, goal: Any, name: str = "goal") -> ns.Constraint:
-    """The constraint that an expression ends at a goal."""
+    """Return the constraint that an expression ends at a goal."""
     return ns.Constraint(expression, goal, goal, name=name)
 
 
 def symbols(n_q: int, n_u: int) -> tuple[ca.SX, ca.SX, ca.SX]:
-    """Positions, velocities and controls."""
+    """Return positions, velocities and controls."""
     return ca.SX.sym("q", n_q), ca.SX.sym("v", n_q), ca.SX.sym("u", n_u)
 
 
@@ -73,7 +73,7 @@ def symbols(n_q: int, n_u: int) -> tuple[ca.SX, ca.SX, ca.SX]:
 
 
 def landing(height: float = 1.0, goal: float = 3.0, friction: float = 0.6, most: float = 10.0) -> ns.OCP:
-    """A particle falls onto rough ground, slides to a place and rests there."""
+    """Return the problem: a particle falls onto rough ground, slides to a place and rests there."""
     q, v, u = symbols(2, 1)
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=friction)
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, -GRAVITY), contacts=[ground])
@@ -88,14 +88,14 @@ def landing(height: float = 1.0, goal: float = 3.0, friction: float = 0.6, most:
 
 
 def landing_optimum(height: float = 1.0, goal: float = 3.0, friction: float = 0.6, most: float = 10.0) -> float:
-    """The least integral of u^2 of `landing`, where the particle always slides forward until it stops, within T.
+    """Return the least integral of u^2 of `landing`, if the particle slides forward until it stops within T.
 
     At the impact friction takes as much of the velocity as it would have taken on the way down, so that with
     F = mu g the stop t_s has int u = F t_s and int (t_s - t) u = goal - mu h + F t_s^2 / 2. By the minimum principle
     u = min(most, b (t_s - t)).
     """
     grip = friction * GRAVITY
-    share = min(2.0 * (1.0 - grip / most), 1.0)  # of the way to the stop, on which the bound does not hold
+    share = min(2.0 * (1.0 - grip / most), 1.0)  # fraction of the time to the stop in which the bound is inactive
     top = grip / (1.0 - share / 2.0)  # the largest force
     stop = sqrt((goal - friction * height) / (top * (0.5 - share**2 / 6.0) - grip / 2.0))
     return top**2 * stop * (1.0 - 2.0 * share / 3.0)
@@ -104,24 +104,24 @@ def landing_optimum(height: float = 1.0, goal: float = 3.0, friction: float = 0.
 def paddle(
     restitution: float = 0.8, ball: float = 0.1, height: float = 2.0, speed: float = 1.0, drop: float = 1.0
 ) -> ns.OCP:
-    """A paddle strikes a falling ball so that it has a height and a speed at the end."""
+    """Return the problem: a paddle hits a falling ball so that it has a height and a speed at the end."""
     return _over_paddle(restitution, ball, drop, 50.0, lambda q, v: (ca.vertcat(q[1], v[1]), [height, speed]))
 
 
 def resting_paddle(
     restitution: float = 0.8, ball: float = 0.3, height: float = 1.5, speed: float = -1.0, drop: float = 1.0
 ) -> ns.OCP:
-    """The same with a heavier ball, and with a paddle that is at rest at the end."""
+    """Return the same problem with a heavier ball, and with a paddle that is at rest at the end."""
     return _over_paddle(restitution, ball, drop, 50.0, lambda q, v: (ca.vertcat(q[1], v), [height, 0.0, speed]))
 
 
 def soft_catch(ball: float = 0.2, drop: float = 1.2) -> ns.OCP:
-    """A hand catches a ball without rebound; both rest at height zero at the end."""
+    """Return the problem: a hand catches a ball without rebound; both rest at height zero at the end."""
     return _over_paddle(0.0, ball, drop, 60.0, lambda q, v: (ca.vertcat(q, v), np.zeros(4)))
 
 
 def _over_paddle(restitution: float, ball: float, drop: float, most: float, ends: Callable[..., Any]) -> ns.OCP:
-    """A ball falls onto a paddle with a thrust of at most `most`; ends(q, v): what is asked at the end, and where."""
+    """Return a ball over a paddle with a thrust of at most `most`; ends(q, v) gives terminal constraints."""
     q, v, u = symbols(2, 1)
     mass = ca.diag(ca.DM([1.0, ball]))
     force = ca.vertcat(u - GRAVITY, -ball * GRAVITY)
@@ -139,7 +139,7 @@ def _over_paddle(restitution: float, ball: float, drop: float, most: float, ends
 def pendulum_between_walls(
     tip: float = 0.3, length: float = 0.5, wall: float = 0.6, restitution: float = 0.5, swing: float = 3.0
 ) -> ns.OCP:
-    """A cart carries a pendulum between two walls that its tip may strike; the end is under the cart, swinging back."""
+    """Return the problem: a cart carries a pendulum between two walls; it ends under the cart, swinging back."""
     q, v, u = symbols(2, 1)
     bob = ca.vertcat(q[0] + length * ca.sin(q[1]), -length * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(1.0, ca.vertcat(q[0], 0)), (tip, bob)])
@@ -162,7 +162,7 @@ def pendulum_between_walls(
 def cushion_shot(
     friction: float = 0.2, restitution: float = 0.7, drag: float = 0.2, radius: float = 0.6, speed: float = 1.0
 ) -> ns.OCP:
-    """A puck goes around a pillar and ends in fast motion away from a rough cushion."""
+    """Return the problem: a puck goes around a pillar and ends in fast motion away from a rough cushion."""
     q, v, u = symbols(2, 2)
     cushion = ns.Contact("cushion", gap=q[1], tangent=ca.DM([1, 0]), friction=friction, restitution=restitution)
     around = ca.sumsqr(q - ca.DM([0.0, 1.0])) - radius**2
@@ -178,7 +178,7 @@ def cushion_shot(
 
 
 def finger_push(finger: float = 0.2, rough: float = 0.5, friction: float = 0.4, goal: float = 0.6) -> ns.OCP:
-    """A finger pushes a block over rough ground to a place, where it rests."""
+    """Return the problem: a finger pushes a block over rough ground to a place, where it rests."""
     q, v, u = symbols(4, 2)
     touching = ns.Contact("finger", gap=q[2] - q[0] - 0.1, tangent=ca.DM([0, 1, 0, -1]), friction=rough)
     ground = ns.Contact("ground", gap=q[3], tangent=ca.DM([0, 0, 1, 0]), friction=friction)
@@ -196,7 +196,7 @@ def finger_push(finger: float = 0.2, rough: float = 0.5, friction: float = 0.4, 
 
 
 def hop_to_apex(foot: float = 0.2, height: float = 0.4, leg: float = 0.6) -> ns.OCP:
-    """Body and foot on a leg, with a force between them: one jump whose apex is at the end."""
+    """Return the problem: body and foot on a leg with a force between them; one jump whose apex is at the end."""
     q, v, u = symbols(2, 1)
     mass, force = ca.diag(ca.DM([1.0, foot])), ca.vertcat(u - GRAVITY, -u - foot * GRAVITY)
     return ns.OCP(
@@ -211,7 +211,7 @@ def hop_to_apex(foot: float = 0.2, height: float = 0.4, leg: float = 0.6) -> ns.
 
 
 def pushed_disc(heavy: float = 2.0, size: float = 0.6, drag: float = 1.0, aside: float = 0.7) -> ns.OCP:
-    """One disc pushes another one, which resists, near a place."""
+    """Return the problem: one disc pushes another one, which resists, near a place."""
     q, v, u = symbols(4, 2)
     touching = ns.Contact("discs", gap=ca.norm_2(q[:2] - q[2:]) - size)
     force = ca.vertcat(u - 0.3 * v[:2], -drag * v[2:])
@@ -227,7 +227,7 @@ def pushed_disc(heavy: float = 2.0, size: float = 0.6, drag: float = 1.0, aside:
 
 
 def box_set_down(width: float = 0.25, half: float = 0.15, friction: float = 0.5, tilt: float = 0.4) -> ns.OCP:
-    """A tilted box falls on its corners, and lies flat somewhere else at the end."""
+    """Return the problem: a tilted box falls on its corners, and lies flat elsewhere at the end."""
     q, v, u = symbols(3, 2)
     corners = {
         name: ca.vertcat(
@@ -255,7 +255,7 @@ def box_set_down(width: float = 0.25, half: float = 0.15, friction: float = 0.5,
 
 
 def dry_friction(friction: float = 1.0, goal: float = 1.0, most: float = 3.0) -> ns.OCP:
-    """A mass under dry friction goes from rest to rest."""
+    """Return the problem: a mass under dry friction goes from rest to rest."""
     x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
     dry = ns.Modes("dry", flows=[[0.0, friction], [0.0, -friction]], functions=x[1], signs=[[-1], [1]])
     return ns.OCP(
@@ -269,7 +269,7 @@ def dry_friction(friction: float = 1.0, goal: float = 1.0, most: float = 3.0) ->
 
 
 def conveyor(speed: float = 0.5, friction: float = 1.5, spring: float = 10.0, goal: float = -0.5) -> ns.OCP:
-    """A spring with a driven end pulls a block on a running belt to a place upstream, where it rests."""
+    """Return the problem: a spring with a driven end pulls a block on a running belt upstream to a place."""
     x, u = ca.SX.sym("x", 3), ca.SX.sym("u")
     belt = ns.Modes("belt", flows=[[0, friction, 0], [0, -friction, 0]], functions=x[1] - speed, signs=[[-1], [1]])
     flow = ca.vertcat(x[1], spring * (x[2] - x[0]) - 0.2 * x[1], u)

@@ -14,21 +14,21 @@ from problems.benchmarks.cold_start_problems import Problem
 from problems.settings import defaults_of
 
 CHANGES = ("numbers", "mirrored", "reordered", "mm, g")
-MOST = 0.3  # of a number
+MOST = 0.3  # largest relative change of a number
 SHARES = ("restitution", "friction", "rough")  # numbers that stay in [0, 1]
 MILLI = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variant:
-    """A problem that was drawn.
+    """Variant of a problem, drawn at random.
 
     Parameters
     ----------
     problem, change : str
     ocp : OCP
     numbers : dict
-        That were changed.
+        Numbers that were changed.
     """
 
     problem: str
@@ -38,7 +38,7 @@ class Variant:
 
     @property
     def same(self) -> bool:
-        """Whether its optimum is that of the problem."""
+        """True if its optimum is that of the problem."""
         return self.change != "numbers"
 
 
@@ -56,14 +56,14 @@ def draw(problems: dict[str, Problem], count: int, seed: int) -> list[Variant]:
 
 
 def drawn(problem: Problem, rng: np.random.Generator) -> dict[str, float]:
-    """Numbers of a problem, each changed by up to 30 %."""
+    """Return numbers of a problem, each changed by up to 30 %."""
     defaults = {**defaults_of(problem.build), **problem.numbers}
     numbers = {name: float(defaults[name] * rng.uniform(1.0 - MOST, 1.0 + MOST)) for name in problem.drawn}
     return {name: min(value, 1.0) if name in SHARES else value for name, value in numbers.items()}
 
 
 def changed(problem: Problem, change: str, numbers: dict[str, float] | None = None) -> ns.OCP:
-    """A problem after one kind of change."""
+    """Return a problem after one kind of change."""
     ocp = problem.ocp(**(numbers or {}))
     if change == "reordered":
         system = ocp.system
@@ -75,7 +75,7 @@ def changed(problem: Problem, change: str, numbers: dict[str, float] | None = No
 
 
 def factors(problem: Problem, change: str) -> tuple[np.ndarray, np.ndarray]:
-    """What positions (of a PSS: states) and controls of a variant are multiplied by to have those of the problem."""
+    """Return the factors that convert positions (of a PSS: states) and controls of a variant to the problem's."""
     if change == "mirrored":
         q, u = (np.array(signs, float) for signs in problem.mirror)
         return q, u
@@ -84,7 +84,7 @@ def factors(problem: Problem, change: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, mass: float = 1.0) -> ns.OCP:
-    """The same problem in other coordinates; the objective stays.
+    """Return the same problem in other coordinates; the objective is unchanged.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
     system = _contacts(s, with_controls, q, length, mass) if _touches(ocp) else _modes(s, written, x)
 
     def constraint(c: ns.Constraint) -> ns.Constraint:
-        # Rows that are linear have their own units; else the user would have kept the numbers.
+        # Linear rows have their own units; otherwise a user would have left the numbers unchanged.
         here, there = ca.SX(c.expression), written(c.expression)
         slopes = [ca.jacobian(e, s.x) for e in (here, there)]
         linear = not ca.symvar(slopes[0])

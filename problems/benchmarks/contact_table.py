@@ -1,15 +1,14 @@
-"""Problems that others have posed, from a naive start: `python -m problems.benchmarks.contact_table`.
+"""Contact problems from the literature, from a naive start: `python -m problems.benchmarks.contact_table`.
 
-Every problem of `problems.benchmarks.contact` is given to the plain call `ns.solve(ocp)`, to finite elements, to a
-plain relaxation of the same finite elements, to smooth contacts by collocation, and, where it is installed, to the
-package nosnoc 0.2.0. All start from the initial state and no control unless the source of the problem says otherwise,
-on one core, with the same limit of time. What counts is the objective of the motion that an event-driven simulation of
-the control shows. With `--set literal=true` the discretised problems of CRISP are solved as they are, beside a plain
-relaxation.
+Every problem of `problems.benchmarks.contact` is solved by the plain call `ns.solve(ocp)`, by finite elements, by a
+plain relaxation of the same finite elements, with smooth contacts by collocation, and, if it is installed, by the
+package nosnoc 0.2.0. All start from the initial state and zero control unless the source of the problem has a guess, on
+one core, with the same time limit. The objective of an event-driven simulation of the control counts. With `--set
+literal=true` the discretised problems of CRISP are solved as they are, beside a plain relaxation.
 
-`--set kept=DIR` keeps rows in a folder: a second run takes up where the first one was stopped. `--set page=FILE` writes
-the table for the documentation. A page that exists is read before: cells of problems and methods that were not run now
-stay as they are, so a column is added with `--set "methods=NAME," page=FILE` without running the others.
+`--set kept=DIR` stores rows in a folder: a second run continues where the first one was stopped. `--set page=FILE`
+writes the table for the documentation. A page that exists is read before: cells of problems and methods that were not
+run now stay as they are, so a column is added with `--set "methods=NAME," page=FILE` without running the others.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from problems.settings import Settings
 ROOT = Path(__file__).parents[2]
 CONFIRMED = ("confirmed", "confirmed in windows", "simulated")
 NEAR, VERY_NEAR = 1.05, 1.01
-GRACE = 60.0  # seconds for imports, and for what is judged after the limit
+GRACE = 60.0  # seconds for imports, and for certificates after the limit
 LITERAL: Mapping[str, Any] = {"default": None, "relaxation": ns.Homotopy(finish="none")}
 VERSIONS = {"Python": platform.python_version(), "casadi": ca.__version__, "nosnoc_py": ns.__version__}
 # A cell of the page: "**2.58** (3 s)", or "- (why not, 60 s)".
@@ -53,7 +52,7 @@ CELL = re.compile(r"(?:- \((?P<said>.*), |\*{0,2}(?P<value>[-+.\de]+)\*{0,2} \()
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What a method made of a problem; `seconds` are those of the processor, of all processes."""
+    """Result of a method on a problem; `seconds` are processor time of all processes."""
 
     problem: str
     method: str
@@ -62,17 +61,17 @@ class Row:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the motion is what it says."""
+        """True if the motion is confirmed."""
         return self.answer.status == "solved" and self.answer.verdict in CONFIRMED
 
     @property
     def value(self) -> float:
-        """The true objective; infinite where nothing is confirmed."""
+        """True objective; infinite if nothing is confirmed."""
         return self.answer.true_objective if self.confirmed else np.inf
 
 
 def answer(*, problem: str, method: str, limit: float, literal: bool) -> dict[str, Any]:
-    """Solve, in a process of its own; the row by name."""
+    """Solve in a process of its own; return the row by name."""
     _warm_up()
     problem_posed, before = posed(problem), _seconds()
     if literal:
@@ -118,9 +117,9 @@ def experiment(
     literal : bool
         Discretised problems of the sources instead, where there are any.
     kept : str
-        A folder for rows; those in it are not made again.
+        A folder for rows; those in it are not computed again.
     page : str
-        A file for the table; what it has of other problems and methods stays.
+        A file for the table; its cells of other problems and methods stay.
 
     Raises
     ------
@@ -145,7 +144,7 @@ def experiment(
 
 
 def _task(**asked: Any) -> tasks.Task:
-    """The key is a hash of all that decides over the result: the arguments, versions, and the files of the problems."""
+    """Return a task; its key is a hash of arguments, versions, and the files of the problems."""
     files = sorted((ROOT / "problems" / "benchmarks" / "contact").glob("*.py"))
     about = (*asked.values(), *VERSIONS.values(), nosnoc_program.package() is not None)
     data = "|".join(map(str, about)).encode() + b"".join(f.read_bytes() for f in files)
@@ -159,7 +158,7 @@ def _task(**asked: Any) -> tasks.Task:
 
 
 def _row(cell: Mapping[str, Any], result: Mapping[str, Any] | None) -> Row:
-    """What a process has left; one that was killed or crashed has a row, too."""
+    """Return the row of a process; one that was killed or crashed has a row, too."""
     if result is not None and "answer" in result:
         return Row(
             problem=result["problem"],
@@ -175,20 +174,20 @@ def _row(cell: Mapping[str, Any], result: Mapping[str, Any] | None) -> Row:
 
 
 def _read(stored: Mapping[str, Any]) -> Answer:
-    """Files hold no infinite numbers."""
+    """Return an answer from a file; files hold no infinite numbers."""
     numbers = {"objective": np.nan, "true_objective": np.inf}
     filled: dict[str, Any] = {name: numbers.get(name) if v is None else v for name, v in stored.items()}
     return Answer(**filled)
 
 
 def best_of(rows: Sequence[Row], problem: str, literal: bool = False) -> float:
-    """The least true objective that anybody is known to have reached."""
+    """Return the least known true objective."""
     known = np.inf if literal else posed(problem).best
     return min([known, *(row.value for row in rows if row.problem == problem)])
 
 
 def counts(rows: Sequence[Row], literal: bool = False) -> list[dict[str, Any]]:
-    """Of every method how much it solves."""
+    """Return for every method how much it solves."""
     table = []
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
@@ -206,7 +205,7 @@ def counts(rows: Sequence[Row], literal: bool = False) -> list[dict[str, Any]]:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do what is not known yet, and report."""
+    """Compute the missing rows, and report."""
     started, arguments = time.monotonic(), settings.arguments
     rows, literal = experiment(**arguments), bool(arguments["literal"])
     table = [
@@ -237,7 +236,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def profile(rows: Sequence[Row]) -> Any:
-    """Share of problems that are solved within 5 % of the best known objective, over time."""
+    """Draw the share of problems solved within 5 % of the best known objective, over time."""
     curves, problems = [], len({row.problem for row in rows})
     for method in dict.fromkeys(row.method for row in rows):
         times = sorted(r.seconds for r in rows if r.method == method and r.value <= NEAR * best_of(rows, r.problem))
@@ -268,7 +267,7 @@ def _of_cell(problem: str, method: str, cell: re.Match[str]) -> Row:
 
 
 def merged(before: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of before with the new ones in their places; a package that is absent now replaces nothing."""
+    """Return the earlier rows with the new ones in their places; a package that is absent now replaces nothing."""
     cells = {(row.problem, row.method): row for row in before}
     new = {(row.problem, row.method): row for row in rows}
     cells |= {key: row for key, row in new.items() if row.answer.status != ABSENT or key not in cells}
@@ -277,7 +276,7 @@ def merged(before: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def page_of(rows: Sequence[Row]) -> str:
-    """The table for the documentation."""
+    """Return the table for the documentation."""
     methods = list(dict.fromkeys(row.method for row in rows))
     lines = [
         "Written by `python -m problems.benchmarks.contact_table --set page=docs/results/contact_table.md`. Objectives "
@@ -319,7 +318,7 @@ def _seconds() -> float:
 
 
 def _warm_up() -> None:
-    """Something tiny loads IPOPT, so that this is not measured."""
+    """Solve a tiny problem that loads IPOPT, so that this is not measured."""
     x = ca.SX.sym("x")
     ca.nlpsol("tiny", "ipopt", {"x": x, "f": x**2}, {"ipopt.print_level": 0, "print_time": False})(x0=1.0)
 

@@ -1,4 +1,4 @@
-"""What the problems of event-selected systems share: options that are chosen, the keys of `--json`."""
+"""Common parts of the benchmarks of event-selected systems: fixed options, and the keys of `--json`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import nosnoc_py as ns
 
-# Options that the comparisons choose themselves.
+# Options that the comparisons set themselves.
 CHOSEN = ("eps", "projection", "initial_mode", "sensitivities", "compiled")
 
 
 def results_of(trajectory: ns.Trajectory, started: float, infeasibility: float = 0.0) -> dict[str, Any]:
-    """What `--json` prints for an event-selected simulation, which has neither an objective nor complementarity.
+    """Return what `--json` prints for an event-selected simulation, which has no objective and no complementarity.
 
-    The infeasibility is how far off its guard a crossing is, the iterations are the segments, `started` is when the
-    clock `time.monotonic` was read first.
+    The infeasibility is the distance of a crossing from its guard, the iterations are the segments, and `started` is
+    the first reading of the clock `time.monotonic`.
     """
     return {
         **trajectory.to_dict(),

@@ -1,11 +1,11 @@
-"""Calibration on the spring hopper, against its closed form and MuJoCo.
+"""Calibration of event-selected integration on the spring hopper, with its closed form and MuJoCo.
 
-ESS, Section 5.1, Fig. 4 and Table 2. At the step of MuJoCo the width eps' of the bands is looked for at which Euler's
-projection makes the RMS error of MuJoCo; the better projection of the library stands beside both, with the default
-bands. Times are those of the processor, of the whole call with its result, in one run, the programs in turn. One of
-them is the bare loop of the paper's Listing 1, which has neither dense output nor events as objects. The stiffness is
-not printed, so eps' is looked for over many, beside the lowest height of the mass. Without MuJoCo (pip install
-"nosnoc_py[bench]") its rows and the calibration are left out.
+ESS, Section 5.1, Fig. 4 and Table 2. At the step of MuJoCo the program searches for the width eps' of the bands for
+which Euler's projection has the RMS error of MuJoCo. The better projection of the library, with the default bands, is
+compared with both. Times are those of the processor, of the whole call with its result, in one run, the programs in
+turn. One of them is the bare loop of the paper's Listing 1, which has neither dense output nor events as objects. The
+stiffness is not printed, so eps' is computed for many, together with the lowest height of the mass. Without MuJoCo (pip
+install "nosnoc_py[bench]") its rows and the calibration are left out.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tests.references.event_selected import off_guard, rms
 Array = NDArray[np.float64]
 
 METHOD = ns.EventSelected(step=0.002)
-BRACKET = (1e-3, 0.9)  # of eps' [m]; the hopper starts 1 m above the guard
+BRACKET = (1e-3, 0.9)  # bracket of eps' [m]; the hopper starts 1 m above the guard
 QUICK = {"repeats": 1}
 MUJOCO, EULER, BETTER, LISTING = "MuJoCo", "Euler's projection", "RK-Newton", "Listing 1"
-# Springs over which eps' is looked for [N/m]; below 37 the mass of 1 kg sinks under the ground at height 0.
+# Springs for which eps' is computed [N/m]; below 37 the mass of 1 kg sinks under the ground at height 0.
 SPRINGS = (2.0, 5.0, 20.0, 40.0, 100.0, 400.0, 2000.0)
-HALVINGS = 12  # of the bisections over springs: eps' to 0.2 %
+HALVINGS = 12  # steps of the bisections over springs: eps' to 0.2 %
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibration:
-    """What was found.
+    """Result of the calibration.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class Calibration:
     states : mapping to (nodes, 2)
         Height [m] and velocity [m/s] by program.
     eps : float or None
-        eps' [m]; None where the error of MuJoCo is not met, or not known.
+        eps' [m]; None if the error of MuJoCo is not reached, or not known.
     seconds : mapping
         Median time of the processor by program [s].
     best : Trajectory
-        Of the better projection.
+        Trajectory of the better projection.
     time_error : float
         Largest error of its events [s].
     widths : list of dict
@@ -74,11 +74,11 @@ class Calibration:
     widths: list[dict[str, Any]]
 
     def errors(self, program: str) -> Array:
-        """Residuals (nodes, 2)."""
+        """Return the residuals (nodes, 2)."""
         return np.asarray(self.states[program] - self.exact)
 
     def rms(self, program: str) -> float:
-        """Over times, heights [m] and velocities [m/s]."""
+        """Return the RMS errors over time of heights [m] and velocities [m/s]."""
         return rms(self.errors(program))
 
 
@@ -135,7 +135,7 @@ def experiment(
 
 
 def listing(constants: spring_hopper.Constants, duration: float, step: float, eps: float) -> tuple[Array, Array]:
-    """Times (nodes,) and states (nodes, 2) of the hopper by the loop of Listing 1."""
+    """Return times (nodes,) and states (nodes, 2) of the hopper by the loop of Listing 1."""
     rate, length, gravity = constants.stiffness / constants.mass, constants.length, constants.gravity
     return event_selected_listing.integrate(
         lambda x, pressed: (x[1], rate * (length - x[0]) - gravity if pressed else -gravity),
@@ -149,7 +149,7 @@ def listing(constants: spring_hopper.Constants, duration: float, step: float, ep
 
 
 def _width(stiffness: float, duration: float, method: ns.EventSelected) -> dict[str, Any]:
-    """eps' for one spring, and how deep the mass sinks."""
+    """Return eps' for one spring, and the lowest height of the mass."""
     from models import mujoco_springs
 
     constants = spring_hopper.Constants(stiffness=stiffness)
@@ -171,7 +171,7 @@ def _width(stiffness: float, duration: float, method: ns.EventSelected) -> dict[
 
 
 def bisect(error: Callable[[float], float], aim: float, *, halvings: int = 30) -> float | None:
-    """eps in `BRACKET` where the error is the one aimed at, halving its logarithm; None if it is not in between."""
+    """Return the eps in `BRACKET` with the target error by bisection of its logarithm; None if it is not in between."""
     low, high = np.log(BRACKET)
     if not error(BRACKET[0]) < aim < error(BRACKET[1]):
         return None
@@ -182,7 +182,7 @@ def bisect(error: Callable[[float], float], aim: float, *, halvings: int = 30) -
 
 
 def measure(programs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median time of the processor [s] of every program; they take turns, after a first call that does not count."""
+    """Return the median processor time [s] of every program; they take turns, after a first call without count."""
     taken: dict[str, list[float]] = {name: [] for name in programs}
     for turn in range(repeats + 1):
         for name, call in programs.items():
@@ -194,7 +194,7 @@ def measure(programs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Calibrate, and show it."""
+    """Calibrate, and report."""
     started = time.monotonic()
     result = experiment(**settings.arguments, method=settings.method)
     system = spring_hopper.build_numeric(spring_hopper.Constants(stiffness=settings.arguments["stiffness"]))
@@ -230,7 +230,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _drawn(result: Calibration) -> Any:
-    """Height and velocity and, below, how far every program is off, as in Fig. 4."""
+    """Draw height and velocity and, below, the error of every program, as in Fig. 4."""
     times, panels = [event.time for event in result.best.events], []
     for column, quantity in enumerate(("height $z$ [m]", "velocity $v_z$ [m/s]")):
         curves = [Curve(result.t, result.exact[:, column], "closed form", DASHED)]

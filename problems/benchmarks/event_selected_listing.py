@@ -1,4 +1,4 @@
-"""The loop of Listing 1 of the paper on event-selected systems as a bare function, for times of like with like.
+"""The loop of Listing 1 of the paper on event-selected systems as a bare function, for a fair comparison of times.
 
 Integration by `dopri5` of SciPy until a step ends in the band -eps < h of a guard that is not crossed yet, then the
 projection by the tangent of the guard that is reached first. No dense output, no events as objects, no checks. Where
@@ -50,7 +50,7 @@ def integrate(
     times, states = [t], [x]
 
     def end(time: float, state: Array) -> int:
-        if time == t:  # the start, which is known
+        if time == t:  # the initial state
             return 0
         times.append(time)
         states.append(state.copy())

@@ -1,14 +1,14 @@
-"""What a contact costs, beside MuJoCo (pip install "nosnoc_py[bench]").
+"""Cost of a contact, compared with MuJoCo (pip install "nosnoc_py[bench]").
 
 Fig. 5 of ESS: the same random starts of the plate on beds of 2 to 100 springs, at equal step. The marginal cost of a
-contact is the derivative of the median time over the number of contacts, per 1000 steps; the fitted slope is told, the
-derivative is drawn. All times are those of the processor, on one core, in one process, the programs in turn, after a
-first call of each that does not count. `loop` is the compiled loop alone, without the trajectory with its dense output
-and its events as objects, which MuJoCo does not make either. The error of a program is that of the state at the end,
-against DOP853 of its own way to compress a spring (`tests.references.plate`). Bands are as wide as a step is long.
+contact is the derivative of the median time over the number of contacts, per 1000 steps; the fitted slope is printed,
+the derivative is drawn. All times are those of the processor, on one core, in one process, the programs in turn, after
+a first call of each that does not count. `loop` is the compiled loop alone, without the trajectory with its dense
+output and its events as objects, which MuJoCo does not make either. The error of a program is that of the state at the
+end, against DOP853 of its own way to compress a spring (`tests.references.plate`). Bands are as wide as a step is long.
 
-How the ratio comes out depends on how long contacts last: MuJoCo solves for the forces of those that are closed, at
-every step; what costs here is a crossing. With the standard damping the plate lands and stays; `--set damping=2` makes
+The ratio depends on the duration of contacts: MuJoCo solves for the forces of closed contacts at every step; here the
+cost is due to crossings. With the standard damping the plate lands and stays; `--set damping=2` makes
 it bounce, and `damping=0` too, which is what tendons always do, as their dampers have two sides.
 """
 
@@ -48,7 +48,7 @@ QUICK = {"contacts": (2, 20, 50), "starts": 3, "numpy_starts": 1, "error_starts"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
-    """A program on all beds.
+    """Result of a program on all beds.
 
     Parameters
     ----------
@@ -74,16 +74,16 @@ class Row:
 
     @property
     def derivative(self) -> Array:
-        """Between the beds (beds - 1,) [us per contact and 1000 steps]."""
+        """Derivative between the beds (beds - 1,) [us per contact and 1000 steps]."""
         return np.asarray(np.diff(self.seconds) / np.diff(self.contacts) * self.scale)
 
     @property
     def scale(self) -> float:
-        """From seconds to microseconds per 1000 steps."""
+        """Factor from seconds to microseconds per 1000 steps."""
         return 1e9 / self.steps
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is told."""
+        """Return the printed values."""
         return {
             "marginal_microseconds": self.marginal,
             "milliseconds": dict(zip(map(str, self.contacts), 1e3 * self.seconds, strict=True)),
@@ -92,7 +92,7 @@ class Row:
 
 
 def programs(constants: Constants, duration: float, method: ns.EventSelected = METHOD) -> dict[str, Call]:
-    """What is compared, by name, on one bed."""
+    """Return the programs that are compared, by name, on one bed."""
     euler = method.replace(projection="euler")
     slow, fast = (plate_on_springs.build_numeric(constants, fast=fast) for fast in (False, True))
     steps = round(duration / method.step)
@@ -114,8 +114,8 @@ def programs(constants: Constants, duration: float, method: ns.EventSelected = M
 
 
 def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelected) -> Call:
-    """The compiled loop alone."""
-    fields, p = fields_of(system, True), np.array(system.p_default)  # a copy: kernels take arrays one can write
+    """Return the compiled loop alone."""
+    fields, p = fields_of(system, True), np.array(system.p_default)  # a copy: the kernels need writable arrays
 
     def call(x0: Array) -> Array:
         walk = EventSelectedRun(system, fields, method, p, method.step, None, np.inf)
@@ -126,7 +126,7 @@ def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelec
 
 
 def law_of(name: str, constants: Constants) -> tuple[Geometry, Constants, bool]:
-    """How a program compresses springs, its constants, and whether its dampers pull."""
+    """Return how a program compresses springs, its constants, and True if its dampers pull."""
     if name == CONTACTS:
         return normal, constants, False
     if name == TENDONS:
@@ -164,7 +164,7 @@ def experiment(
 
 
 def measure(calls: Mapping[str, Call], starts: Array, slow_starts: int) -> dict[str, float]:
-    """Median time of the processor [s] over the starts of every program, which take turns."""
+    """Return the median processor time [s] over the starts of every program, which take turns."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for turn, x0 in enumerate([starts[0], *starts]):
         for name, call in calls.items():
@@ -178,7 +178,7 @@ def measure(calls: Mapping[str, Call], starts: Array, slow_starts: int) -> dict[
 
 
 def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, starts: Array) -> dict[str, float]:
-    """Median error of the state at the end of every program; those with the same law share the reference."""
+    """Return the median error of the state at the end of every program; those with the same law share the reference."""
     errors: dict[str, list[float]] = {name: [] for name in calls}
     for x0 in starts:
         exact: dict[Geometry, Array] = {}
@@ -192,8 +192,8 @@ def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, 
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Measure, and show it."""
-    mujoco_models.engine()  # says so at once where it is missing
+    """Measure, and report."""
+    mujoco_models.engine()  # raises at once if MuJoCo is missing
     started = time.monotonic()
     arguments = settings.arguments
     rows = experiment(**arguments, method=settings.method)
@@ -230,10 +230,12 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _costs(rows: Sequence[Row]) -> Any:
-    """Times and, as in Fig. 5, marginal costs over the number of contacts."""
+    """Draw times and, as in Fig. 5, marginal costs over the number of contacts."""
     contacts = np.array(rows[0].contacts)
     middles = 0.5 * (contacts[1:] + contacts[:-1])
-    rises = {row.name: np.where(row.derivative > 0.0, row.derivative, np.nan) for row in rows}  # what falls is noise
+    rises = {
+        row.name: np.where(row.derivative > 0.0, row.derivative, np.nan) for row in rows
+    }  # decreasing values are noise
     times = [Curve(contacts, 1e3 * row.seconds, row.name) for row in rows]
     marginal = [Curve(middles, values, name) for name, values in rises.items()]
     label = "marginal cost [µs / (contact × 1000 steps)]"

@@ -25,21 +25,21 @@ from problems.settings import Settings
 from tests.references.event_selected import off_guard, rms_error
 
 METHOD = ns.EventSelected(step=1e-3)
-# What stands on the paths to a guard, by the name of the curve.
+# Options of the projections, by the name of the curve.
 PROJECTIONS: Mapping[str, Mapping[str, Any]] = {
     "euler": {"projection": "euler"},
     "one correction": {"corrections": 1},
     "two corrections": {"corrections": 2},
 }
 EPS = (0.1, *(first / 10**k for k in range(2, 6) for first in (5.62, 3.16, 1.78, 1.0)))  # four per decade
-PRINTED = 0.01  # eps of the trajectory whose events and final state are told
-FLOOR = 1e-12  # of errors: below, rounding decides
+PRINTED = 0.01  # eps of the trajectory whose events and final state are printed
+FLOOR = 1e-12  # smallest error of the fit: below, rounding decides
 QUICK = {"eps": (0.01, 0.00562, 0.00316, 0.00178, 0.001)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Errors:
-    """Of one projection over the widths eps of the bands: RMS over the motion, and of the crossings [s], at most.
+    """Errors of a projection over the widths eps of the bands: RMS over the motion, and maximal of the crossings [s].
 
     The order is fitted to the runs with eps in `fitted` whose errors are above rounding.
     """
@@ -72,7 +72,7 @@ def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> 
 def experiment(
     eps: tuple[float, ...] = EPS, fitted: tuple[float, float] = (1e-4, 0.01), *, method: ns.EventSelected = METHOD
 ) -> list[Errors]:
-    """The curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
+    """Return the curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
     exact = affine_guards.crossing_times()
     curves = []
     for name in PROJECTIONS:
@@ -91,14 +91,14 @@ def experiment(
 
 
 def event_error(trajectory: ns.Trajectory, exact: Mapping[str, float]) -> float:
-    """Largest error of the times of the crossings [s]; infinite unless they are those, in that order."""
+    """Return the largest error of the crossing times [s]; infinite unless all crossings occur in the right order."""
     if [event.name for event in trajectory.events] != list(exact):
         return float("inf")
     return max(abs(event.time - exact[event.name]) for event in trajectory.events)
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment, and simulate once more for what is printed."""
+    """Do the experiment, and simulate once more for the printed values."""
     started = time.monotonic()
     method = settings.method
     curves = experiment(**settings.arguments, method=method)

@@ -1,7 +1,7 @@
-"""Friction against closed forms: `python -m problems.benchmarks.friction_cases`.
+"""Motions with friction compared with closed forms: `python -m problems.benchmarks.friction_cases`.
 
-Some fifty motions whose every state and event is known: stick, slip, what lies between them, impacts with stick and
-with slip, several contacts at one time, in the plane and in space. All are simulated with every friction cone and
+About fifty motions with closed forms: stick, slip, transitions between them, impacts with stick and with slip, several
+simultaneous contacts, in the plane and in space. All are simulated with every friction cone and
 impulse form that is asked for; a run that fails or raises is a row that says so.
 
 `solver=newton` is the simulator as shipped, `solver=mpcc` solves every step as an MPCC.
@@ -115,7 +115,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _errors(rows: Sequence[Row]) -> Any:
-    """The errors of the states at the end and of the event times, case by case."""
+    """Draw the errors of the states at the end and of the event times, case by case."""
     values = {name: [max(getattr(row, name), 1e-17) for row in rows] for name in ("error", "event_error")}
     curves = [Curve(np.arange(len(rows)), each, name.replace("_", " "), DOTS) for name, each in values.items()]
     return chart([Panel(curves=curves, x="run", y="error [m, m/s, s]", log="y", levels=(rows[0].tolerance,))])

@@ -1,9 +1,9 @@
-"""Random scenes and wrong inputs against oracles: `python -m problems.benchmarks.fuzz`.
+"""Random scenes and wrong inputs, compared with reference solutions: `python -m problems.benchmarks.fuzz`.
 
-Bodies with contacts in the plane and Filippov systems, by `ns.simulate(system, x0=..., duration=...)`, are
-held against an event-driven oracle of its own (`tests/references/event_oracle.py`); calls with one wrong
-argument have to be told clearly. Scene k of a kind follows from the seed and k. `--set output=FILE.jsonl` keeps every
-verdict and runs no scene twice; `--set kinds=bodies only=17` repeats one.
+Bodies with contacts in the plane and Filippov systems, by `ns.simulate(system, x0=..., duration=...)`, are compared
+with an independent event-driven reference (`tests/references/event_oracle.py`); calls with one wrong argument must
+raise a clear message. Scene k of a kind follows from the seed and k. `--set output=FILE.jsonl` keeps every verdict and
+runs no scene twice; `--set kinds=bodies only=17` repeats one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def experiment(
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Count; the exit code tells whether anything is wrong: failures that say so are counted and decide nothing."""
+    """Count the verdicts; the exit code is 1 if anything is wrong. Failures with a status do not matter."""
     rows = experiment(**settings.arguments, progress=progress)
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]

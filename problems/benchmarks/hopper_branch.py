@@ -1,4 +1,4 @@
-"""The hopper on finite elements whose contacts are given: the MPCC on one branch, by one smooth solve."""
+"""The hopper on finite elements with prescribed contacts: one branch of the MPCC by one smooth solve."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import nosnoc_py as ns
 from problems.benchmarks.hopper_smooth import Motion, scheme_of
 from problems.benchmarks.hopper_task import trajectory
 
-WEIGHT = 62.0  # about that of the robot [N]
+WEIGHT = 62.0  # a force of about the weight of the robot [N]
 Place = tuple[int | None, int | None]  # control stage, element
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Touch:
-    """When the foot stands: events (time, whether it lands), and the motion as a start."""
+    """Contact times of the foot: events (time, lands), and the motion as a start."""
 
     events: tuple[tuple[float, bool], ...]
     start: ns.Trajectory
 
     def stands(self, t: float) -> bool:
-        """Whether the foot is on the ground."""
+        """Return True if the foot is on the ground."""
         past = [lands for time, lands in self.events if time <= t]
         return past[-1] if past else True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A solve on given contacts: RK stages, IPOPT's iterations, seconds and first barrier parameter, and margins.
+    """Solve with prescribed contacts: RK stages, IPOPT's iterations, seconds and first barrier parameter, and margins.
 
     A smaller cone and a price on fast joints change the problem; a least normal force in stance and a largest
     tangential force [N] in the element after an impact are bounds of the discretised one. All leave room for what the
@@ -51,7 +51,7 @@ class Rung:
 
 
 def touch_of_motion(motion: Motion, system: ns.CLS) -> Touch:
-    """Of a smooth program."""
+    """Return the contact times of a smooth program."""
     events = tuple((t, k % 2 == 1) for k, t in enumerate(motion.events))
     t, x, u, times, forces, accelerations = [0.0], [motion.pieces[0].left], [], [], [], []
     for piece, left in zip(motion.pieces, motion.edges, strict=False):
@@ -59,7 +59,7 @@ def touch_of_motion(motion: Motion, system: ns.CLS) -> Touch:
         a = np.linalg.inv(scheme.a) @ (piece.stages - piece.left)[:, 4:] / piece.h
         if left in motion.events and piece.foot is not None:
             t, x = [*t, left], [*x, piece.left]
-        # A force that jumps at a node has both of its values beside it.
+        # A force that jumps at a node has both values next to it.
         t += [float(left + c * piece.h) for c in scheme.c]
         x += list(piece.stages)
         times += [left + 2e-9, *(left + scheme.c[:-1] * piece.h), left + piece.h + 1e-9]
@@ -75,7 +75,7 @@ def touch_of_motion(motion: Motion, system: ns.CLS) -> Touch:
 
 
 def touch_of_solution(solution: ns.Solution) -> Touch:
-    """Of a solution on other finite elements."""
+    """Return the contact times of a solution on other finite elements."""
     kinds = {"impact": True, "release": False}
     events = tuple((e.time, kinds[e.kind]) for e in solution.events if e.kind in kinds)
     wanted = ("lambda_normal", "lambda_tangent", "acceleration")
@@ -95,12 +95,12 @@ def touch_of_solution(solution: ns.Solution) -> Touch:
 
 
 def marks(events: Sequence[tuple[float, bool]]) -> tuple[ns.Event, ...]:
-    """Events that a start puts on nodes; a release is marked as an impact of nothing."""
+    """Return the events that a start puts on nodes; a release is marked as an impact with zero impulse."""
     return tuple(ns.Event(t, "foot" if lands else "release", "impact", impulse=3.0 * lands) for t, lands in events)
 
 
 def held(ocp: ns.OCP, method: ns.FESDJ, touch: Touch, rung: Rung) -> tuple[ns.Transcription, Any]:
-    """Solve on the finite elements with the contacts that are given: (transcription, state of the homotopy)."""
+    """Solve on the finite elements with prescribed contacts: (transcription, state of the homotopy)."""
     problem = ns.transcribe(ocp, method)
     w = np.clip(problem.initial_guess(touch.start), problem.mpcc.lbw, problem.mpcc.ubw)
     stands, lands = contacts(problem, touch, w)
@@ -123,7 +123,7 @@ def _options(rung: Rung) -> dict[str, Any]:
 
 
 def contacts(problem: ns.Transcription, touch: Touch, w: np.ndarray) -> tuple[Mapping[Place, bool], set[Place]]:
-    """Which elements, (stage, element), stand, and which begin with a landing."""
+    """Return the elements, (stage, element), in which the foot stands, and those that begin with a landing."""
     variables = problem.mpcc.variables
     length = problem.ocp.horizon / problem.grid.control_stages
     places = [(block.at.stage, block.at.element) for block in variables.blocks("s")]
@@ -136,7 +136,7 @@ def contacts(problem: ns.Transcription, touch: Touch, w: np.ndarray) -> tuple[Ma
 
 
 def shown(problem: ns.Transcription, stands: Mapping[Place, bool], lands: set[Place], w: np.ndarray) -> np.ndarray:
-    """A point that shows the contacts of all elements beyond doubt: not a motion, only a branch."""
+    """Return a point that shows the contacts of all elements clearly: not a motion, only a branch."""
     w = w.copy()
     for block in problem.mpcc.variables.blocks():
         place = (block.at.stage, block.at.element)
@@ -147,7 +147,7 @@ def shown(problem: ns.Transcription, stands: Mapping[Place, bool], lands: set[Pl
 
 
 def _value(name: str, stands: bool, lands: bool) -> float | None:
-    """The value of a variable that leaves no doubt; None where it does not matter."""
+    """Return a value of a variable that determines its side clearly; None if it does not matter."""
     values = {"drift_plus": 1.0 * stands, "drift_minus": 0.5 * stands, "lambda_normal": WEIGHT * stands}
     values |= {"Lambda_normal": 3.0 * lands, "lambda_tangent[foot]": 0.0, "Lambda_tangent[foot]": 0.0}
     if name in values:
@@ -156,7 +156,7 @@ def _value(name: str, stands: bool, lands: bool) -> float | None:
 
 
 def with_margins(problem: ns.Transcription, stands: Mapping[Place, bool], lands: set[Place], rung: Rung) -> Any:
-    """The program with tighter bounds on the forces of a foot that stands."""
+    """Return the program with tighter bounds on the forces of a foot that stands."""
     lower, upper = problem.mpcc.lbw.copy(), problem.mpcc.ubw.copy()
     for block in problem.mpcc.variables.blocks():
         place = (block.at.stage, block.at.element)

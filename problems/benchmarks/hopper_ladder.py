@@ -1,4 +1,4 @@
-"""Initialisation of the hopper: smooth programs with given places to stand, then finite elements of rising order."""
+"""Initialisation of the hopper: smooth programs with prescribed footholds, then finite elements of rising order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from problems.benchmarks.hopper_smooth import Descent, Motion, SmoothProgram, sc
 from problems.benchmarks.hopper_task import BENT, STANDING, build
 
 RESIDUAL = 1e-6
-FREE_ELEMENTS = (14, 10)  # of a stance and of a flight with free duration
+FREE_ELEMENTS = (14, 10)  # elements of a stance and of a flight with free duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Ease:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
-    """Versions with free durations, versions on the control grid, then rungs on finite elements."""
+    """Sequence of solves: versions with free durations, versions on the control grid, then rungs on finite elements."""
 
     free: tuple[Ease, ...]
     grid: tuple[Ease, ...]
@@ -82,13 +82,13 @@ def climb(arguments: Mapping[str, Any], method: ns.FESDJ, progress: Any = None) 
 
 
 def rungs_of(ladder: Ladder, rk_stages: int) -> list[Rung]:
-    """Those that do not exceed the stages that are wanted; the last one has them."""
+    """Return the rungs up to the requested number of stages; the last one has this number."""
     lower = [rung for rung in ladder.rungs[:-1] if rung.rk_stages <= rk_stages]
     return [*lower, replace(ladder.rungs[-1], rk_stages=rk_stages)]
 
 
 def smooth(ladder: Ladder, arguments: Mapping[str, Any], stages: int) -> Motion:
-    """The motion of the smooth programs, every one from that before."""
+    """Return the motion of the smooth programs, each started from the previous one."""
     motion = free_hops(_program(arguments, ladder.free[0]), None, ladder.free[0])
     for ease in ladder.free[1:]:
         motion = free_hops(_program(arguments, ease), motion, ease)
@@ -103,7 +103,7 @@ def _program(arguments: Mapping[str, Any], ease: Ease) -> SmoothProgram:
 
 
 def judged(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
-    """A point as a solution: solved means residuals of the unrelaxed problem below 1e-6; not said to be stationary."""
+    """Return a point as a solution: solved means residuals of the unrelaxed problem below 1e-6, not stationarity."""
     state = ns.Homotopy().init(problem.mpcc, w, problem.parameters(), solvers=problem.solvers, clip=False)
     good = max(state.complementarity, state.infeasibility) <= RESIDUAL
     unknown = StationarityCertificate(
@@ -119,7 +119,7 @@ def judged(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
 
 
 def free_hops(program: SmoothProgram, before: Motion | None, ease: Ease) -> Motion:
-    """One hop per hole with free durations of stances and flights, from a motion before or from postures."""
+    """Solve with one hop per hole and free durations of stances and flights, from a motion or from postures."""
     feet, horizon, last = feet_of(program.holes), program.ocp.horizon, program.holes
     starts = np.array([0.7, *[0.3, 0.15] * (last - 1), 0.3, 0.0])
     starts[-1] = horizon - starts.sum()
@@ -148,7 +148,7 @@ def free_hops(program: SmoothProgram, before: Motion | None, ease: Ease) -> Moti
 
 
 def pressed(state: np.ndarray, control: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, Any]:
-    """State and force as a start; a force that hardly presses becomes the weight."""
+    """Return state and force as a start; a force that hardly presses is replaced by the weight."""
     return state, force if force[1] > 1.0 else (0.0, WEIGHT)
 
 
@@ -164,12 +164,12 @@ class Timetable:
 
     @property
     def times(self) -> list[float]:
-        """Of release, landing, release, ... [s]."""
+        """Times of release, landing, release, ... [s]."""
         landings = [(k + share) * self.length for k, share in self.landings.items()]
         return [t for pair in zip([k * self.length for k in self.releases], landings, strict=True) for t in pair]
 
     def old(self, t: float, horizon: float) -> float:
-        """The time in the motion before that this one came from."""
+        """Return the time in the earlier motion that corresponds to this one."""
         return float(np.interp(t, [0.0, *self.times, horizon], [0.0, *self.before, horizon]))
 
 
@@ -192,7 +192,7 @@ def timetable(motion: Motion, horizon: float, stages: int) -> Timetable:
 
 
 def grid_hops(program: SmoothProgram, before: Motion, stages: int, descent: Descent) -> Motion:
-    """The same with the controls of an equidistant grid, two elements per control stage."""
+    """Solve the same with the controls of an equidistant grid, two elements per control stage."""
     feet, horizon, phase = feet_of(program.holes), program.ocp.horizon, 0
     table = timetable(before, horizon, stages)
     x, c, every = ca.SX([0.0, *STANDING]), scheme_of(program.rk_stages).c, range(program.rk_stages)
@@ -215,12 +215,12 @@ def grid_hops(program: SmoothProgram, before: Motion, stages: int, descent: Desc
 
 
 def feet_of(holes: int) -> list[float | None]:
-    """Where the foot stands, and None for the flights between."""
+    """Return the places where the foot stands, and None for the flights between."""
     return [0.0, *[place for k in range(holes) for place in (None, k + 1.0)]]
 
 
 def _posture(phase: int, share: float, foot: float | None, last: int, duration: float) -> list[float]:
-    """Start values of the state: a bent leg that leans from back to front in stance, and glides in flight."""
+    """Return start values of the state: a leaning bent leg in stance, and a gliding one in flight."""
     z, hip, knee = BENT
     place = phase // 2
     if foot is None:

@@ -1,4 +1,4 @@
-"""Smooth programs of the hopper: a collocation of stances and flights whose order is given."""
+"""Smooth programs of the hopper: a collocation of stances and flights in a prescribed order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from models import one_legged_hopper as model
 from nosnoc_py.tableaus import tableau
 from problems.benchmarks.hopper_task import centres, inside
 
-FAR = 1e5  # a bound that is never reached; without any the programs ended elsewhere
+FAR = 1e5  # a bound that is never active; without bounds the programs ended elsewhere
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Piece:
-    """One collocation element: where the foot stands (None in flight), length, control, left end, stages, forces."""
+    """Collocation element: place of the foot (None in flight), length, control, left end, stages, forces."""
 
     foot: float | None
     h: Any
@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Motion:
-    """Numbers of a smooth program: its pieces, and how it ended."""
+    """Result of a smooth program: its pieces, and how it ended."""
 
     pieces: tuple[Piece, ...]
     violation: float
@@ -51,7 +51,7 @@ class Motion:
         return [float(self.edges[k]) for k, (a, b) in pairs if (a.foot is None) != (b.foot is None)]
 
     def __call__(self, t: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """State, control and foot force (tangent, normal) at a time."""
+        """Return state, control and foot force (tangent, normal) at a time."""
         k = int(np.clip(np.searchsorted(self.edges, t, side="right") - 1, 0, len(self.pieces) - 1))
         piece = self.pieces[k]
         c = scheme_of(len(piece.stages)).c
@@ -62,7 +62,7 @@ class Motion:
 
 @dataclass(frozen=True, kw_only=True)
 class Descent:
-    """IPOPT's first barrier parameter, how far the start is moved off its bounds, iterations, seconds."""
+    """Options of a solve: IPOPT's first barrier parameter, distance of the start from bounds, iterations, seconds."""
 
     mu: float = 0.1
     push: float = 1e-2
@@ -71,7 +71,7 @@ class Descent:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For IPOPT."""
+        """Return the options for IPOPT."""
         limits = {"max_iter": self.iterations, "max_wall_time": self.seconds, "tol": 1e-7, "dual_inf_tol": 1e-2}
         start = {"mu_strategy": "monotone", "mu_init": self.mu, "bound_push": self.push, "bound_frac": self.push}
         return {"print_level": 0, "sb": "yes", "bound_relax_factor": 1e-9, **limits, **start}
@@ -146,7 +146,7 @@ class SmoothProgram:
         return X[-1]
 
     def _touch(self, foot: float | None, q: ca.SX, v: ca.SX, start: Any, *, holes: bool) -> ca.SX:
-        """The force of a foot that stands, with a velocity of zero; or the room of a foot that flies."""
+        """Return the force of a foot that stands, with zero velocity; in flight constrain its clearance."""
         if foot is not None:
             force = self.variable(2, [-1e4, self.load], 1e4, [start[0], max(start[1], self.load + 1.0)])
             self.require(self.slip(q, v))
@@ -199,5 +199,5 @@ class SmoothProgram:
 
 
 def scheme_of(rk_stages: int) -> Any:
-    """Radau IIA, as the finite elements use it."""
+    """Return Radau IIA, as the finite elements use it."""
     return tableau("radau_iia", rk_stages)

@@ -1,4 +1,4 @@
-"""The hopper's optimal control problem: from standing at x = 0 to standing behind the holes, with the least torque."""
+"""Optimal control problem of the hopper: from standing at x = 0 to standing behind the holes, with the least torque."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models import one_legged_hopper as model
 
 STANDING = (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # all states but x_hip
 BENT = (0.35, 0.5, -1.0)  # z_hip [m], phi_hip, phi_knee [rad]
-BETWEEN = 0.99  # of the holes at RK stages: less than 1, which stances would touch at every stage
+BETWEEN = 0.99  # size of the holes at RK stages: with 1, stances would touch them at every stage
 HIP_RANGE, KNEE_RANGE = 0.375 * np.pi, 0.5 * np.pi
 
 
@@ -27,7 +27,7 @@ def build(
     friction: float = 0.8,
     damping: float = 0.0,
 ) -> ns.OCP:
-    """The task as an optimal control problem.
+    """Return the optimal control problem.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def build(
 
 
 def centres(holes: int) -> tuple[float, ...]:
-    """Where the holes are [m]."""
+    """Return the positions of the holes [m]."""
     return tuple(k + 0.5 for k in range(holes))
 
 
@@ -87,7 +87,7 @@ def holes_at(
     name: str,
     at: Literal["element_ends", "rk_stages"],
 ) -> list[ns.Constraint]:
-    """Constraints hole_1, ...: the foot stays out of all ellipses."""
+    """Return the constraints hole_1, ...: the foot stays out of all ellipses."""
     numbered = enumerate(centres(holes), start=1)
     return [ns.Constraint(inside(foot, x, width, depth), lower, name=f"{name}_{k}", at=at) for k, x in numbered]
 
@@ -100,12 +100,12 @@ def _hole(centre: float, width: float, depth: float, label: str) -> ns.scene.Pol
 
 
 def inside(foot: ca.SX, centre: float, width: float, depth: float) -> ca.SX:
-    """A number below one where the foot is in the ellipse around (centre, 0)."""
+    """Return a number below one if the foot is in the ellipse around (centre, 0)."""
     return ((foot[0] - centre) / width) ** 2 + (foot[1] / depth) ** 2
 
 
 def glide(ocp: ns.OCP, holes: int) -> ns.Trajectory:
-    """A start without any contact: the hip moves on a straight line with a bent leg, the foot above the holes."""
+    """Return a start without contact: the hip moves on a straight line with a bent leg, the foot above the holes."""
     t = np.linspace(0.0, ocp.horizon, 21)
     share = t / ocp.horizon
     bend = np.minimum(1.0, 6.0 * np.minimum(share, 1.0 - share))
@@ -117,6 +117,6 @@ def glide(ocp: ns.OCP, holes: int) -> ns.Trajectory:
 
 
 def trajectory(system: ns.CLS, t: np.ndarray, x: np.ndarray, u_grid: np.ndarray, u: np.ndarray) -> ns.Trajectory:
-    """States at nodes and a control that is constant in between, as a start."""
+    """Return states at nodes and a piecewise constant control as a start."""
     states, controls = system.state_names, system.control_names
     return ns.Trajectory(t=t, x=x, u_grid=u_grid, u=u, state_names=states, control_names=controls)

@@ -1,13 +1,13 @@
-"""Random impact instants, judged by brute force: `python -m problems.benchmarks.impact_instants`.
+"""Random impacts, compared with brute-force enumeration: `python -m problems.benchmarks.impact_instants`.
 
 Every instant has 1 to 4 closed contacts, in the plane or in space, with or without friction; at least one of them
 approaches, others separate or rest. There are no forces, normals and tangents are constant, so that the velocity jumps
-at t = 0 and never again. The table compares what every method makes of it with all solutions of the impact law
+at t = 0 and never again. The table compares the result of every method with all solutions of the impact law
 (`tests.references.contact_oracle`).
 
 Instants that are decided by rounding are left out. Those at which the law raises the kinetic energy have a table of
-their own: there every method has to refuse. Where the law has several solutions, an answer has to be one of them and
-say that it is not the only one. `--set only=17,35` looks at single instants, `methods=newton,event` at some methods.
+their own: there every method has to refuse. If the law has several solutions, an answer has to be one of them and
+say that it is not unique. `--set only=17,35` selects single instants, `methods=newton,event` at some methods.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from tests.references.impact_instants import (
 
 DURATION = 0.01
 METHOD = ns.FESDJ(control_stages=1, initial_impulse=True)
-# A residual of the law as small as the differences that are looked at, which the default is not.
+# A residual of the law as small as the differences that count; the default is larger.
 TIME_STEPPING = ns.TimeStepping(tolerance=1e-12, max_sweeps=20000)
-LEAST_MARGIN = 1e-6  # of an instant that rounding does not decide
-GAIN = 1e-9  # of kinetic energy, relative, that counts
+LEAST_MARGIN = 1e-6  # smallest margin of an instant that rounding does not decide
+GAIN = 1e-9  # relative gain of kinetic energy that counts
 UNIQUE, SEVERAL, NONE, LEFT_OUT = "unique", "several", "none", "left out"
 
 
@@ -82,7 +82,7 @@ def _event(instant: Instant, _: Settings) -> Answer:
 
 
 def _stepping(instant: Instant, _: Settings) -> Answer:
-    """After its first step; the next ones correct gaps. It goes on where its sweeps fail, which counts as a refusal."""
+    """Return the velocity after its first step. It continues where its sweeps fail, which counts as a refusal."""
     residuals: list[float] = []
     answer = _simulated(
         instant, 1, method=TIME_STEPPING, steps=10, callback=lambda state: residuals.append(state.complementarity)
@@ -93,7 +93,7 @@ def _stepping(instant: Instant, _: Settings) -> Answer:
 
 
 def _algorithm(algorithm: Algorithm, instant: Instant, _: Settings) -> Answer:
-    """One algorithm of the contact problem, without any simulation."""
+    """Solve by one algorithm of the contact problem, without simulation."""
     system = instant.system()
     frames, at = system.mechanics.frames, system.kinematics(instant.x0)
     solver, problem = ContactSolver(frames), impact_problem(frames, at, range(frames.count), 0.0)
@@ -136,7 +136,7 @@ class Row:
 
     @property
     def gains(self) -> bool:
-        """Whether a solution gains energy."""
+        """True if a solution gains energy."""
         return self.gain > GAIN
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Row:
 
 
 def compare(instant: Instant, runs: Mapping[str, Run], settings: Settings, least_margin: float = LEAST_MARGIN) -> Row:
-    """Let every method simulate an instant."""
+    """Compare all methods at an instant."""
     known = instant.solutions()
     energy = 0.5 * instant.before @ instant.mass @ instant.before
     gain = max((energy_gain(instant.mass, instant.before, v) / energy for v in known.rates), default=0.0)
@@ -177,7 +177,7 @@ def compare(instant: Instant, runs: Mapping[str, Run], settings: Settings, least
 def _answer(run: Run, instant: Instant, settings: Settings) -> Answer:
     try:
         return run(instant, settings)
-    except Exception as error:  # an exception is a finding like any other, and no reason to lose the table
+    except Exception as error:  # an exception is a result, too, and must not lose the table
         return Answer(np.full_like(instant.before, np.nan), False, f"{RAISED}: {type(error).__name__}: {error}")
 
 
@@ -213,7 +213,7 @@ def experiment(
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Compare; the exit code tells whether a method is wrong anywhere, refusals are counted and decide nothing."""
+    """Compare; the exit code is 1 if a method is wrong anywhere. Refusals are counted, but do not matter."""
     rows = experiment(**settings.arguments, settings=settings, progress=progress)
     judged = [verdict for row in rows for verdict in row.verdicts.values()]
     success = not {WRONG, RAISED, UNTOLD} & set(judged)
@@ -252,13 +252,13 @@ def _count(rows: Sequence[Row], method: str) -> Counter[str]:
 
 
 def _times(verdicts: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
-    """How often every word was found."""
+    """Return how often every verdict occurred."""
     count = Counter(verdicts)
     return {word: count[word] or None for word in words}
 
 
 def _counted(groups: Mapping[str, Sequence[Row]], methods: Sequence[str], *, gains: bool) -> list[dict[str, Any]]:
-    """Rows with the verdicts on every method, class by class, with or without gains of energy."""
+    """Return rows with the verdicts on every method, class by class, with or without gains of energy."""
     counts = {
         (label, name): [row.verdicts[name] for row in rows if row.gains == gains and name in row.verdicts]
         for label, rows in groups.items()

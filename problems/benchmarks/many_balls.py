@@ -1,8 +1,8 @@
-"""A hundred balls fall into a box: `python -m problems.benchmarks.many_balls`.
+"""Simulation of a hundred balls that fall into a box: `python -m problems.benchmarks.many_balls`.
 
-Some five thousand contacts may close, a few hundred do, with friction and restitution. Time-stepping takes all of them
-as they come. The table shows how far the balls penetrate, how well the contact law holds in every step, and what a
-step costs for how many contacts.
+About five thousand contacts may close, and a few hundred do, with friction and restitution. Time-stepping treats all of
+them. The table shows the penetration of the balls, the residual of the contact law in every step, and the time of a
+step over the number of contacts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 METHOD = ns.TimeStepping(step=1e-3, tolerance=1e-6, max_sweeps=500)
 QUICK = {"balls": 25, "radius": 0.12, "duration": 1.0}
 STANDARD = many_balls.STANDARD
-LIMIT = 0.02  # of the penetration, relative to the radius, for success
+LIMIT = 0.02  # largest penetration, relative to the radius, for success
 CONES = ("conic", "polyhedral")
 
 
@@ -47,7 +47,7 @@ class Costs:
 
 
 class Clock:
-    """A callback that takes the time of every step and passes the state on."""
+    """Callback that records the time of every step and passes the state on."""
 
     def __init__(self, following: Callable[[Any], Any] | None = None) -> None:
         self.following = following
@@ -55,7 +55,7 @@ class Clock:
         self._last = time.perf_counter()
 
     def __call__(self, state: TimeSteppingState) -> Any:
-        """Take note of one step."""
+        """Record one step."""
         seconds = time.perf_counter() - self._last
         self._rows.append((state.t, seconds, state.contacts, state.iterations, state.complementarity))
         answer = None if self.following is None else self.following(state)
@@ -64,7 +64,7 @@ class Clock:
 
     @property
     def costs(self) -> Costs:
-        """All steps but the first, which pays for what is built once."""
+        """All steps except the first, which includes the set-up."""
         t, seconds, contacts, sweeps, residual = np.array(self._rows).reshape(-1, 5)[1:].T
         return Costs(t=t, seconds=seconds, contacts=contacts, sweeps=sweeps, residual=residual)
 
@@ -94,7 +94,7 @@ def simulate(
     constants = constants_of({**scene, "friction": friction, "restitution": restitution})
     if cone not in CONES:
         raise OptionError(f"cone: expected one of {', '.join(CONES)}, given {cone!r}.")
-    start = many_balls.start(constants, speed=speed, seed=seed)  # refuses what does not fit before much is built
+    start = many_balls.start(constants, speed=speed, seed=seed)  # refuses wrong arguments before much is built
     return ns.simulate(
         many_balls.build(constants),
         x0=start,
@@ -105,13 +105,13 @@ def simulate(
 
 
 def constants_of(arguments: Mapping[str, Any]) -> Constants:
-    """The model's constants among the arguments of `simulate`."""
+    """Return the model's constants of the arguments of `simulate`."""
     names = ("balls", "dimension", "radius", "side", "mass", "gravity", "friction", "restitution")
     return Constants(**{name: arguments[name] for name in names})
 
 
 def penetrations(trajectory: ns.Trajectory, constants: Constants) -> Array:
-    """The deepest penetration at every node, relative to the radius."""
+    """Return the deepest penetration at every node, relative to the radius."""
     return np.array([many_balls.penetration(x, constants) for x in trajectory.x]) / constants.radius
 
 
@@ -125,7 +125,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     depths, costs = penetrations(trajectory, constants), clock.costs
     values = findings(trajectory, constants, depths, costs)
     results = meter.results(trajectory) | values
-    results["events"] = [event.to_dict() for event in trajectory.impacts]  # thousands of others are only counted
+    results["events"] = [event.to_dict() for event in trajectory.impacts]  # the other thousands are only counted
     line = f"{trajectory.status} {trajectory.message}; deepest {100 * values['penetration']:.2g} % of the radius"
     return tabled(
         results,
@@ -145,7 +145,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, costs: Costs) -> dict[str, Any]:
-    """What there is to say about a simulation, by name."""
+    """Return the measured values of a simulation, by name."""
     deepest = int(np.argmax(depths))
     return {
         "penetration": float(depths[deepest]),
@@ -160,12 +160,12 @@ def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, cos
 
 
 def contact_count(constants: Constants) -> int:
-    """Number of contacts that may close."""
+    """Return the number of contacts that may close."""
     return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
 
 
 def _costs(costs: Costs, t: Array, depths: Array) -> Any:
-    """Time per step over the active contacts; contacts and penetration over time."""
+    """Draw the time per step over the active contacts, and contacts and penetration over time."""
     cloud = Curve(costs.contacts, 1e3 * costs.seconds, style={**DOTS, "ms": 1.5})
     deepest = Curve(t, np.maximum(100.0 * depths, 1e-12))
     return chart(

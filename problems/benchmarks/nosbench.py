@@ -1,8 +1,8 @@
 """A benchmark of MPCC solvers on the problems of NOSBENCH: `python -m problems.benchmarks.nosbench DIR`.
 
-Every problem and solver is one row; failures are rows too. Whether a point is a solution is decided here, from the
-functions in the problem's file and an LPEC of the benchmark's own, not by the solver. Every row comes from a process of
-its own. With `--output` rows are kept in a folder, and a second run takes up where the first one was stopped.
+Every problem and solver is one row; failures are rows too. The benchmark itself decides if a point is a
+solution, from the functions in the problem's file and its own LPEC, not by the solver's status. Every row comes from a
+process of its own. With `--output` rows are stored in a folder, and a second run continues where the first one stopped.
 
 With `--random N` every problem is solved N times from random starts and with randomly scaled rows of G and H: nothing
 may crash, overrun its time limit or claim a false success.
@@ -36,7 +36,7 @@ from problems.benchmarks.nosbench_task import SOLVERS, Row, Task, make_solver, r
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import FIGURES
 
-WIDTH = 190  # of the table of all rows
+WIDTH = 190  # characters in a line of the table of all rows
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tasks_of(arguments: argparse.Namespace) -> list[Task]:
-    """All work, problem by problem from small files to large ones.
+    """Return all tasks, problem by problem from small files to large ones.
 
     Raises
     ------
@@ -91,8 +91,8 @@ def tasks_of(arguments: argparse.Namespace) -> list[Task]:
 
 
 def run(tasks: Sequence[Task], store: Store, executor: Executor, silent: bool = True) -> list[Row]:
-    """Do what is not known yet; return all rows in the order of the tasks, fewer when interrupted by Ctrl-C."""
-    for name in THREADS:  # inherited by the processes: their times should not depend on the number of cores
+    """Compute the missing rows; return all rows in the order of the tasks, fewer when interrupted by Ctrl-C."""
+    for name in THREADS:  # inherited by the processes, so that their times do not depend on the number of cores
         os.environ[name] = "1"
     work = {task.work.key: task for task in tasks}
 

@@ -1,4 +1,4 @@
-"""What the rows of the benchmark say: counts, ratios of time, performance profiles, and the checks of random runs."""
+"""Report of the benchmark: counts, ratios of time, performance profiles, and the checks of random runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.console import Console
 from problems.benchmarks.nosbench_task import Row
 from problems.runner import listing
 
-SAME_OBJECTIVE = 1e-4  # relative: what a relaxation of 1e-9 leaves open
+SAME_OBJECTIVE = 1e-4  # relative difference that a relaxation of 1e-9 leaves
 SLOWER = 2.0
-SLACK = 2.0  # seconds a solver may overrun its time limit
+SLACK = 2.0  # seconds by which a solver may exceed its time limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How one solver did over all rows; `trivially` counts certificates where grad f = 0."""
+    """Counts of one solver over all rows; `trivially` counts certificates where grad f = 0."""
 
     rows: int
     solved: int
@@ -33,7 +33,7 @@ class Counts:
 
     @property
     def certified_share(self) -> float:
-        """Certified among the solved ones."""
+        """Share of certified rows among the solved ones."""
         return self.certified / self.solved if self.solved else 0.0
 
 
@@ -48,7 +48,7 @@ class Ratio:
 
     @property
     def objective(self) -> str:
-        """The second solver's objective against the reference's."""
+        """Comparison of the second solver's objective with the reference's."""
         difference = self.solver_objective - self.reference_objective
         if abs(difference) <= SAME_OBJECTIVE * max(1.0, abs(self.reference_objective)):
             return "same"
@@ -56,7 +56,7 @@ class Ratio:
 
     @property
     def bad(self) -> bool:
-        """More than twice as slow, and a worse objective."""
+        """True if more than twice as slow with a worse objective."""
         return self.ratio < 1.0 / SLOWER and self.objective == "worse"
 
 
@@ -77,12 +77,12 @@ def count(rows: Sequence[Row]) -> Counts:
 
 
 def overtime(rows: Sequence[Row]) -> list[Row]:
-    """Rows whose solver took more than its time limit and two seconds."""
+    """Return the rows whose solver took more than its time limit and two seconds."""
     return [row for row in rows if (row.wall_seconds or 0.0) > row.time_limit + SLACK]
 
 
 def ratios(rows: Sequence[Row], reference: str, solver: str) -> list[Ratio]:
-    """Time of the reference over time of the solver where both solve, smallest first."""
+    """Return the time of the reference over the time of the solver where both solve, smallest first."""
     pairs = []
     first, second = (_solved(rows, name) for name in (reference, solver))
     for name in first.keys() & second.keys():
@@ -111,12 +111,12 @@ def _number(value: float | None) -> float:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """exp of the mean of the logarithms; NaN of nothing."""
+    """Return exp of the mean of the logarithms; NaN for no values."""
     return float(np.exp(np.mean(np.log(values)))) if len(values) else float("nan")
 
 
 def profiles(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, np.ndarray]:
-    """Performance ratios of Dolan and More: the time of a solver over the best time on the problem, sorted.
+    """Return the performance ratios of Dolan and More: time of a solver over the best time on the problem, sorted.
 
     rho_s(tau) is the fraction of all problems with ratio <= tau: `np.searchsorted(ratios, tau, "right") / len(ratios)`.
     Where a solver fails its ratio is infinite.
@@ -132,13 +132,13 @@ def profiles(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, np.ndarra
 
 
 def pairs_of(solvers: Sequence[str]) -> list[tuple[str, str]]:
-    """Which solvers are compared: each with "base", or with the first one."""
+    """Return the pairs of solvers that are compared: each with "base", or with the first one."""
     reference = "base" if "base" in solvers else solvers[0]
     return [(reference, solver) for solver in solvers if solver != reference]
 
 
 def summary(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, Any]:
-    """What `--json` prints about the rows."""
+    """Return what `--json` prints about the rows."""
     counts = {solver: count([row for row in rows if row.solver == solver]) for solver in solvers}
     compared = {f"{a}/{b}": ratios(rows, a, b) for a, b in pairs_of(solvers)}
     return {
@@ -156,12 +156,12 @@ def summary(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, Any]:
 
 
 def sound(rows: Sequence[Row], *, random: bool) -> bool:
-    """No row failed and no solver claimed a false success; in random runs every time limit was respected, too."""
+    """Check that no row failed and no success was false; in random runs also that all time limits were respected."""
     return not any(row.failed or row.false_success for row in rows) and not (random and overtime(rows))
 
 
 def show(console: Console, rows: Sequence[Row], solvers: Sequence[str]) -> None:
-    """Write the tables."""
+    """Print the tables."""
     console.print(_all_rows(rows))
     console.print(_per_solver(rows, solvers))
     for a, b in pairs_of(solvers):
@@ -195,7 +195,7 @@ def _reason(row: Row) -> str:
 
 
 def _all_rows(rows: Sequence[Row]) -> Any:
-    """Residuals and LPEC: the benchmark's own."""
+    """Print residuals and LPEC, computed by the benchmark."""
     columns = (
         *("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min"),
         *("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds"),

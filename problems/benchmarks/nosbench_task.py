@@ -1,4 +1,4 @@
-"""The work of the benchmark: one solver on one problem, measured and judged."""
+"""One task of the benchmark: one solver on one problem, measured and checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BASE_IPOPT: dict[str, str | int | float] = {
     "acceptable_tol": 1e-6,
     "acceptable_iter": 15,
 }
-# What is usual elsewhere: every product relaxed by itself, ten NLPs to the last digit, primal warm start.
+# Common practice elsewhere: every product relaxed by itself, ten NLPs at full accuracy, primal warm start.
 BASE: dict[str, Any] = {
     "relaxation": "scholtes",
     "steering": "direct",
@@ -58,7 +58,7 @@ SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one solver did on one problem; None where it did not come that far.
+    """Result of one solver on one problem; fields are None if the run did not reach them.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Row:
         `variant` is empty for the problem as given, else it names the random draw.
     variables, constraints, pairs : int
     status : str
-        The solver's own word, or "error", "crashed", "killed".
+        The solver's own status, or "error", "crashed", "killed".
     solved : bool
         By the benchmark's own residuals, whatever the solver says.
     claimed, false_success : bool
@@ -118,7 +118,7 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """The solver did not come to an answer of its own."""
+        """True if the solver did not return an answer."""
         return self.status in ("error", "crashed", "killed")
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Task:
 
     @property
     def work(self) -> tasks.Task:
-        """For a process of its own; the key is a hash of all that decides over the result."""
+        """Return a task for a process of its own; the key is a hash of all that determines the result."""
         row = self.row()
         known = [row.problem, row.solver, row.variant, repr(row.time_limit), row.fingerprint]
         name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{row.problem}-{row.solver}")
@@ -151,7 +151,7 @@ class Task:
         )
 
     def row(self) -> Row:
-        """The row of this task before any work."""
+        """Return the row of this task before any work."""
         return Row(
             problem=Path(self.path).stem,
             solver=self.solver,
@@ -163,13 +163,13 @@ class Task:
     def _fingerprint(self) -> str:
         words = (make_solver(self.solver).model_dump_json(), ns.__version__)
         content = b""
-        with suppress(OSError):  # whoever loads it will say so
+        with suppress(OSError):  # loading it will raise the error
             content = Path(self.path).read_bytes()
         return hashlib.sha256("|".join(words).encode() + content).hexdigest()[:12]
 
 
 def make_solver(name: str) -> Any:
-    """The options of a solver by its name in the benchmark.
+    """Return the options of a solver by its name in the benchmark.
 
     Raises
     ------
@@ -193,13 +193,13 @@ def solve(mpcc: MPCC, solver: Any, time_limit: float) -> MPCCResult:
 
 
 def answer(**arguments: Any) -> dict[str, Any]:
-    """Do a task, after something tiny that loads IPOPT; the row by name."""
+    """Do a task, after a tiny one that loads IPOPT; return the row by name."""
     warm_up(arguments["solver"])
     return execute(Task(**arguments)).to_dict()
 
 
 def row_of(task: Task, answered: Mapping[str, Any]) -> Row:
-    """The row of a task from what its process has left; one that was killed or crashed has a row, too."""
+    """Return the row of a task from the result of its process; one that was killed or crashed has a row, too."""
     if "problem" in answered:
         return Row(**{name: value for name, value in answered.items() if name not in ("key", "attempts")})
     status = {tasks.TIMEOUT: "killed", tasks.DIED: "crashed"}.get(answered["status"], "error")
@@ -218,7 +218,7 @@ def execute(task: Task) -> Row:
 
 
 def _stages(task: Task, row: Row) -> Iterator[Row]:
-    """The row after loading, solving and judging."""
+    """Yield the row after loading, solving and checking."""
     mpcc = load(task.path)
     row = replace(row, variables=mpcc.w.numel(), constraints=mpcc.g.numel(), pairs=mpcc.G.numel())
     scale_G, scale_H = np.ones(mpcc.G.numel()), np.ones(mpcc.H.numel())
@@ -240,7 +240,7 @@ def _stages(task: Task, row: Row) -> Iterator[Row]:
 
 
 def _said(result: MPCCResult) -> dict[str, Any]:
-    """What the solver says about its own result."""
+    """Return the solver's own statements about its result."""
     certificate = result.certificate
     return {
         "status": str(result.status),
@@ -258,8 +258,8 @@ def _describe(error: Exception) -> str:
 
 
 def warm_up(solver: str) -> None:
-    """Solve something tiny, so that imports and the loading of IPOPT are not measured."""
+    """Solve a tiny problem, so that imports and the loading of IPOPT are not measured."""
     w = ca.SX.sym("w", 2)
     tiny = MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=ca.sumsqr(w - 1), lbw=0.0, w0=0.5)
-    with suppress(Exception):  # the task itself will say what is wrong
+    with suppress(Exception):  # the task itself will report the error
         solve(tiny, make_solver(solver), 10.0)

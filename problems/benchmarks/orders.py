@@ -1,4 +1,4 @@
-"""Errors over the number of steps, and the orders that are fitted to them: what all experiments on orders share."""
+"""Errors over the number of steps and fitted orders, shared by all experiments on orders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Convergence:
     must_solve : bool
         Whether a failed step is a failure of the experiment.
     more : mapping
-        What else is told, by name.
+        Further printed values, by name.
     """
 
     label: str
@@ -51,7 +51,7 @@ class Convergence:
 
     @property
     def good(self) -> np.ndarray:
-        """Which runs (runs,) count; once an error is below the floor, rounding decides over all shorter steps."""
+        """Mask (runs,) of the runs that count; after an error below the floor, rounding decides."""
         errors = np.array(self.errors)
         rounded = np.logical_or.accumulate(errors <= self.clean[0])
         return np.asarray(~rounded & (errors < self.clean[1]))
@@ -71,7 +71,7 @@ class Convergence:
 
 
 def nominal(scheme: str, rk_stages: int) -> int:
-    """Order of a Runge-Kutta method."""
+    """Return the order of a Runge-Kutta method."""
     return 2 * rk_stages - (scheme == "radau_iia")
 
 
@@ -92,7 +92,7 @@ def check_names(**asked: tuple[Sequence[str], Sequence[str] | Mapping[str, Any]]
 def final_errors(
     steps: Sequence[int], simulate: Callable[[int], ns.Trajectory], end: ArrayLike
 ) -> tuple[tuple[float, ...], list[ns.Trajectory]]:
-    """Largest errors of the state at the end with every number of steps, NaN where one failed; the trajectories."""
+    """Return largest errors of the final state with every number of steps, NaN for failures; the trajectories."""
     end = np.asarray(end)
     trajectories = [simulate(count) for count in steps]
     errors = (float(np.abs(run.final_state - end).max()) if run.success else np.nan for run in trajectories)
@@ -100,7 +100,7 @@ def final_errors(
 
 
 def results_of(curves: Sequence[Convergence], solved: bool) -> tuple[dict[str, Any], bool]:
-    """What `--json` prints of curves, and whether all runs that must be solved are."""
+    """Return what `--json` prints of curves, and True if all runs that must be solved are."""
     success = solved and not any(curve.failures for curve in curves if curve.must_solve)
     return {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
@@ -112,13 +112,13 @@ def results_of(curves: Sequence[Convergence], solved: bool) -> tuple[dict[str, A
 
 
 def rows_of(curves: Sequence[Convergence]) -> list[dict[str, Any]]:
-    """Rows of a table; curves may have different numbers of steps."""
+    """Return rows of a table; curves may have different numbers of steps."""
     columns = ("label", "nominal", "order", "failures", "steps", "errors")
     return [{name: one.to_dict()[name] for name in columns} for one in curves]
 
 
 def figure_of(panels: Mapping[str, Sequence[Convergence]]) -> Any:
-    """A figure of errors over steps, a panel for every title, with lines of the nominal orders."""
+    """Return a figure of errors over steps, a panel for every title, with lines of the nominal orders."""
     figures = []
     for title, curves in panels.items():
         drawn = []

@@ -1,10 +1,10 @@
-"""Integration orders on the oscillator that turns around at the unit circle.
+"""Integration orders on the oscillator that reverses its rotation at the unit circle.
 
 The error of the state at T = pi/2 s, in the maximum norm, against the exact motion, for Radau IIA and Gauss-Legendre
-with several numbers of stages, written by Stewart's multipliers and by step functions. The switch costs no order,
-because FESD puts it on the grid, and both ways of writing give the same errors. With fixed steps (`switch_detection`
-off: an ordinary Runge-Kutta method with the same multipliers) every scheme falls to order one. Radau IIA with one
-stage damps the rotation so strongly that its order does not show on these grids.
+with several numbers of stages, written by Stewart's multipliers and by step functions. The switch does not reduce the
+order, because FESD puts it on the grid, and both formulations give the same errors. With fixed steps
+(`switch_detection` off: an ordinary Runge-Kutta method with the same multipliers) every scheme falls to order one.
+Radau IIA with one stage damps the rotation so strongly that its order does not show on these grids.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPRESENTATIONS = ("stewart", "step")
 # With these the switch lies at about the same place within its step (a fifth), so that one error constant holds for
 # all: the elements of that step differ in length from all others. Close to the ends of a step its MPCC may fail.
 STEPS = (16, 27, 38, 49, 71, 104)
-FIXED_STAGES = 2  # of the curves with fixed steps
+FIXED_STAGES = 2  # RK stages of the curves with fixed steps
 # The clean range, for a motion of radius one: below, the tolerance of the solver decides; above, the angle is off by
 # so much that the error no longer follows a power of the step.
 CLEAN = (1e-11, 0.5)
@@ -69,7 +69,7 @@ def converge(
     solver: Any = SOLVER,
     callback: Any = None,
 ) -> Convergence:
-    """Simulate with every number of steps; besides errors at the end those of the switch, from the nearest element."""
+    """Simulate with every number of steps; return errors at the end and at the switch, from the nearest element."""
     options = {"dcs_mode": representation, "switch_detection": switch_detection}
     method = method.replace(scheme=scheme, rk_stages=rk_stages, **options)
     end = oscillator.exact([DURATION])[0]
@@ -98,7 +98,7 @@ def experiment(
     solver: Any = SOLVER,
     callback: Any = None,
 ) -> list[Convergence]:
-    """All curves: schemes x stages x ways of writing, then every scheme with fixed steps."""
+    """Return all curves: schemes x stages x formulations, then every scheme with fixed steps."""
     check_names(scheme=(schemes, FAMILIES), representation=(representation, REPRESENTATIONS))
     cases: list[dict[str, Any]] = [
         dict(scheme=scheme, rk_stages=count, representation=written)
@@ -111,7 +111,7 @@ def experiment(
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment, and simulate once more for the picture of the motion."""
+    """Do the experiment, and simulate once more for the figure of the motion."""
     meter, options = Meter(progress), {"method": settings.method, "solver": settings.solver}
     curves = experiment(**settings.arguments, **options, callback=meter)
     trajectory = simulate(max(settings.arguments["steps"]), **options, callback=meter)

@@ -1,10 +1,10 @@
-"""A plate falls on springs, 2 to 100 of them: `python -m problems.benchmarks.plate_on_springs`.
+"""Accuracy of a plate that falls on 2 to 100 springs: `python -m problems.benchmarks.plate_on_springs`.
 
-ESS, Section 5.2, for what it does not show: how exact it is. The same random starts (heights in 2 to 3 m, angles within
-.1 rad, at rest over the middle of the bed) on beds of more and more springs, against DOP853 with events: by the better
-projection, and by the paper's, with bands as wide as a step is long. A fixed width, eps' of the calibration
-(`problems.benchmarks.event_selected_hopper`), is tried, too, and runs by it that do not come to the end are counted:
-there may be some where a spring is reached slowly, so that the step to it is long.
+The experiment of ESS, Section 5.2, with the accuracy that the paper does not show. The same random starts (heights in 2
+to 3 m, angles within .1 rad, at rest over the middle of the bed) on beds of more and more springs, against DOP853 with
+events: by the better projection, and by the paper's, with bands as wide as a step is long. A fixed width, eps' of the
+calibration (`problems.benchmarks.event_selected_hopper`), is tried, too, and runs by it that do not come to the end are
+counted: there may be some where a spring is reached slowly, so that the step to it is long.
 
 A plate that is dropped flat, without dampers, has to move like the spring hopper on any bed. The paper gives no
 constants; those of `models.plate_on_springs` are: mass 1 kg, width 6 m (inertia 3 kg m^2), a bed of 1 m, springs of
@@ -35,8 +35,8 @@ from tests.references.plate import Reference, reference
 Array = NDArray[np.float64]
 
 METHOD = ns.EventSelected(step=0.002)
-LIMIT = 1e-8  # of the errors of the better projection [m, rad, m/s, rad/s]
-TIME_LIMIT = 1e-8  # of the errors of the times of its events [s]
+LIMIT = 1e-8  # largest error of the better projection [m, rad, m/s, rad/s]
+TIME_LIMIT = 1e-8  # largest error of its event times [s]
 FLAT_SPRINGS, FLAT_DURATION = (2, 10, 100), 2.0
 QUICK = {"contacts": (2, 10), "starts": 4}
 NEAR, FAR = {**DOTS, "color": "C0"}, {**DOTS, "color": "C1"}
@@ -44,7 +44,7 @@ NEAR, FAR = {**DOTS, "color": "C0"}, {**DOTS, "color": "C1"}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bed:
-    """What was found on a bed.
+    """Results on a bed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Bed:
         Largest error of a component of the state at the end, by the better projection and by Euler's; NaN where that
         does not come to the end.
     time_errors : (starts,)
-        Largest error of the time of an event [s]; infinite where other events were found.
+        Largest error of the time of an event [s]; infinite if the events differ.
     events : (starts,)
         Numbers of events.
     slowest : float
@@ -75,7 +75,7 @@ class Bed:
 
     @property
     def success(self) -> bool:
-        """Whether all starts were solved within the limits, with all events; a time error that is NaN is not."""
+        """True if all starts were solved within the limits, with all events; a NaN time error counts as a failure."""
         exact = bool(self.errors.max() < LIMIT) and bool(self.time_errors.max() < TIME_LIMIT)
         return exact and all(status.success for status in self.statuses)
 
@@ -105,7 +105,7 @@ def simulate(
 def flat_errors(
     contacts: Sequence[int] = FLAT_SPRINGS, duration: float = FLAT_DURATION, method: ns.EventSelected = METHOD
 ) -> dict[int, float]:
-    """Largest difference of a plate dropped flat, without dampers, from the closed form of the hopper."""
+    """Return the largest difference of a plate dropped flat, without dampers, from the closed form of the hopper."""
     hopper = spring_hopper.STANDARD
     end = spring_hopper.exact([duration], hopper)[0]
     errors = {}
@@ -153,13 +153,13 @@ def experiment(
     *,
     method: ns.EventSelected = METHOD,
 ) -> list[Bed]:
-    """All beds; `eps` is the fixed width of the bands whose failures are counted [m]."""
+    """Return the results on all beds; `eps` is the fixed width of the bands whose failures are counted [m]."""
     drawn = plate_on_springs.starts(starts, seed)
     return [bed(count, drawn, eps, method) for count in contacts]
 
 
 def _time_error(trajectory: ns.Trajectory, exact: Reference) -> float:
-    """Largest error of an event; simultaneous ones may come in any order."""
+    """Return the largest error of an event; simultaneous ones may come in any order."""
     detected = sorted((int(event.name.split("_")[1]) - 1, event.time) for event in trajectory.events)
     known = sorted((spring, t) for t, spring, _ in exact.events)
     if [spring for spring, _ in detected] != [spring for spring, _ in known]:
@@ -168,7 +168,7 @@ def _time_error(trajectory: ns.Trajectory, exact: Reference) -> float:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment; the trajectory that is told and drawn is the first start on ten springs."""
+    """Do the experiment; the printed and drawn trajectory is the first start on ten springs."""
     started = time.monotonic()
     arguments, method = settings.arguments, settings.method
     beds = experiment(**arguments, method=method)

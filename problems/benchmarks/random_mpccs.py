@@ -1,15 +1,15 @@
-"""Random MPCCs against enumeration of their branches: `python -m problems.benchmarks.random_mpccs`.
+"""Random MPCCs, compared with enumeration of their branches: `python -m problems.benchmarks.random_mpccs`.
 
 Programs with affine constraints and pairs and a linear or convex quadratic objective, in seven classes: plain,
-degenerate, redundant, biactive, unbounded, infeasible, badly scaled. Linear programs on all branches say which are
-feasible and which unbounded, and what slope there is at the point a solver returns (`tests.references.mpcc_branches`).
+degenerate, redundant, biactive, unbounded, infeasible, badly scaled. Linear programs on all branches determine which
+are feasible and which unbounded, and the slope at the point that a solver returns (`tests.references.mpcc_branches`).
 
 A claim is false when
 - "solved" stands at a point with residuals, in an infeasible or in an unbounded program, or beside an S or a B that a
   branch with descent contradicts;
 - "infeasible" is said of a program that has a feasible point;
 - "unbounded" is said of a program that has no ray.
-All other ends are honest; how many of them are failures is counted.
+All other results are honest; those that are failures are counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK = {"count": 63}
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one solver says about one program, and what enumeration does.
+    """Result of one solver on one program, and of enumeration.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class Row:
     feasible : bool or None
         The program has a feasible point; None where it is too close to tell.
     unbounded : bool
-        Some branch is.
+        True if some branch is unbounded.
     false : str
-        What is wrong about the claims; empty where nothing is.
+        Error of the claims; empty if there is none.
     objective, size : float
         At the point returned; the largest of its entries.
     infeasibility, complementarity : float
@@ -74,7 +74,7 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Neither solved nor named for what it is."""
+        """True if the program is neither solved nor classified correctly."""
         named = "infeasible" if self.feasible is False else "unbounded" if self.unbounded else "solved"
         return self.status != named and self.feasible is not None
 
@@ -89,7 +89,7 @@ def experiment(
     *,
     callback: Callable[[Any], Any] | None = None,
 ) -> Iterator[Row]:
-    """Solve the programs of consecutive seeds by every solver.
+    """Yield the rows of the programs of consecutive seeds, solved by every solver.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def experiment(
 def solved(
     program: RandomMPCC, known: Truth, solver: str, time_limit: float, callback: Callable[[Any], Any] | None = None
 ) -> Row:
-    """Solve one program and hold every claim against enumeration."""
+    """Solve one program and compare every claim with enumeration."""
     started = time.process_time()
     result = ns.solve_mpcc(program.mpcc, SOLVERS[solver], time_limit=time_limit, callback=callback)
     seconds = time.process_time() - started
@@ -168,10 +168,10 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One row for every class and solver, and one for every solver.
+    """Return one row for every class and solver, and one for every solver.
 
-    Of the infeasible and of the unbounded programs it is said how many are named so; "failed" are feasible and bounded
-    programs without a solution.
+    For infeasible and unbounded programs the row has the number that is classified so; "failed" are feasible and
+    bounded programs without a solution.
     """
     solvers, kinds = dict.fromkeys(row.solver for row in rows), dict.fromkeys(row.kind for row in rows)
     return [

@@ -1,8 +1,8 @@
 """Random smooth programs by two interior-point methods: `python -m problems.benchmarks.random_nlps`.
 
 The library's own method beside IPOPT, with the same tolerances and starts, on programs of eight classes: convex,
-nonconvex, dependent rows, ill-conditioned, many equations, fixed variables, degenerate, infeasible. A judge that shares
-no code with either (`tests.references.random_nlps`) says whether what is claimed to be solved is.
+nonconvex, dependent rows, ill-conditioned, many equations, fixed variables, degenerate, infeasible. An independent
+check (`tests.references.random_nlps`) verifies every claimed solution.
 
 Counted are what each solves, what ours solves of that, how often its objective is as good (at most IPOPT's and 1e-6 of
 it), false claims, and the ratio of their times without building.
@@ -33,18 +33,18 @@ QUICK = {"count": 64}
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What both methods say of one program.
+    """Results of both methods on one program.
 
     Parameters
     ----------
     seed : int
     kind : str
     status, ipopt_status : str
-        IPOPT's words, of both.
+        IPOPT's names, for both.
     solved, ipopt_solved : bool
-        Claimed, and granted by the judge.
+        Claimed, and verified by the check.
     false, ipopt_false : str
-        What is wrong about a claim; empty where nothing is.
+        Error of a claim; empty if there is none.
     objective, ipopt_objective : float
     seconds, ipopt_seconds : float
     iterations, ipopt_iterations : int
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def as_good(self) -> bool:
-        """Both solve it, and our objective is at most IPOPT's."""
+        """True if both solve it, and our objective is at most IPOPT's."""
         limit = self.ipopt_objective + AS_GOOD * (1.0 + abs(self.ipopt_objective))
         return self.solved and self.ipopt_solved and self.objective <= limit
 
@@ -88,7 +88,7 @@ def experiment(*, count: int = 1000, first: int = 0, callback: Callable[[Any], A
 
 
 def compared(problem: Any) -> Row:
-    """Solve one program (a `RandomNLP`) by both methods."""
+    """Solve one program (a `RandomNLP`) by both methods and return the row."""
     objective = ca.Function("f", [problem.x], [problem.f])
     values: dict[str, Any] = {}
     for prefix, method in (("", InteriorPoint(problem, OPTIONS)), ("ipopt_", Ipopt(problem, OPTIONS))):
@@ -134,7 +134,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One line for every class, and one for all."""
+    """Return one line for every class, and one for all."""
     kinds = dict.fromkeys(row.kind for row in rows)
     return [_line(kind, [row for row in rows if kind in (row.kind, "all")]) for kind in (*kinds, "all")]
 

@@ -1,4 +1,4 @@
-"""The event-driven referee put to the test: `python -m problems.benchmarks.referee`.
+"""Tests of the event-driven simulation and of certificates: `python -m problems.benchmarks.referee`.
 
 Three tables. The referee against motions in closed form: states, times of events, time per simulated second. FESD-J
 against the referee with more and more steps: the differences vanish with the order of the Runge-Kutta method.
@@ -41,7 +41,7 @@ QUICK = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """All that was found: one row of a table each."""
+    """All results: one row of a table each."""
 
     agreements: tuple[Agreement, ...] = ()
     convergences: tuple[Convergence, ...] = ()
@@ -49,17 +49,17 @@ class Findings:
 
     @property
     def rows(self) -> tuple[Agreement | Convergence | Certified, ...]:
-        """Of all tables."""
+        """Rows of all tables."""
         return (*self.agreements, *self.convergences, *self.certificates)
 
     @property
     def success(self) -> bool:
-        """Whether all of it is as it should be."""
+        """True if all results are as expected."""
         return all(row.success for row in self.rows)
 
     @property
     def grids(self) -> tuple[Certified, ...]:
-        """The discs on all grids, the coarsest first."""
+        """Rows of the discs on all grids, the coarsest first."""
         return tuple(row for row in self.certificates if row.label.startswith("discs") and not row.wrong)
 
 
@@ -77,7 +77,7 @@ def experiment(
     referee: ns.EventDriven = REFEREE,
     callback: Any = None,
 ) -> Findings:
-    """Do everything, or the parts that are asked for.
+    """Do all parts, or the requested ones.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def experiment(
 def boxes(
     rk_stages: Sequence[int] = (2, 3), time_limit: float | None = None, callback: Any = None
 ) -> Iterator[Certified]:
-    """The three boxes from the best control known; the first solution also with a mistake."""
+    """Certify the three boxes from the best known control; the first solution also with a deliberate error."""
     ocp = three_boxes.build()
     start = np.array(three_boxes.KNOWN_CONTROL)[:, None]
     keywords: dict[str, Any] = {"guess": start, "time_limit": time_limit, "callback": callback}
@@ -141,7 +141,7 @@ def boxes(
 def discs(
     control_stages: Sequence[int] = (25, 50, 100), time_limit: float | None = None, callback: Any = None
 ) -> Iterator[Certified]:
-    """The two discs on grids of the control, each from the solution before."""
+    """Certify the two discs on finer and finer control grids, each solved from the solution before."""
     ocp, guess = disc_manipulation.build(), disc_manipulation.guess()
     for count in control_stages:
         method = disc_manipulation.METHOD.replace(control_stages=count)
@@ -189,7 +189,7 @@ def _figures(findings: Findings) -> dict[str, Callable[[], Any]]:
 
 
 def _grids(rows: Sequence[Certified]) -> Any:
-    """Errors of the end state and defects of the windows over the number of control stages."""
+    """Draw errors of the end state and defects of the windows over the number of control stages."""
     stages = [row.control_stages for row in rows]
     curves = {
         "end state": [row.certificate.end_state_error for row in rows],
@@ -202,7 +202,7 @@ def _grids(rows: Sequence[Certified]) -> Any:
 
 
 def _distances(row: Certified) -> Any:
-    """Distances of both discs from their true places over time, and the true impacts."""
+    """Draw the distances of both discs from their true positions over time, and the true impacts."""
     claimed, true = row.solution, row.certificate.trajectory
     t = np.linspace(0.0, min(claimed.duration, true.duration), 1201)[1:]
     away = np.asarray(claimed(t + claimed.t0)) - np.asarray(true(t + true.t0))
@@ -214,7 +214,7 @@ def _distances(row: Certified) -> Any:
 
 
 def _windows(rows: Sequence[Certified]) -> Any:
-    """Defects of the windows over time; dashed lines are wrong on purpose."""
+    """Draw the defects of the windows over time; dashed lines have deliberate errors."""
     curves = []
     for row in rows:
         windows = row.certificate.windows
@@ -226,7 +226,7 @@ def _windows(rows: Sequence[Certified]) -> Any:
 
 
 def results(findings: Findings) -> dict[str, Any]:
-    """What `--json` prints; several problems have neither one objective nor one final state."""
+    """Return what `--json` prints; several problems have neither one objective nor one final state."""
     solved = [row.solution for row in findings.certificates if not row.wrong]
     return {
         "status": (ns.Status.SOLVED if findings.success else ns.Status.STEP_FAILED).value,

@@ -33,7 +33,7 @@ LENGTHS = ("m", "m/s")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One simulation of one case.
+    """Result of one simulation of one case.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Row:
     error : float
         Largest error of the state at the end, in metres; NaN without one.
     missing, extra : tuple of str
-        Events that were not found, and found ones that are not in the closed form.
+        Events that were missed, and events that are not in the closed form.
     message : str
     """
 
@@ -56,14 +56,14 @@ class Row:
 
     @property
     def success(self) -> bool:
-        """Whether the motion is that of the closed form, to a millionth of a metre."""
+        """True if the motion is that of the closed form, to a millionth of a metre."""
         return self.status == "solved" and self.error < 1e-6 and not self.missing and not self.extra
 
 
 def in_units(system: ns.CLS, length: float, mass: float) -> tuple[ns.CLS, np.ndarray]:
     """Return a system in other units of length and mass, and the factors (2 n_q,) of its states.
 
-    Which coordinates are lengths, the units of the system say; seconds and angles stay.
+    The units of the system determine which coordinates are lengths; seconds and angles do not change.
     """
     names = (*system.names["q"], *system.names["v"])
     factors = np.array([length if system.units.get(name) in LENGTHS else 1.0 for name in names])

@@ -1,4 +1,4 @@
-"""How much faster it is to solve again than to solve anew: `python -m problems.benchmarks.resolve_speed`.
+"""Speed of solving again compared with solving from scratch: `python -m problems.benchmarks.resolve_speed`.
 
 The optimal control problem of the particle (`problems.particle`, Example 5) from many initial states along a path,
 each solved in four ways with the same solver options: anew, with its own transcription, or again, through one
@@ -28,14 +28,14 @@ METHOD = particle.METHOD.replace(fesd=particle.METHOD.fesd.replace(control_stage
 WAYS = ("anew, default start", "again, default start", "anew, from the last one", "again, from the last one")
 ANEW, AGAIN, ANEW_WARM, AGAIN_WARM = WAYS
 PAIRS = ((ANEW, AGAIN), (ANEW_WARM, AGAIN_WARM), (ANEW, AGAIN_WARM))
-ROWS = 5  # of the path, which goes to and fro
+ROWS = 5  # rows of the path, which goes to and fro
 SAME = 1e-6  # relative difference of objectives that are the same
 WANTED = 3.0  # the ratio that counts as success
-MANY = 20  # states, with fewer the one solution from the default start decides
+MANY = 20  # least number of states; with fewer the one solution from the default start dominates
 
 
 def states(count: int) -> np.ndarray:
-    """Initial states (count, 4) at rest, around the nominal one (0, 1), next to each other on a path."""
+    """Return initial states (count, 4) at rest, around the nominal one (0, 1), ordered along a path."""
     if count < 2:
         raise OptionError(f"states: expected at least 2, given {count!r}.")
     rows = min(ROWS, count)
@@ -50,7 +50,7 @@ def states(count: int) -> np.ndarray:
 def measured(
     starts: np.ndarray, method: Any, solver: Any, progress: Callable[[Any], Any] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Seconds, iterations, objective and status of every start, in every way; the ways take turns."""
+    """Return seconds, iterations, objective and status of every start, in every way; the ways take turns."""
     ocp = particle.build()
     began = time.perf_counter()
     problem = ns.transcribe(ocp, method)
@@ -66,7 +66,7 @@ def measured(
             else:
                 start: dict[str, Any] = {"guess": guess, "callback": progress}
                 solution = ns.solve(replace(ocp, x0=x0), method, solver, **start, certify=False)
-            # Each way through one transcription would have had to make it.
+            # Each way through one transcription includes the time to build it.
             own = transcribed if k == 0 and way in (AGAIN, AGAIN_WARM) else 0.0
             rows[way].append(
                 {
@@ -81,7 +81,7 @@ def measured(
 
 
 def compared(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """For pairs of ways the ratio of their times and the differences of their objectives."""
+    """Return for pairs of ways the ratio of their times and the differences of their objectives."""
     table = []
     for slow, fast in PAIRS:
         both = [(a, b) for a, b in zip(rows[slow], rows[fast], strict=True) if a["status"] == b["status"] == "solved"]
@@ -101,7 +101,7 @@ def compared(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Solve all and compare."""
+    """Solve all and compare the times."""
     rows = measured(states(settings.arguments["states"]), settings.method, settings.solver, progress)
     pairs = compared(rows)
     totals = {way: _total(values) for way, values in rows.items()}

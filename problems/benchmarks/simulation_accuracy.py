@@ -5,13 +5,13 @@ time-stepping), by MuJoCo (`pip install "nosnoc_py[bench]"`) and by Drake (`pip 
 as its wheels exist for Linux and macOS only and bring a commercial solver along). What is not installed is left out.
 
 The error is the largest one of the measured coordinates at eight times, against a closed form or, for the quadruped,
-against an event-driven simulation at 1e-13. Every program runs with many settings, also of its contacts, and counts by
-its best ones: for an error E the least processor time of a run with an error below E. All run in one process on one
-thread (matrices are small; `OMP_NUM_THREADS=1` makes sure), and of several runs the best one counts. The set-up (model,
-compilation) is told apart.
+against an event-driven simulation at 1e-13. Every program runs with many settings, also of its contacts, and the best
+ones count: for an error E the least processor time of a run with an error below E. All run in one process on one thread
+(matrices are small; `OMP_NUM_THREADS=1` makes sure), and of several runs the best one counts. The time of the set-up
+(model, compilation) is separate.
 
-`--set page=FILE` writes the tables for the documentation; `--set kept=FILE` keeps all runs, so that a second call goes
-on where the first one was stopped.
+`--set page=FILE` writes the tables for the documentation; `--set kept=FILE` stores all runs, so that a second call
+continues where the first one was stopped.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ PROGRAMS = (
     drake_peer.DISCRETE,
 )
 TARGETS = (1e-2, 1e-3, 1e-4, 1e-6)
-ROUNDING = 1e-16  # smaller errors are drawn here
-ENOUGH = 0.2  # seconds of repetitions of one candidate
+ROUNDING = 1e-16  # smaller errors are drawn at this value
+ENOUGH = 0.2  # time limit in seconds for the repetitions of one candidate
 COMMAND = "python -m problems.benchmarks.simulation_accuracy"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A run: processor seconds of the set-up and of the simulation, and the error [m or rad]."""
+    """Result of a run: processor seconds of the set-up and of the simulation, and the error [m or rad]."""
 
     scene: str
     peer: str
@@ -116,7 +116,7 @@ def experiment(
 
 
 def _measured(scene: Scene, peer: str, coarse: bool, time_limit: float, repeats: int) -> list[Measured]:
-    """All runs of a scene; finer settings than the time limit allows are left out."""
+    """Return all runs of a scene; settings finer than the time limit allows are left out."""
     rows, last = [], dict[tuple[str, str], tuple[float, float]]()
     for candidate in _candidates(scene, peer, coarse, time_limit):
         key = (candidate.program, candidate.series)
@@ -137,7 +137,11 @@ def measure(scene: Scene, peer: str, candidate: Candidate, repeats: int) -> Meas
         prepared = time.process_time()
         positions = run()
         first = time.process_time() - prepared
-    except (RuntimeError, ValueError, ns.NosnocError):  # of Drake: a step or the time has become too small, or too long
+    except (
+        RuntimeError,
+        ValueError,
+        ns.NosnocError,
+    ):  # Drake: step too small, or too slow
         return Measured(
             scene=scene.name,
             peer=peer,
@@ -174,7 +178,7 @@ def _candidates(scene: Scene, peer: str, coarse: bool, limit: float) -> Iterator
 
 
 def envelope(rows: Sequence[Measured], scene: str, name: str) -> list[Measured]:
-    """Runs of a program that no faster run beats, by increasing time."""
+    """Return the runs of a program that no faster run beats, by increasing time."""
     best, front = np.inf, []
     for row in sorted((r for r in rows if (r.scene, r.program) == (scene, name)), key=lambda r: (r.seconds, r.error)):
         if row.error < best:
@@ -184,12 +188,12 @@ def envelope(rows: Sequence[Measured], scene: str, name: str) -> list[Measured]:
 
 
 def least_time(rows: Sequence[Measured], scene: str, name: str, target: float) -> float | None:
-    """Least time [s] of a program for an error below the target, if it reaches it."""
+    """Return the least time [s] of a program for an error below the target, or None."""
     return next((row.seconds for row in envelope(rows, scene, name) if row.error <= target), None)
 
 
 def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
-    """Least milliseconds for every target, with the least error, its settings and the longest set-up."""
+    """Return least milliseconds for every target, with the least error, its settings and the longest set-up."""
     table = []
     for name in PROGRAMS:
         front = envelope(rows, scene, name)
@@ -210,7 +214,7 @@ def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of all programs."""
+    """Return the versions of all programs."""
     known = {
         "Python": platform.python_version(),
         "nosnoc_py": ns.__version__,
@@ -223,7 +227,7 @@ def versions() -> dict[str, str]:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Measure, and show it; no time decides, but event-driven simulation must be right everywhere."""
+    """Measure, and report; times do not matter, but event-driven simulation must be right everywhere."""
     started, arguments = time.monotonic(), settings.arguments
     rows = experiment(**arguments, progress=progress)
     titles = {name: SCENES[name]().title for name in arguments["scenes"]}
@@ -234,7 +238,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     results = {
         "rows": [vars(row) for row in rows],
         "versions": versions(),
-        "seed": None,  # nothing is random
+        "seed": None,  # no random numbers
         "wall_seconds": time.monotonic() - started,
     }
     text = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -248,7 +252,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def figure_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> Any:
-    """Error over time, one panel per scene."""
+    """Return a figure of error over time, one panel per scene."""
     from nosnoc_py.plotting.figures import COLOURS
 
     panels = []
@@ -265,7 +269,7 @@ def figure_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> Any:
 
 
 def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
-    """The tables for the documentation."""
+    """Return the tables for the documentation."""
     lines = [
         f"Written by `{COMMAND} --set page=docs/results/simulation_accuracy.md`. Least processor time in milliseconds "
         "for an error below the target; a dash is a target that is never reached. The set-up (model and compilation, "

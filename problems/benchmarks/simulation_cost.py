@@ -1,12 +1,12 @@
-"""What accuracy costs: simulations by default, beside DOP853 by hand: `python -m problems.benchmarks.simulation_cost`.
+"""Time of default simulations, compared with DOP853 by hand: `python -m problems.benchmarks.simulation_cost`.
 
-Both sides find their own events. The other one is `scipy.integrate.solve_ivp` with right-hand sides, terminal events
-and what happens there written by hand for every case (`tests/references/restarts.py`). Both get the loosest tolerance,
+Both sides locate their own events. The other side is `scipy.integrate.solve_ivp` with right-hand sides, terminal events
+and jumps written by hand for every case (`tests/references/restarts.py`). Both get the loosest tolerance,
 a power of ten, from which on all errors of the state at the end stay below the target; then they take turns in this
 process, and of each the best time of the processor counts. Errors are measured against DOP853 at 1e-13.
 
 Times are of a repeated call of `ns.simulate`, trajectory with contact forces and dense output included: what CasADi
-compiles is kept by the system. The first call of a system is told apart, and so is a call by an `ns.Simulator`.
+compiles is kept by the system. The first call of a system, and a call by an `ns.Simulator`, are listed separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOLERANCES = tuple(10.0**-k for k in range(2, 14))
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a target costs: the tolerance, its error, and the time of both sides.
+    """Cost of a target accuracy: tolerance, error, and time of both sides.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def ratio(self) -> float:
-        """Of the times, by default over DOP853."""
+        """Ratio of the times, by default over DOP853."""
         return self.milliseconds / self.its_milliseconds
 
 
@@ -78,7 +78,7 @@ def experiment(
     *,
     progress: Progress,
 ) -> tuple[tuple[Cost, ...], tuple[Calls, ...]]:
-    """Costs of every case and target, and of calls.
+    """Return costs of every case and target, and of calls.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def experiment(
 
 
 def simulate(case: RestartCase, system: Any, tolerance: float | None = None) -> ns.Trajectory:
-    """By default, or with another tolerance."""
+    """Simulate by default, or with another tolerance."""
     options: dict[str, Any] = {} if tolerance is None else {"method": ns.EventDriven(rtol=tolerance, atol=tolerance)}
     return ns.simulate(system, x0=case.x0, duration=case.duration, u=case.u, **options)
 
@@ -148,14 +148,14 @@ def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: in
 
 
 def _loosest(errors: Sequence[float], target: float) -> int | None:
-    """The first of some errors from which on all are below a target."""
+    """Return the first of some errors from which on all are below a target."""
     above = [i for i, error in enumerate(errors) if not error <= target]
     first = max(above, default=-1) + 1
     return first if first < len(errors) else None
 
 
 def _best(sides: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
-    """Milliseconds of the best of some turns."""
+    """Return the milliseconds of the best of some turns."""
     turns = [[_timed(side)[0] for side in sides] for _ in range(repeats)]
     return [1e3 * float(best) for best in np.min(turns, axis=0)]
 
@@ -167,7 +167,7 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Measure; times decide nothing, but every target has to be reached."""
+    """Measure; times do not matter, but every target has to be reached."""
     targets = settings.arguments["targets"]
     costs, calls = experiment(**settings.arguments, progress=progress)
     means = {target: geometric_mean([c.ratio for c in costs if c.target == target]) for target in (*targets, 0.0)}

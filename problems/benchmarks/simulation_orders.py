@@ -35,7 +35,7 @@ QUICK = {"stages": (2, 3), "contact_steps": (100, 141, 200, 283), "switch_steps"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Example:
-    """A motion, its exact end, and the range of errors (floor, ceiling) in which a power of the step shows."""
+    """Motion with its exact end, and the range of errors (floor, ceiling) for fits of the order."""
 
     title: str
     system: Any
@@ -47,12 +47,12 @@ class Example:
     clean: tuple[float, float]
 
     def error(self, trajectory: ns.Trajectory) -> float:
-        """Of the state at the end; NaN if it was not reached."""
+        """Return the error of the state at the end; NaN if it was not reached."""
         return float(np.abs(trajectory.final_state - self.end).max()) if trajectory.success else np.nan
 
 
 def two_balls(stiffness: float = two_balls_spring.PAPER.stiffness) -> Example:
-    """With a spring [N/m], by default that of the paper, for one second; the fastest impact has about 4 m/s."""
+    """Return the two balls with a spring [N/m], by default that of the paper, for one second; impacts up to 4 m/s."""
     start = (1.0, 2.0, 0.0, 0.0)
     constants = two_balls_spring.Constants(stiffness=stiffness)
     return Example(
@@ -68,7 +68,7 @@ def two_balls(stiffness: float = two_balls_spring.PAPER.stiffness) -> Example:
 
 
 def circle() -> Example:
-    """The oscillator, until pi / 2 s."""
+    """Return the oscillator, until pi / 2 s."""
     duration = float(np.pi / 2.0)
     return Example(
         title="oscillator (a switch)",
@@ -83,7 +83,7 @@ def circle() -> Example:
 
 
 def by_elements(example: Example, steps: int, callback: Any = None, **options: Any) -> tuple[ns.Trajectory, int]:
-    """A simulation by finite elements, and how many steps Newton's method did not do alone."""
+    """Simulate by finite elements; also return how many steps Newton's method did not do alone."""
     meter = Meter(callback or (lambda state: None))
     trajectory = ns.simulate(
         example.system,
@@ -125,7 +125,7 @@ def stepping_of(example: Example, scheme: str, steps: Sequence[int]) -> Converge
 def panel_of(
     example: Example, stages: Sequence[int], steps: Sequence[int], fixed_steps: Sequence[int], progress: Progress
 ) -> list[Convergence]:
-    """All methods on an example."""
+    """Return all methods on an example."""
     progress.describe(example.title)
     curves = [
         curve_of(example, scheme, count, _grids(example, scheme, count, steps), callback=progress)
@@ -139,12 +139,12 @@ def panel_of(
 
 
 def rounding_of(example: Example) -> float:
-    """Error of event-driven simulation."""
+    """Return the error of event-driven simulation."""
     return example.error(ns.simulate(example.system, x0=example.start, duration=example.duration, method=EVENT_DRIVEN))
 
 
 def _grids(example: Example, scheme: str, stages: int, steps: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of steps: more of them for implicit Euler, which on long steps damps the oscillator to rest."""
+    """Return numbers of steps: more of them for implicit Euler, which on long steps damps the oscillator to rest."""
     damps = scheme == "radau_iia" and stages == 1 and not isinstance(example.system, ns.CLS)
     return tuple(FINER * count if damps else count for count in steps)
 
@@ -157,7 +157,7 @@ def experiment(
     *,
     progress: Progress,
 ) -> dict[Example, list[Convergence]]:
-    """Curves of both examples.
+    """Return the curves of both examples.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def experiment(
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment, and simulate the two balls once more for the numbers that all problems give."""
+    """Do the experiment, and simulate the two balls once more for the numbers that all problems report."""
     meter = Meter(progress)
     trajectory, _ = by_elements(two_balls(), 200, meter, rk_stages=3)
     panels = experiment(**settings.arguments, progress=progress)

@@ -1,8 +1,8 @@
-"""What steps of a simulation cost: `python -m problems.benchmarks.simulation_speed`.
+"""Time of simulation steps: `python -m problems.benchmarks.simulation_speed`.
 
-By the active-set Newton method and as an MPCC by a homotopy, at equal scheme and step, and whether both find the same.
-That they do on every simulation of the library is a test (`tests/problems/test_simulation_speed.py`); what whole
-simulations cost by default is `simulation_cost`.
+Steps are solved by the active-set Newton method and as MPCCs by a homotopy, with equal scheme and step, and the results
+are compared. A test compares them on every simulation of the library (`tests/problems/test_simulation_speed.py`);
+`simulation_cost` measures whole simulations by default.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from problems.settings import Settings
 from tests.references.simulation_steps import HOMOTOPY, NEWTON, SOLVERS, TIGHT, Fallback
 from tests.references.simulations import SPEED
 
-AIM = 50.0  # of the speedup of a step
+AIM = 50.0  # target for the speedup of a step
 QUICK = {"repeats": 1, "speed_steps": 12}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """A row for every case."""
+    """Results: a row for every case."""
 
     rows: tuple[Row, ...] = ()
 
@@ -43,12 +43,12 @@ class Findings:
 
     @property
     def success(self) -> bool:
-        """Whether every step was solved; times and fallbacks are told, and decide nothing."""
+        """True if every step was solved; times and fallbacks are printed, but do not matter."""
         return not any(row.broken for row in self.rows)
 
 
 def experiment(repeats: int = 3, speed_steps: int = 1000, *, progress: Progress) -> Findings:
-    """Steps of all cases.
+    """Measure the steps of all cases.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def experiment(repeats: int = 3, speed_steps: int = 1000, *, progress: Progress)
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Measure, and simulate the oscillator once more for the numbers that all problems give."""
+    """Measure, and simulate the oscillator once more for the numbers that all problems report."""
     meter = Meter(progress)
     case = SPEED["oscillator"]()
     trajectory = ns.simulate(

@@ -1,6 +1,6 @@
-"""What a step costs: the active-set Newton method and the homotopy on MPCCs, on the same steps in one process.
+"""Time of a step: the active-set Newton method and the homotopy on MPCCs, on the same steps in one process.
 
-All times are seconds of the processor, of this thread: other work on the machine counts for nobody. Simulators are
+All times are processor seconds of this thread, so that other work on the machine does not count. Simulators are
 built and have stepped before anything is measured; then all methods take turns with the whole motion, Newton's method
 several times in each, and the best turn of each method counts. The clock is read twice per turn: a reading may take as
 long as a step.
@@ -36,7 +36,7 @@ AGAIN = 5  # simulations by Newton's method per turn, whose mean counts
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
-    """What the steps of a case cost.
+    """Cost of the steps of a case.
 
     Parameters
     ----------
@@ -122,5 +122,5 @@ def measure(case: Case, repeats: int, progress: Progress) -> Row:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers."""
+    """Return the geometric mean of positive numbers."""
     return float(np.exp(np.mean(np.log(values))))

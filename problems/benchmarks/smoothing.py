@@ -1,20 +1,21 @@
-"""What smoothing costs: `python -m problems.benchmarks.smoothing`.
+"""Error and time of smoothed contacts: `python -m problems.benchmarks.smoothing`.
 
 Two tasks with contact, the particle that lands, slides and stops with friction (Example 5 of `problems.particle`,
 e = 0), and the manipulation of `problems.disc_manipulation`, by direct shooting on the smoothed system for several
-amounts of smoothing, beside FESD-J with and without the detection of switches. Every control that was found is given to
-the event-driven referee: where it really leads, what it really costs, and which constraints it really violates.
+amounts of smoothing, beside FESD-J with and without the detection of switches. Every control is simulated event by
+event, which shows its true end, its true cost, and the constraints that it violates.
 
-FESD-J fails on the particle from its default start. Smoothing has no sequence of contacts to find, so that it does not
-mind; the last row is FESD-J from the true motion under the control of the least smoothed solution.
+FESD-J fails on the particle from its default guess. Smoothing works from this guess, because it has no sequence of
+contacts; the last row is FESD-J from the true motion under the control of the least smoothed solution.
 
 Measured on one core. Particle: the true end errs by 2e-2, 5e-5, 2e-4, 2e-4 for sigma = 1e-1 ... 1e-4 with 4 steps per
-control stage (0.7 to 1.1 s), where the steps are to blame from 1e-2 on, and by 2e-2, 2e-4, 1e-6, 3e-6 with 12 steps
-(1.1 to 1.4 s); FESD-J from there is exact in 1.6 s (J = 72.6393).
+control stage (0.7 to 1.1 s), where the error is due to the steps from 1e-2 on, and by 2e-2, 2e-4, 1e-6, 3e-6 with 12
+steps (1.1 to 1.4 s); FESD-J from there is exact in 1.6 s (J = 72.6393).
 
 Discs: J = 654 in 6 to 10 s, where FESD-J has 686 in 11 s and, from the last, 652.6 in 14 s. But no true motion is the
-claimed one, as where a disc is hit decides over its way: the end errs by 4.0, 3.4, 1.9, 1.1 m with 4 steps, by 0.5 m
-with 12 at the last (2 minutes), by 0.5 m with FESD-J (two elements per control stage), 2.2 m with that from the last.
+claimed one, because the motion depends strongly on the point at which a disc is hit: the end errs by 4.0, 3.4, 1.9, 1.1
+m with 4 steps, by 0.5 m with 12 at the last (2 minutes), by 0.5 m with FESD-J (two elements per control stage), 2.2 m
+with that from the last.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ WARM = ns.Homotopy(sigma_0=1e-3, time_limit=60.0)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """A problem, and FESD-J for it with the number of control stages that all methods get."""
+    """Problem, and FESD-J for it with the number of control stages of all methods."""
 
     build: Callable[[], ns.OCP]
     method: Any
@@ -56,7 +57,7 @@ TASKS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
-    """What one method made of a task.
+    """Result of one method on a task.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class Row:
 
 
 def shoot(task: Task, sigma: float, steps: int, method: SmoothedShooting, progress: Any = None) -> Row:
-    """Direct shooting down to a smoothing."""
+    """Solve by direct shooting down to a smoothing."""
     ocp, stages = task.build(), task.method.control_stages
     start = max(method.sigma_0, sigma)
     options = method.replace(control_stages=stages, steps=steps, sigma_min=sigma, sigma_0=start)
@@ -110,14 +111,14 @@ def shoot(task: Task, sigma: float, steps: int, method: SmoothedShooting, progre
 
 
 def detect(task: Task, name: str, solver: Any, seconds: float | None, *, guess: Any = None, **options: Any) -> Row:
-    """FESD-J."""
+    """Solve by FESD-J."""
     ocp = task.build()
     solution = ns.solve(ocp, task.method.replace(**options), solver, guess=guess, time_limit=seconds)
     return Row(method=name, solution=solution, certificate=solution.certificate or ns.certify(ocp, solution))
 
 
 def compare(name: str, arguments: Mapping[str, Any], method: SmoothedShooting, solver: Any, progress: Any) -> list[Row]:
-    """All methods on one task."""
+    """Compare all methods on one task."""
     task, seconds = TASKS[name], arguments["seconds"]
     rows = [
         detect(task, "FESD-J", solver, seconds),
@@ -132,7 +133,7 @@ def compare(name: str, arguments: Mapping[str, Any], method: SmoothedShooting, s
 
 
 def true_motion(ocp: ns.OCP, solution: ns.Solution) -> ns.Trajectory:
-    """Where the control of a solution leads, event by event."""
+    """Return the motion under the control of a solution, event by event."""
     return ns.simulate(
         ocp.system,
         x0=solution.x0,
@@ -161,7 +162,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _panel(task: str, task_rows: Sequence[Row]) -> Panel:
-    """The error of the end state over the smoothing that is left; lines of the methods that detect switches."""
+    """Draw the error of the end state over the remaining smoothing, with lines of the methods that detect switches."""
     curves = []
     for steps in sorted({row.steps for row in task_rows if row.steps}):
         rows = sorted((row for row in task_rows if row.steps == steps), key=lambda row: row.sigma)
@@ -173,7 +174,7 @@ def _panel(task: str, task_rows: Sequence[Row]) -> Panel:
 
 
 def error_of(row: Row) -> float:
-    """Distance of the true end state from the claimed one; NaN where the referee did not get there."""
+    """Return the distance of the true end state from the claimed one; NaN if the simulation did not reach the end."""
     return float(row.certificate.end_state_error) if np.isfinite(row.certificate.end_state_error) else np.nan
 
 

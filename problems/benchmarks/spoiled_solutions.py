@@ -1,4 +1,4 @@
-"""Certificates put to the test: `python -m problems.benchmarks.spoiled_solutions`.
+"""Test of certificates with spoiled solutions: `python -m problems.benchmarks.spoiled_solutions`.
 
 True solutions (optimised ones, and simulations and closed forms that stand in for optimised ones) have to be confirmed;
 the same with one thing spoiled by more than the tolerance must never be, and has to be refuted. What is spoiled, and by
@@ -21,14 +21,14 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.spoiled_solutions import SPOILS, SYSTEMS
 
-# Shares that have to be reached: refuted of the spoiled, confirmed of the true, and undecided of either at most.
+# Required shares: refuted of the spoiled, confirmed of the true, and at most undecided of either.
 REFUTED = CONFIRMED = 0.95
 UNDECIDED = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One certificate: of which system, what was spoiled ("" for a true solution), the verdict and its reason."""
+    """One certificate: the system, what was spoiled ("" for a true solution), the verdict and its reason."""
 
     system: str
     spoil: str
@@ -37,7 +37,7 @@ class Case:
 
 
 def cases(count: int, true: int, seed: int, callback: Callable[[Any], Any] = lambda state: None) -> list[Case]:
-    """So many spoiled and so many true solutions, each of a random system."""
+    """Return certificates of this many spoiled and true solutions, each of a random system."""
     random = np.random.default_rng(seed)
     drawn: list[Case] = []
     while sum(bool(case.spoil) for case in drawn) < count or sum(not case.spoil for case in drawn) < true:
@@ -61,12 +61,12 @@ def _case(system: str, spoil: str, ocp: ns.OCP, solution: ns.Solution) -> Case:
 
 
 def share(group: list[Case], verdict: ns.Verdict) -> float:
-    """Of cases with a verdict; one without any."""
+    """Return the share of cases with a verdict; one if there are no cases."""
     return sum(case.verdict == verdict.value for case in group) / len(group) if group else 1.0
 
 
 def reached(group: list[Case]) -> bool:
-    """Whether no spoiled solution is confirmed, no true one refuted, and nearly all of either are told so."""
+    """Check that no spoiled solution is confirmed, no true one refuted, and that few cases are undecided."""
     spoiled, true = [case for case in group if case.spoil], [case for case in group if not case.spoil]
     return (
         not any(case.verdict == ns.Verdict.CONFIRMED.value for case in spoiled)
@@ -79,7 +79,7 @@ def reached(group: list[Case]) -> bool:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Everything that the command line asks for."""
+    """Run the cases that the command line requests."""
     arguments = settings.arguments
     judged = cases(arguments["count"], arguments["true"], arguments["seed"])
     odd = [case for case in judged if case.verdict != _wanted(case)]

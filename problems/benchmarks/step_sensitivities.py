@@ -1,4 +1,4 @@
-"""Derivatives of a motion through a switch by its start: `python -m problems.benchmarks.step_sensitivities`.
+"""Derivatives of a motion with a switch by its initial state: `python -m problems.benchmarks.step_sensitivities`.
 
 The oscillator that turns around at the unit circle, and the error of d x(T) / d x_0 at T = pi/2 s over the number of
 steps. The exact derivative is the product of the transition matrix up to the switch, of the saltation matrix
@@ -39,13 +39,13 @@ QUICK = {"steps": (16, 27, 38), "stages": (2,)}
 # all: the derivative depends on where it is more than the state does.
 STEPS = (16, 27, 38, 49, 71, 104)
 FIXED_STAGES = 2
-FLOOR = 1e-9  # errors below are those of the solver, times the slopes
+FLOOR = 1e-9  # smaller errors are those of the solver, times the slopes
 
 Array = np.ndarray
 
 
 def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[Any], Any]) -> tuple[Array, Array, int]:
-    """State at the end, its derivative by x0, and the number of steps that are not smooth; NaN if a step fails."""
+    """Return the final state, its derivative by x0, and the number of non-smooth steps; NaN if a step fails."""
     simulator = Simulator(oscillator.build(), method, step=DURATION / steps, solver=solver)
     sensitivity = StepSensitivity(simulator.engine.problem)
     state: Any = simulator.init(oscillator.STANDARD.start)
@@ -63,7 +63,7 @@ def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[An
 
 
 def by_smoothing(steps: int, width: float) -> tuple[Array, Array]:
-    """The same with tanh(c / eps) for the step function, by RK4 with eps = width h."""
+    """Return the same with tanh(c / eps) for the step function, by RK4 with eps = width h."""
     h = DURATION / steps
     move = _smooth_step(h, width * h)
     x, derivative = np.array(oscillator.STANDARD.start), np.eye(2)
@@ -94,7 +94,7 @@ def experiment(
     solver: Any = SOLVER,
     callback: Callable[[Any], Any] = lambda state: None,
 ) -> list[Convergence]:
-    """All curves; `width` is eps / h of the smoothing. Beside the errors those of the state, and steps not smooth."""
+    """Return all curves; `width` is eps / h of the smoothing. Errors of the state and non-smooth steps are included."""
     end, slope = oscillator.exact(DURATION)[0], exact()
 
     def curve(label: str, nominal: int, runs: Sequence[tuple[Array, Array]], flags: int = 0) -> Convergence:

@@ -49,8 +49,8 @@ START = (1.0, 2.0, 0.0, 0.0)
 FLOOR, CEILING = 1e-11, 1e-1
 # Numbers of steps at which implicit Euler has its order on the stiff spring: h from 2e-5 to 6e-7 s.
 FINE_STEPS = (25600, 51200, 102400, 204800, 409600, 819200)
-BLOCK = 4096  # steps whose gaps are looked at together
-SHOWN_STEPS = 400  # of the simulation in the picture
+BLOCK = 4096  # steps whose gaps are checked together
+SHOWN_STEPS = 400  # steps of the simulation in the figure
 STIFF = two_balls_spring.PAPER.stiffness
 
 
@@ -137,7 +137,7 @@ def implicit_euler(steps: int, constants: two_balls_spring.Constants) -> np.ndar
 
 
 def fine(stiffness: float = STIFF, steps: Sequence[int] = FINE_STEPS) -> Convergence:
-    """Errors of Radau IIA 1 where its order shows on the stiff spring."""
+    """Return the errors of Radau IIA 1 where its order shows on the stiff spring."""
     constants = two_balls_spring.Constants(stiffness=stiffness)
     exact = exact_balls(1.0, START[:2], START[2:], constants)
     end, scale = exact([1.0])[0], max(-i.v_before[0] for i in exact.impacts)
@@ -153,7 +153,7 @@ def measure(
     stiffness: float = STIFF,
     restitution: float = two_balls_spring.PAPER.restitution,
 ) -> dict[str, float]:
-    """Error of the state at the end against the exact motion, for sweeps; NaN where a step failed."""
+    """Return the error of the final state against the exact motion, for sweeps; NaN if a step failed."""
     if not trajectory.success:
         return {"error": np.nan}
     start, end = trajectory.x[0], trajectory.t[-1]
@@ -173,7 +173,7 @@ def experiment(
     solver: ns.Homotopy = SOLVER,
     callback: Any = None,
 ) -> list[Convergence]:
-    """All curves: the families, Radau IIA 1 (if asked for) on the soft spring and with fine steps, then fixed steps."""
+    """Return all curves: the families, Radau IIA 1 on the soft spring and with fine steps, then fixed steps."""
     check_names(scheme=(schemes, FAMILIES))
     cases: list[dict[str, Any]] = [
         dict(scheme=scheme, rk_stages=count, stiffness=stiffness) for scheme in schemes for count in stages
@@ -187,7 +187,7 @@ def experiment(
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Do the experiment, and simulate once more for the picture of the motion (FESD-J, Fig. 5)."""
+    """Do the experiment, and simulate once more for the figure of the motion (FESD-J, Fig. 5)."""
     arguments, method, solver = settings.arguments, settings.method, settings.solver
     meter = Meter(progress)
     curves = experiment(**arguments, method=method, solver=solver, callback=meter)

@@ -1,4 +1,4 @@
-"""Ways to the optimal control of two discs, compared: `python -m problems.benchmarks.two_discs_compare`.
+"""Comparison of methods for the optimal control of two discs: `python -m problems.benchmarks.two_discs_compare`.
 
 On the four problems of `problems.two_discs`, from the constant controls of the paper on the hybrid minimum principle.
 Parts (`--set part=...`, by default all):
@@ -36,7 +36,7 @@ from tests.references.two_discs import optimum
 
 PARTS = ("compare", "grids", "rates", "sequences")
 PROBLEMS = tuple(EXPERIMENTS)
-ENERGY = ("concentric", "general", "wall")  # with the cost epsilon |u|^2
+ENERGY = ("concentric", "general", "wall")  # problems with the cost epsilon |u|^2
 RELAXED = "general"  # the problem on which relaxations are compared
 QUICK = {
     "problems": ("general",),
@@ -54,7 +54,7 @@ QUICK = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """Results of the parts; empty where a part was not asked for."""
+    """Results of the parts; empty if a part was not requested."""
 
     rows: tuple[rows.Row, ...] = ()
     errors: tuple[history.GridError, ...] = ()
@@ -66,14 +66,14 @@ class Findings:
 
     @property
     def series(self) -> dict[tuple[str, str], list[history.GridError]]:
-        """Errors by problem and method, over N."""
+        """Return errors by problem and method, over N."""
         keys = dict.fromkeys((error.experiment, error.method) for error in self.errors)
         ordered = sorted(keys, key=lambda key: (MSA, DESCENT).index(key[1]))
         return {key: [e for e in self.errors if (e.experiment, e.method) == key] for key in ordered}
 
     @property
     def fits(self) -> list[dict[str, Any]]:
-        """sigma / N of every problem, method and quantity, where there are two grids at least."""
+        """Return sigma / N of every problem, method and quantity, where there are two grids at least."""
         several = {key: errors for key, errors in self.series.items() if len(errors) > 1}
         return [
             {"experiment": key[0], "method": key[1], "quantity": name, **vars(history.fit(errors, name))}
@@ -83,7 +83,7 @@ class Findings:
 
     @property
     def stalls(self) -> dict[str, float]:
-        """How many times farther from u_opt gradient descent ends than Algorithm 1, by problem."""
+        """Ratio of the distances from u_opt of gradient descent and Algorithm 1 at the end, by problem."""
         ends = {one.experiment: float(one.error[-1]) for one in self.histories}
         return {one.experiment: float(one.error[-1]) / ends[one.experiment] for one in self.descents}
 
@@ -119,7 +119,7 @@ def experiment(
     *,
     progress: Progress,
 ) -> Findings:
-    """Do what was asked for.
+    """Do the requested parts.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def experiment(
 def _compared(
     problems: Sequence[str], methods: Sequence[str], limit: float, progress: Progress
 ) -> tuple[rows.Row, ...]:
-    """A row for every problem and method."""
+    """Return a row for every problem and method."""
     table: list[rows.Row] = []
     for problem in problems:
         exact = optimum(problem)
@@ -197,7 +197,7 @@ def _relaxed(alpha: float, steps: int, iterations: int) -> history.History:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Compare, and refine the solution of 5.2 for the numbers that all problems give."""
+    """Compare, and refine the solution of 5.2 for the numbers that all problems report."""
     started = time.monotonic()
     refined = rows.CONTENDERS[rows.REFINED].solve("general")
     findings = experiment(**settings.arguments, progress=progress)
@@ -243,7 +243,7 @@ def _figures(findings: Findings) -> dict[str, Any]:
 
 
 def _methods(findings: Sequence[rows.Row]) -> Any:
-    """What every method achieves: the cost of its control in an event-driven simulation, over the time it took."""
+    """Draw the cost of every method's control in an event-driven simulation, over the time it took."""
     timed = [row for row in findings if np.isfinite(row.true_error) and np.isfinite(row.seconds)]
     panels = []
     for problem in dict.fromkeys(row.experiment for row in timed):

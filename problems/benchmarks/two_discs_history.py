@@ -1,8 +1,8 @@
 """Algorithm 1 and gradient descent on the two discs over their iterations, with one collision too many, and over N.
 
-How the error depends on where in a step the discs collide is a saw-tooth in N, so the order is not to be had from two
-values of N: sigma / N is fitted to many of them (hybrid minimum principle, Figs. 3, 6, 9, 14), or to those N for which
-the exact collision is in the middle of a step, so that nothing is left of the saw-tooth (`of_one_phase`).
+The error depends on where in a step the discs collide, and is a saw-tooth in N. So two values of N do not give the
+order: sigma / N is fitted to many of them (hybrid minimum principle, Figs. 3, 6, 9, 14), or to those N for which the
+exact collision is in the middle of a step, so that nothing is left of the saw-tooth (`of_one_phase`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.references.two_discs import Optimum, optimum, semi_norm
 Array = NDArray[np.float64]
 
 MSA, DESCENT = "Algorithm 1", "gradient descent"
-NEVER = 1e-12  # tolerance with which all iterations are made
+NEVER = 1e-12  # tolerance with which all iterations are done
 # Iterations with which a rate is fitted, times the relaxation: the errors fall by exp(-5), before the plateau.
 FITTED = 5.0
-MIDDLE = 0.02  # of a step, for grids of one phase
+MIDDLE = 0.02  # tolerance relative to a step, for grids of one phase
 QUANTITIES = ("time", "control", "objective")
 STARTS = ((4.0, 4.5), (4.0, 6.0), (4.0, 3.0))  # constant controls [N] with three collisions on 5.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class History:
-    """An iteration and how far from the optimum every iterate was.
+    """Iterations, and the distance of every iterate from the optimum.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class History:
     objective, slope, error : (K,)
         J, |H_u| and the L2 semi-norm of u - u_opt [N].
     collisions : (K,)
-        How many there were.
+        Number of collisions.
     exact : Optimum
     solution : Solution
     """
@@ -63,12 +63,12 @@ class History:
 
     @property
     def excess(self) -> Array:
-        """|J - J_opt| (K,)."""
+        """Return |J - J_opt| (K,)."""
         return np.abs(self.objective - self.exact.objective)
 
     @property
     def fit(self) -> tuple[float, float]:
-        """(sigma, mu): the error is nearly mu sigma^k in the first 5 / alpha iterations."""
+        """Fit (sigma, mu): the error is nearly mu sigma^k in the first 5 / alpha iterations."""
         return self._fitted(self.error)
 
     def _fitted(self, values: Array) -> tuple[float, float]:
@@ -78,7 +78,7 @@ class History:
 
     @property
     def sizes(self) -> dict[str, float] | None:
-        """Smallest |u| until the first collision, and the largest after the last one [N]."""
+        """Return the smallest |u| until the first collision, and the largest after the last one [N]."""
         times = [event.time for event in self.solution.impacts]
         if not times or not self.solution.u.size:
             return None
@@ -89,13 +89,13 @@ class History:
 
     @property
     def shed_at(self) -> int | None:
-        """The first iteration from which on the sequence is as long as the optimal one; None if it never is."""
+        """First iteration from which on the sequence is as long as the optimal one; None if there is none."""
         wrong = np.flatnonzero(self.collisions != len(self.exact.contacts))
         last = int(wrong[-1]) + 1 if wrong.size else 0
         return last if last < self.collisions.size else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how it ended and how fast it was."""
+        """Return how it ended and the rates."""
         some = bool(self.error.size)
         rates = (self.fit[0], self._fitted(self.slope)[0]) if self.error.size > 1 else (None, None)
         return {
@@ -125,13 +125,13 @@ def successive_approximation(
     start: Any = None,
     tolerance: float = NEVER,
 ) -> History:
-    """Algorithm 1 from the paper's start or another constant control; by default all iterations are made."""
+    """Run Algorithm 1 from the paper's start or another constant control; by default all iterations are done."""
     method = ns.MinimumPrinciple(steps=steps, relaxation=relaxation, max_iterations=iterations, tolerance=tolerance)
     return _followed(experiment, MSA, method, start)
 
 
 def gradient_descent(experiment: str, steps: int = 480, relaxation: float = 0.01, iterations: int = 3000) -> History:
-    """Gradient descent on the discretised problem with the rate alpha N / (2 epsilon) (Section 6.2)."""
+    """Run gradient descent on the discretised problem with the rate alpha N / (2 epsilon) (Section 6.2)."""
     chosen: dict[str, Any] = {
         "form": "single",
         "scheme": "euler",
@@ -198,7 +198,7 @@ def of_one_phase(experiment: str, grids: Sequence[int]) -> tuple[int, ...]:
 
 
 def over_grids(make: Callable[..., History], experiment: str, grids: Sequence[int], iterations: int) -> list[GridError]:
-    """Errors of `CONVERGED` or `DESCENDED` with every N."""
+    """Return the errors of `CONVERGED` or `DESCENDED` with every N."""
     return [_error_of(make(experiment, steps=steps, iterations=iterations)) for steps in grids]
 
 
@@ -255,7 +255,7 @@ class Excursion:
     prescribed: ns.Solution
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what both methods end at."""
+        """Return the results of both methods."""
         best, other = self.history.exact.objective, self.prescribed
         return {
             "start": self.start,
@@ -276,12 +276,12 @@ class Excursion:
 
 
 def names(motion: ns.Trajectory) -> tuple[str, ...]:
-    """The sequence of the collisions."""
+    """Return the sequence of the collisions."""
     return tuple(event.name for event in motion.impacts)
 
 
 def excursion(start: tuple[float, float], steps: int, iterations: int) -> Excursion:
-    """Both methods from one start."""
+    """Run both methods from one start."""
     ocp = build("wall")
     return Excursion(
         start=start,

@@ -1,4 +1,4 @@
-"""The methods that are compared on the two discs, as data, and one row of the table for each and every problem.
+"""Methods that are compared on the two discs, as data, and one row of the table for every problem and method.
 
 All of them start from the constant control of the paper, FESD-J from it alone and from the motion under it. On equal
 stages it may also start from the motion under a force of the same direction, of a size for which the discs meet in the
@@ -36,7 +36,7 @@ PPO = 1.617140
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Contender:
-    """A method with what it is given.
+    """Method with its start.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Contender:
 
 
 def shot(form: Any, **options: Any) -> Contender:
-    """A form of direct shooting."""
+    """Return a form of direct shooting."""
     return Contender(method=ns.DirectShooting(form=form, **options), smoothing=1e-2)
 
 
@@ -99,13 +99,13 @@ CONTENDERS: Mapping[str, Contender] = MappingProxyType(
 
 
 def motion(experiment: str) -> ns.Trajectory:
-    """The motion under the paper's control."""
+    """Return the motion under the paper's control."""
     ocp, control = build(experiment), np.array(EXPERIMENTS[experiment].control)
     return ns.simulate(ocp.system, x0=ocp.x0, duration=HORIZON, u=control, method=ns.EventDriven())
 
 
 def meeting(experiment: str, stages: int, stage: float) -> ns.Trajectory:
-    """The motion under a constant force along the paper's control, with which the discs meet after so many stages."""
+    """Return the motion under a constant force along the paper's control; the discs meet after this many stages."""
     data, method = EXPERIMENTS[experiment], EQUAL.replace(control_stages=1, gamma_h=None)
     ocp, way = build(experiment), np.hypot(*np.subtract(data.start[2:], data.start[:2])) - sum(RADII)
     force = np.array(data.control) / np.hypot(*data.control) * 2.0 * way / (stage / stages) ** 2
@@ -114,14 +114,14 @@ def meeting(experiment: str, stages: int, stage: float) -> ns.Trajectory:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
-    """What a method found.
+    """Result of a method.
 
     Parameters
     ----------
     experiment, method : str
     status, message : str
     objective : float
-        As the method has it, with its own discretisation.
+        Objective of the method, with its own discretisation.
     error : float
         objective - J_opt.
     true_error : float
@@ -152,7 +152,7 @@ class Row:
 
 
 def row_of(experiment: str, name: str, exact: Optimum, time_limit: float | None = None) -> Row:
-    """Solve a problem by a method; what it refuses is a row, too."""
+    """Solve a problem by a method and return the row; a refusal is a row, too."""
     started = time.thread_time()
     try:
         solution = CONTENDERS[name].solve(experiment, time_limit)
@@ -180,7 +180,7 @@ def row_of(experiment: str, name: str, exact: Optimum, time_limit: float | None 
 
 
 def given_rows(experiment: str, exact: Optimum) -> list[Row]:
-    """The exact optimum and, of the first problem, what the paper says of reinforcement learning."""
+    """Return the exact optimum and, for the first problem, the paper's number for reinforcement learning."""
     best = Row(
         experiment=experiment,
         method="exact optimum",

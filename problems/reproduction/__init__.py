@@ -1,1 +1,1 @@
-"""What the five papers show, as data, and how it is judged: see `problems.reproduce`."""
+"""Numbers of five papers as data, and the rules that compare them: see `problems.reproduce`."""

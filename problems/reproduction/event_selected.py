@@ -12,7 +12,7 @@ CONTACTS = "MuJoCo, contacts"
 
 
 def calibrated(results: Results) -> tuple[bool, str]:
-    """At eps' both programs have the same RMS error."""
+    """Check that at eps' both programs have the same RMS error."""
     if results["eps"] is None:
         return False, "no such eps'"
     mine, other = results["rms"][EULER], results["rms"][MUJOCO]
@@ -25,7 +25,7 @@ def slower(program: str) -> Read:
 
 
 def width_of_no_spring(results: Results) -> tuple[bool, str]:
-    """No spring that keeps the mass above the ground has the printed eps'; the bands of stiff ones are narrow."""
+    """Check that no spring that keeps the mass above the ground has the printed eps'."""
     widths = [one for one in results["widths"] if one["eps"] is not None]
     above = [one for one in widths if one["lowest_height"] > 0.0]
     wide = min(widths, key=lambda one: abs(one["eps"] - PRINTED_WIDTH))
@@ -39,7 +39,7 @@ def width_of_no_spring(results: Results) -> tuple[bool, str]:
 
 
 def marginal(program: str) -> Read:
-    """Marginal cost of a contact over that of MuJoCo's."""
+    """Read the marginal cost of a contact over that of MuJoCo."""
 
     def read(results: Results) -> float:
         rows = results["rows"]

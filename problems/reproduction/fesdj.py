@@ -18,23 +18,23 @@ TARGET = (-7.0, 0.0, 6.0)  # of the boxes [m]
 
 
 def largest_time_error(results: Results) -> float:
-    """Largest error of the times of the impacts of the ball [s]."""
+    """Return the largest error of the impact times of the ball [s]."""
     return float(max(results["errors"]["impact_times"]))
 
 
 def impact_error(results: Results) -> float:
-    """Largest error of the times of the impacts [s]; infinite unless there are two."""
+    """Return the largest error of the times of the impacts [s]; infinite unless there are two."""
     times = impact_times(results)
     return float(np.abs(np.subtract(times, IMPACTS)).max()) if len(times) == len(IMPACTS) else float("inf")
 
 
 def impact_times(results: Results) -> list[float]:
-    """Times of the impacts [s]."""
+    """Return the times of the impacts [s]."""
     return [event["time"] for event in results["events"] if event["kind"] == "impact"]
 
 
 def failed_share(family: str) -> Any:
-    """Share of the runs of a family with a step that found no solution [%]."""
+    """Return the share of the runs of a family with a step that found no solution [%]."""
 
     def read(results: Results) -> float:
         curves = [c for c in results["curves"] if c["label"].split()[0] == family and "," not in c["label"]]
@@ -49,18 +49,18 @@ def error_at(label: str, steps: int) -> Any:
 
 
 def solved(results: Results) -> tuple[bool, str]:
-    """Whether an optimal control problem is solved, with its residuals."""
+    """Check that an optimal control problem is solved, and return its residuals."""
     text = f"{results['status']}, complementarity {results['complementarity']:.0e}"
     return results["status"] == "solved", f"{text}, infeasibility {results['infeasibility']:.0e}"
 
 
 def swapped(results: Results) -> tuple[bool, str]:
-    """Both discs are at their targets, within a tenth of a metre."""
+    """Check that both discs are within a tenth of a metre of their targets."""
     return results["target_missed"] < 0.1, f"missed by {results['target_missed']:.3f} m at most"
 
 
 def pushed(results: Results) -> tuple[bool, str]:
-    """Disc 2 rests until the first touch, which changes its velocity."""
+    """Check that disc 2 rests until the first touch, which changes its velocity."""
     first = next((e for e in results["events"] if e["kind"] == "impact"), None)
     if first is None:
         return False, "it is never touched"
@@ -69,44 +69,44 @@ def pushed(results: Results) -> tuple[bool, str]:
 
 
 def closed_forms(results: Results) -> tuple[bool, str]:
-    """Every motion of the friction cases is right to its tolerance."""
+    """Check that every motion of the friction cases is within its tolerance."""
     right, runs = sum(row["success"] for row in results["rows"]), len(results["rows"])
     return right == runs, f"{right} of {runs} runs, largest error {results['error']:.1e}"
 
 
 def box_impacts(results: Results) -> int:
-    """Number of impacts between boxes in the exact motion under the control that was found."""
+    """Return the number of impacts between boxes in the exact motion under the control of the solution."""
     return len(results["resimulation"]["impacts"])
 
 
 def first_left(results: Results) -> tuple[bool, str]:
-    """The left box is hit first, the right box later."""
+    """Check that the left box is hit first, the right box later."""
     names: Sequence[str] = [impact["name"] for impact in results["resimulation"]["impacts"]]
     text = ", ".join(f"{impact['name']} {impact['time']:.3f} s" for impact in results["resimulation"]["impacts"])
     return names[:1] == ["left_middle"] and "middle_right" in names, text
 
 
 def transitions(results: Results) -> tuple[bool, str]:
-    """There are several transitions between stick and slip."""
+    """Check that there are several transitions between stick and slip."""
     counts = {kind: sum(e["kind"] == kind for e in results["events"]) for kind in ("stick", "slip", "reversal")}
     return sum(counts.values()) > 1, ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 
 def placed(results: Results) -> tuple[bool, str]:
-    """All boxes are at their targets, within 0.1 m."""
+    """Check that all boxes are within 0.1 m of their targets."""
     missed = float(np.abs(np.subtract(results["final_state"][:6:2], TARGET)).max())
     return missed < 0.1, f"missed by {missed:.3f} m at most"
 
 
 def ground_force(results: Results) -> float:
-    """Mean force between a box and the ground, the one farthest from its weight [N]."""
+    """Return the mean force between a box and the ground that is farthest from its weight [N]."""
     impulses = results["certificate"]["balance"]["impulses"]
     means = [impulses[name] / results["horizon"] for name in GROUNDS]
     return max(means, key=lambda mean: abs(mean - 9.81))
 
 
 def pushing(results: Results) -> float:
-    """Largest impulse between two boxes besides those of their impacts [N s]."""
+    """Return the largest impulse between two boxes besides those of their impacts [N s]."""
     impulses, rest = results["certificate"]["balance"]["impulses"], 0.0
     for name in ("left_middle", "middle_right"):
         at_impacts = sum(e["impulse"] for e in results["events"] if e["kind"] == "impact" and e["name"] == name)
@@ -115,11 +115,11 @@ def pushing(results: Results) -> float:
 
 
 def side_impulses(results: Results) -> tuple[bool, str]:
-    """Boxes exchange the two impulses of their impacts, and nothing else."""
+    """Check that boxes exchange the two impulses of their impacts, and nothing else."""
     rest, count = pushing(results), box_impacts_of_events(results)
     return rest < 1e-3 and count == 2, f"{count} impacts, besides {rest:.0e} N s, J = {results['objective']:.1f}"
 
 
 def box_impacts_of_events(results: Results) -> int:
-    """Number of impacts between boxes in a solution."""
+    """Return the number of impacts between boxes in a solution."""
     return sum(e["kind"] == "impact" and e["name"] in ("left_middle", "middle_right") for e in results["events"])

@@ -15,7 +15,7 @@ BOUND = 5.0 * 2.0**0.5  # of |u| in 5.4 [N]
 
 
 def row(results: Results, experiment: str, method: str) -> Mapping[str, Any]:
-    """The row of a method."""
+    """Return the row of a method."""
     rows = results["rows"]
     return next(one for one in rows if one["experiment"] == experiment and one["method"] == method)
 
@@ -26,7 +26,7 @@ def found(experiment: str, method: str, quantity: str = "objective") -> Read:
 
 
 def history(results: Results, experiment: str, method: str = ALGORITHM_1) -> Mapping[str, Any]:
-    """What happened over the iterations."""
+    """Return the iteration history of a method."""
     histories = results["histories"]
     return next(one for one in histories if one["experiment"] == experiment and one["method"] == method)
 
@@ -48,13 +48,13 @@ def relaxed(alpha: float) -> Read:
 
 
 def lost(results: Results) -> tuple[bool, str]:
-    """With alpha = 0.015 the collision is lost."""
+    """Check that the collision is lost with alpha = 0.015."""
     one = next(one for one in results["relaxations"] if one["relaxation"] == 0.015)
     return one["status"] == "collision lost", f"{one['status']}, J = {one['objective']:.4f}"
 
 
 def lost_by_more(results: Results) -> tuple[bool, str]:
-    """With a larger alpha the collision is lost."""
+    """Check that the collision is lost with a larger alpha."""
     one = next(one for one in results["relaxations"] if one["relaxation"] == 0.018)
     return one["status"] == "collision lost", f"alpha = 0.018: {one['status']} in iteration {one['iterations']}"
 
@@ -71,21 +71,21 @@ def linear(experiment: str) -> Read:
 
 
 def bang(results: Results) -> tuple[bool, str]:
-    """|u| is at its bound before the collision and zero after it."""
+    """Check that |u| is at its bound before the collision and zero after it."""
     sizes = history(results, "length")["control_sizes"]
     holds = sizes["least_before"] > 0.99 * BOUND and sizes["most_after"] < 0.05
     return holds, f"{sizes['least_before']:.4f} N at least before, {sizes['most_after']:.0e} N at most after"
 
 
 def decreasing(results: Results) -> tuple[bool, str]:
-    """The objective of 5.4 falls and converges."""
+    """Check that the objective of 5.4 decreases and converges."""
     one = history(results, "length")
     text = f"{one['first_objective']:.4f} to {one['objective']:.4f}, largest rise {one['largest_rise']:.0e}"
     return one["largest_rise"] < 1e-6 and one["last_change"] < 1e-5, text
 
 
 def sheds(results: Results) -> tuple[bool, str]:
-    """From all starts with three collisions Algorithm 1 ends with two, near the optimum."""
+    """Check that Algorithm 1 ends with two collisions, near the optimum, from all starts with three."""
     ends = [one["minimum_principle"] for one in results["sequences"]]
     counts = [len(one["collisions"]) for one in ends]
     excess = max(one["excess"] for one in ends)
@@ -93,13 +93,13 @@ def sheds(results: Results) -> tuple[bool, str]:
 
 
 def stuck(results: Results) -> tuple[bool, str]:
-    """HMP-MAS with the sequence of the start does not get there."""
+    """Check that HMP-MAS with the sequence of the start does not reach the optimum."""
     excess = min(one["hmp_mas"]["excess"] for one in results["sequences"])
     return excess > 1e-3, f"J - J_opt is {excess:.3f} at least"
 
 
 def comparable(results: Results) -> tuple[bool, str]:
-    """HMP-MAS with the right sequence is as good as Algorithm 1."""
+    """Check that HMP-MAS with the right sequence is as good as Algorithm 1."""
     errors = {name: abs(row(results, name, "HMP-MAS")["error"]) for name in PROBLEMS}
     mine = {name: abs(row(results, name, "HMP N=480")["error"]) for name in PROBLEMS}
     return all(errors[name] <= mine[name] for name in PROBLEMS), f"J - J_opt up to {max(errors.values()):.0e}"

@@ -1,4 +1,4 @@
-"""The five papers by name: what they say is in `NAME.yaml`, how it is read off results in `NAME.py`.
+"""The five papers by name: the data are in `NAME.yaml`, functions that read results in `NAME.py`.
 
 An entry's `read` is a path of keys into the results, the name of a function of that module, or one with arguments,
 `{function: [arguments]}`, that makes a function of the results; so is its `erratum`. Its `agreement` is one rule of
@@ -24,7 +24,7 @@ RULES: Mapping[str, type[Agreement]] = {"within": Within, "at_most": AtMost, "at
 
 
 def loaded(name: str) -> Paper:
-    """A paper from its file."""
+    """Return a paper from its file."""
     data = YAML(typ="safe").load(Path(__file__).with_name(f"{name}.yaml"))
     readers = import_module(f"problems.reproduction.{name}")
     return Paper(
@@ -58,7 +58,7 @@ def _read(data: Any, readers: Any) -> Read:
 
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as settings and records have them: YAML makes lists of tuples."""
+    """Return values with tuples in place of lists, since YAML only has lists."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
     return {name: _tuples(value) if isinstance(value, dict) else value for name, value in values.items()}
 
@@ -67,7 +67,7 @@ PAPERS: Mapping[str, Paper] = MappingProxyType({name: loaded(name) for name in N
 
 
 def chosen(names: Sequence[str]) -> tuple[Paper, ...]:
-    """The papers of these names in their own order; all of them if there is no name.
+    """Return the papers of these names in their own order; all of them if there is no name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which runs there are to make: tasks for `nosnoc_py.sweep`, with keys by which a finished run is found again."""
+"""The runs of the reproduction: tasks for `nosnoc_py.sweep`, with keys that identify finished runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
-    """An experiment with what it is run with.
+    """Experiment with its settings.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What does the same by hand."""
+        """Command that does the same in a terminal."""
         changes = " ".join(f"{name}={_written(value)}" for name, value in self.changes.items())
         return f"python -m problems.{self.experiment.module}" + (f" --set {changes}" if changes else "")
 
     @property
     def task(self) -> Task:
-        """For a process of its own."""
+        """Return a task that runs in a process of its own."""
         return Task(
             key=self.key,
             function=FUNCTION,
@@ -64,15 +64,15 @@ class Run:
 
 
 def runs(papers: Iterable[Paper], quick: bool = False) -> tuple[Run, ...]:
-    """All experiments of papers."""
+    """Return all experiments of papers."""
     return tuple(_run(paper, experiment, quick) for paper in papers for experiment in paper.experiments)
 
 
 def tasks(planned: Iterable[Run], workers: int = 1) -> tuple[Task, ...]:
-    """What can be run, once each.
+    """Return the tasks that can be run, once each.
 
-    One process begins with what is short, so that the report soon has many rows; several begin with what is long, so
-    that they end together.
+    One process begins with short tasks, so that the report soon has many rows; several processes begin with long tasks,
+    so that they end together.
     """
     work = {run.key: run.task for run in planned if not run.missing}
     return tuple(sorted(work.values(), key=lambda task: task.timeout or 0.0, reverse=workers > 1))
@@ -92,12 +92,12 @@ def _run(paper: Paper, experiment: Experiment, quick: bool) -> Run:
 
 
 def absent(packages: Iterable[str]) -> tuple[str, ...]:
-    """Those that are not installed."""
+    """Return the packages that are not installed."""
     return tuple(name for name in packages if importlib.util.find_spec(name) is None)
 
 
 def changes_of(experiment: Experiment, quick: bool) -> dict[str, Any]:
-    """What is changed in the settings of the problem."""
+    """Return the changed settings of the problem."""
     if not quick:
         return dict(experiment.settings)
     if experiment.quick is not None:
@@ -106,7 +106,7 @@ def changes_of(experiment: Experiment, quick: bool) -> dict[str, Any]:
 
 
 def key_of(paper: str, experiment: Experiment, changes: Mapping[str, Any]) -> str:
-    """Paper, name, and a hash of the problem with all of its settings and of the version of the library.
+    """Return paper, name, and a hash of the problem with all of its settings and of the version of the library.
 
     Raises
     ------
@@ -126,12 +126,12 @@ def key_of(paper: str, experiment: Experiment, changes: Mapping[str, Any]) -> st
 
 
 def _options(value: Options) -> list[Any]:
-    """Name and all options, with their defaults: a default that changes is another run."""
+    """Return name and all options with their defaults: a changed default is another run."""
     return [type(value).__name__, json.loads(json.dumps(value.model_dump(), default=repr))]
 
 
 def _written(value: Any) -> str:
-    """A value as one types it behind `--set`."""
+    """Return a value as it is typed after `--set`."""
     if isinstance(value, (tuple, list)):
         text = ",".join(map(_written, value)) + ("," if len(value) == 1 else "")
     elif isinstance(value, (bool, type(None))):

@@ -1,4 +1,4 @@
-"""The words in which the experiments of a paper are written down: papers, experiments, entries."""
+"""Data types of the reproduction: papers, experiments, entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Read = tuple[str | int, ...] | Callable[[Results], Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Experiment:
-    """A run of a problem.
+    """Run of a problem.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Entry:
-    """A row of the report: what the paper shows or states in one place, beside what is found here.
+    """Row of the report: a number or statement of the paper at one place, and the result here.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Paper:
-    """A paper.
+    """Paper with its experiments and entries.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ class Paper:
     entries: tuple[Entry, ...]
 
     def experiment(self, name: str) -> Experiment:
-        """The experiment of this name."""
+        """Return the experiment of this name."""
         return next(one for one in self.experiments if one.name == name)
 
 
 def value_of(entry: Entry, results: Results) -> Any:
-    """What an entry reads from results.
+    """Return the value that an entry reads from results.
 
     Raises
     ------

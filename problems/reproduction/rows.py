@@ -1,4 +1,4 @@
-"""A row of the report for every entry of a paper: what was read, how it compares, and what is to be said about it."""
+"""Rows of the report, one for every entry of a paper: value, comparison and remark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kept = Mapping[str, Any]  # the row of a task
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
-    """A row of the report.
+    """Row of the report.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """ours - paper, where both are numbers."""
+        """Difference ours - paper, if both are numbers."""
         numbers = (self.ours, self.entry.paper)
         if any(isinstance(value, str | None) for value in numbers):
             return None
@@ -46,11 +46,11 @@ class Row:
 
     @property
     def explained(self) -> bool:
-        """Nothing is wrong, or it is said why."""
+        """True if nothing is wrong, or the reason is known."""
         return self.verdict is not Verdict.DIFFERS or bool(self.entry.why)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the row as data for JSON."""
         return {
             "paper": self.paper,
             "where": self.entry.where,
@@ -65,7 +65,7 @@ class Row:
 
 
 def rows_of(planned: Sequence[Run], kept: Mapping[str, Kept], quick: bool = False) -> tuple[Row, ...]:
-    """A row for every entry of the papers of the runs, whatever has become of the runs.
+    """Return a row for every entry of the papers of the runs, whatever the state of the runs.
 
     Parameters
     ----------
@@ -84,14 +84,14 @@ def rows_of(planned: Sequence[Run], kept: Mapping[str, Kept], quick: bool = Fals
 
 
 def row_of(paper: str, entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> Row:
-    """The row of one entry."""
+    """Return the row of one entry."""
     verdict, ours, note = _judged(entry, run, kept, quick)
     parts = (note, entry.remark, entry.why if verdict is Verdict.DIFFERS else "")
     return Row(paper=paper, entry=entry, verdict=verdict, ours=ours, remark=" ".join(part for part in parts if part))
 
 
 def _judged(entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> tuple[Verdict, Any, str]:
-    """Verdict, value, and what the machine has to say."""
+    """Return verdict, value, and an automatic remark."""
     if entry.out_of_scope or run is None:
         return Verdict.OUT_OF_SCOPE, None, _sentence(entry.out_of_scope)
     if missing := (*run.missing, *absent(entry.needs)):
@@ -120,13 +120,13 @@ def _read(entry: Entry, run: Run, row: Kept) -> tuple[Verdict, Any, str]:
     if isinstance(value, tuple | list):
         return verdict, str(value[1]), note
     finite = isinstance(value, float | int) and math.isfinite(value)
-    if not finite and not isinstance(value, str):  # where it is known why, that is a difference
+    if not finite and not isinstance(value, str):  # if the reason is known, it counts as a difference
         return (Verdict.DIFFERS if entry.why else verdict), None, "No number was found."
     return verdict, value, note
 
 
 def _erratum(entry: Entry, results: Results) -> tuple[Verdict, str]:
-    """Verdict on a number that differs, by what the results say about the paper's own data."""
+    """Return the verdict on a number that differs, by the results about the paper's own data."""
     try:
         shown, note = entry.erratum(results) if callable(entry.erratum) else (False, "")
     except (KeyError, IndexError, TypeError, ValueError, StopIteration) as error:
@@ -135,7 +135,7 @@ def _erratum(entry: Entry, results: Results) -> tuple[Verdict, str]:
 
 
 def ending(row: Kept) -> str:
-    """How a task without a result ended, in a line: of a traceback its last one, and no folders of this machine."""
+    """Return how a task without a result ended, in one line: the last line of a traceback, without local folders."""
     first, *more = str(row.get("message", "")).split("\n")
     last = [line.strip() for line in more if line.strip()][-1:]
     text = f"{row['status']}: {' '.join([first.removesuffix('Traceback (most recent call last):').strip(), *last])}"
@@ -143,16 +143,16 @@ def ending(row: Kept) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital letter and a full stop."""
+    """Return a text with a capital letter and a full stop."""
     return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
 
 
 def counts(rows: Iterable[Row]) -> dict[Verdict, int]:
-    """How many rows have which verdict; all verdicts that occur, in their own order."""
+    """Return how many rows have which verdict; all verdicts that occur, in their own order."""
     numbers = Counter(row.verdict for row in rows)
     return {verdict: numbers[verdict] for verdict in Verdict if numbers[verdict]}
 
 
 def complete(rows: Iterable[Row]) -> bool:
-    """Whether everything was run, nothing failed, and every difference is explained."""
+    """Return True if everything was run, nothing failed, and every difference is explained."""
     return all(row.explained and row.verdict not in (Verdict.FAILED, Verdict.NOT_RUN) for row in rows)

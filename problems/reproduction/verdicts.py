@@ -1,4 +1,4 @@
-"""When two numbers agree: one rule per kind of statement, each with the reason for its tolerance."""
+"""Agreement of two numbers: one rule per kind of statement, each with the reason for its tolerance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Verdict(Enum):
-    """How a row of the report ends."""
+    """Verdict of a row of the report."""
 
     AGREES = "agrees"
     BETTER = "better"
@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """No number in the paper: ours stands alone.
+    """Rule for rows without a number in the paper.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Agreement:
 
     @property
     def criterion(self) -> str:
-        """What counts as agreement, in a few words."""
+        """Criterion for agreement, in a few words."""
         return ", ".join(part for part in (self._rule, self.reason) if part)
 
     @property
@@ -45,7 +45,7 @@ class Agreement:
         return ""
 
     def judge(self, paper: Any, ours: Any) -> Verdict:
-        """The verdict on a value; FAILED for one that is no number."""
+        """Return the verdict on a value; FAILED for one that is no number."""
         if isinstance(ours, float | int) and not math.isfinite(ours):
             return Verdict.FAILED
         return Verdict.FAILED if ours is None else self._judged(paper, ours)
@@ -56,7 +56,7 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Within(Agreement):
-    """|ours - paper| <= tolerance, or <= tolerance |paper|."""
+    """Rule |ours - paper| <= tolerance, or <= tolerance |paper|."""
 
     tolerance: float
     relative: bool = False
@@ -78,7 +78,7 @@ class Within(Agreement):
 
 @dataclass(frozen=True, kw_only=True)
 class AtMost(Agreement):
-    """ours <= paper + slack; `better` if also ours < paper - margin."""
+    """Rule ours <= paper + slack; `better` if also ours < paper - margin."""
 
     slack: float = 0.0
     margin: float = math.inf
@@ -95,7 +95,7 @@ class AtMost(Agreement):
 
 @dataclass(frozen=True, kw_only=True)
 class AtLeast(Agreement):
-    """ours >= paper - slack; `better` if also ours > paper + margin."""
+    """Rule ours >= paper - slack; `better` if also ours > paper + margin."""
 
     slack: float = 0.0
     margin: float = math.inf
@@ -110,12 +110,12 @@ class AtLeast(Agreement):
 
 @dataclass(frozen=True, kw_only=True)
 class Holds(Agreement):
-    """A statement in words, or the shape of a curve: ours is a pair (it holds, what was found)."""
+    """Rule for a statement in words, or the shape of a curve: ours is a pair (holds, text)."""
 
     def _judged(self, paper: Any, ours: Any) -> Verdict:
         return Verdict.AGREES if ours[0] else Verdict.DIFFERS
 
 
 def judge(agreement: Agreement, paper: Any, ours: Any) -> Verdict:
-    """The verdict; where the paper gives no number, there is nothing to agree with."""
+    """Return the verdict; if the paper gives no number, the entry has no comparison."""
     return (Agreement() if paper is None else agreement).judge(paper, ours)

@@ -1,4 +1,4 @@
-"""One experiment in a process of its own: run the problem, keep its results and its figures."""
+"""One experiment in a process of its own: run the problem, store its results and its figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from problems.runner import Program, Report
 
 
 def program_of(module: str) -> Program:
-    """The program of a problem."""
+    """Return the program of a problem."""
     program: Program = import_module(f"problems.{module}").PROGRAM
     return program
 
@@ -47,7 +47,7 @@ def run(module: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 
 
 def drawn(report: Report) -> tuple[dict[str, bytes], str]:
-    """The figures of a report, and what went wrong: results do not depend on pictures."""
+    """Return the figures of a report, and the errors of drawing: results do not depend on figures."""
     files, wrong = {}, []
     with tempfile.TemporaryDirectory() as folder:
         for name, draw in report.figures.items():
@@ -61,5 +61,5 @@ def drawn(report: Report) -> tuple[dict[str, bytes], str]:
 
 
 def tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as problems take them: JSON makes lists of tuples."""
+    """Return settings with tuples in place of lists, since JSON only has lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

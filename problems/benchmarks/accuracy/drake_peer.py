@@ -1,4 +1,4 @@
-"""The scenes in Drake, which is not an extra of this package: pip install drake (1.51 or later has CENIC).
+"""Scenes in Drake, which is not an extra of this package: pip install drake (1.51 or later has CENIC).
 
 Point contact, hydroelastic contact off. CENIC (Kurtz & Castro 2025) controls its error, and so do the continuous
 integrators; of the discrete solvers SAP ("sap"), its lagged variant ("lagged") and TAMSI have fixed steps. All are
@@ -31,18 +31,18 @@ SPRINGS = (
 ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-8)
 SCHEMES = ("radau3", "bogacki_shampine3")
 APPROXIMATIONS = ("sap", "lagged", "tamsi")
-STEPS = (2e-3, 5e-4, 1e-4, 2e-5)  # [s], at most
+STEPS = (2e-3, 5e-4, 1e-4, 2e-5)  # largest steps [s]
 LONG = 0.1  # longest step of integrators that control their error [s]
-DISSIPATION = 200.0  # [s/m], where nothing rebounds
-RELAXATION = 0.1  # the same for SAP [s]
+DISSIPATION = 200.0  # dissipation without restitution [s/m]
+RELAXATION = 0.1  # relaxation time of SAP without restitution [s]
 
 
 class TooLongError(RuntimeError):
-    """A simulation took longer than its limit."""
+    """Error: a simulation took longer than its limit."""
 
 
 def available() -> str:
-    """Version, or nothing where it is not installed."""
+    """Return the version of Drake, or "" if it is not installed."""
     if importlib.util.find_spec("pydrake") is None:
         return ""
     from importlib.metadata import version
@@ -54,7 +54,7 @@ def available() -> str:
 
 
 def dissipation(restitution: float, speed: float) -> float:
-    """Hunt and Crossley's coefficient d [s/m] with this restitution at an impact of this speed.
+    """Return Hunt and Crossley's coefficient d [s/m] with this restitution at an impact of this speed.
 
     The energies before and after give d (1 + e) v = log((1 + d v) / (1 - d e v)).
     """
@@ -70,7 +70,7 @@ def dissipation(restitution: float, speed: float) -> float:
 
 
 def candidates(scene: Scene, quick: bool, limit: float) -> Iterator[Candidate]:
-    """All integrators; those that take longer than the limit [s] are stopped."""
+    """Return all integrators; those that take longer than the limit [s] are stopped."""
     springs, accuracies = (SPRINGS[1:2], ACCURACIES[1:2]) if quick else (SPRINGS, ACCURACIES)
     for scheme in ("cenic",) if quick else ("cenic", *SCHEMES):
         for spring in springs:
@@ -131,7 +131,7 @@ def _prepared(
             for t in scene.times:
                 simulator.AdvanceTo(float(t))
                 rows.append(plant.GetPositions(plant_context)[order])
-            simulator.clear_monitor()  # it has a price, and a second run takes as long as the first one
+            simulator.clear_monitor()  # monitoring costs time, and a second run takes as long as the first one
             return np.array(rows)
 
         return run
@@ -160,9 +160,9 @@ def _diagram(scene: Scene, scheme: str, step: float, spring: tuple[float, float]
     relaxation = RELAXATION
     if scene.restitution:
         relaxation = 2.0 * damping_ratio(scene.restitution) / np.sqrt(stiffness)  # of a mass of 1 kg
-    proximity.relaxation_time = 0.5 * relaxation  # that of a contact is the sum
+    proximity.relaxation_time = 0.5 * relaxation  # the dissipation of a contact is the sum
     scene_graph.set_config(defaults)
-    plant.set_name("plant")  # by which CENIC finds it
+    plant.set_name("plant")  # CENIC finds the parameters by this name
     rubs = CoulombFriction(scene.friction, scene.friction)
     plant.RegisterCollisionGeometry(plant.world_body(), RigidTransform(), HalfSpace(), "ground", rubs)
     if scene.robot is None:
@@ -176,7 +176,7 @@ def _diagram(scene: Scene, scheme: str, step: float, spring: tuple[float, float]
 
 
 def _add_bodies(scene: Scene, plant: Any, rubs: Any) -> None:
-    """Planar bodies; their joints have no massless parts, which CENIC refuses."""
+    """Add planar bodies; their joints have no massless parts, which CENIC refuses."""
     from pydrake.geometry import Box, Sphere
     from pydrake.math import RigidTransform, RollPitchYaw
     from pydrake.multibody.tree import PlanarJoint, PrismaticJoint, SpatialInertia, UnitInertia
@@ -209,7 +209,7 @@ def _frame(name: str, parent: Any, pose: Any) -> Any:
 
 
 def _add_robot(robot: Standing, plant: Any) -> None:
-    """The robot, with springs and dampers at its joints."""
+    """Add the robot, with springs and dampers at its joints."""
     from pydrake.multibody.parsing import Parser
     from pydrake.multibody.tree import RevoluteJoint, RevoluteSpring
 
@@ -222,7 +222,7 @@ def _add_robot(robot: Standing, plant: Any) -> None:
 
 
 def _coordinates(scene: Scene) -> tuple[Any, Array, Array]:
-    """Order in which the scene has the positions of the plant, and the initial positions and velocities."""
+    """Return the order in which the scene has the positions of the plant, and the initial positions and velocities."""
     if scene.robot is None:
         return np.arange(scene.n_q), scene.x0[: scene.n_q], scene.x0[scene.n_q :]
     order = np.array([4, 5, 6, 0, 1, 2, 3, *range(7, scene.n_q)])  # a quaternion comes first

@@ -1,4 +1,4 @@
-"""The scenes in MuJoCo: pip install "nosnoc_py[bench]".
+"""Scenes in MuJoCo: pip install "nosnoc_py[bench]".
 
 Contacts are soft. Without restitution their reference has the time constant of two steps, the stiffest one that MuJoCo
 takes, or ten times that. They are tried with the default impedance and with one near 1, with a critical and with more
@@ -19,8 +19,8 @@ from scipy.optimize import brentq
 from problems.benchmarks.accuracy.scene import SAMPLES, Array, Candidate, Scene
 
 PROGRAM = "MuJoCo"
-STEPS = (2e-3, 5e-4, 1e-4, 2e-5, 4e-6, 1e-6)  # [s], at most
-HARD = 0.9999  # the highest impedance that MuJoCo takes
+STEPS = (2e-3, 5e-4, 1e-4, 2e-5, 4e-6, 1e-6)  # largest steps [s]
+HARD = 0.9999  # the highest impedance that MuJoCo accepts
 CONTACT_STEPS = (10, 40, 160, 640)  # during a contact with restitution
 SETTINGS: dict[str, dict[str, Any]] = {
     "default contact": {},
@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def available() -> str:
-    """Version, or nothing where it is not installed."""
+    """Return the version of MuJoCo, or "" if it is not installed."""
     if importlib.util.find_spec("mujoco") is None:
         return ""
     import mujoco
@@ -56,18 +56,18 @@ def available() -> str:
 
 
 def damping_ratio(restitution: float) -> float:
-    """Damping ratio of a spring and damper that pushes only and has this restitution (Schwager & Poeschel 2007)."""
+    """Return the damping ratio of a pushing spring and damper with this restitution (Schwager & Poeschel 2007)."""
 
     def excess(zeta: float) -> float:
         root = np.sqrt(1.0 - zeta**2)
-        phase = np.arctan2(2.0 * zeta * root, 2.0 * zeta**2 - 1.0)  # when the force is zero again
+        phase = np.arctan2(2.0 * zeta * root, 2.0 * zeta**2 - 1.0)  # time at which the force is zero again
         return float(np.exp(-zeta / root * phase) - restitution)
 
     return 0.0 if restitution == 1.0 else float(brentq(excess, 1e-9, 1.0 - 1e-9))
 
 
 def candidates(scene: Scene, quick: bool) -> Iterator[Candidate]:
-    """All settings, each from coarse to fine."""
+    """Return all settings, each from coarse to fine."""
     settings = SETTINGS
     if scene.restitution:
         settings = {
@@ -109,13 +109,13 @@ def _prepared(scene: Scene, count: int, options: dict[str, Any]) -> Callable[[],
 
 
 def _model(scene: Scene) -> Any:
-    """The compiled model; a URDF gets a floating base, the ground, and springs and dampers at its joints."""
+    """Return the compiled model; a URDF gets a floating base, the ground, and springs and dampers at its joints."""
     import mujoco
 
     if scene.robot is None:
         return mujoco.MjModel.from_xml_string(planar_mjcf(scene))
     spec = mujoco.MjSpec.from_string(scene.robot.urdf)
-    spec.compiler.fusestatic = False  # else the trunk becomes a part of the world
+    spec.compiler.fusestatic = False  # otherwise the trunk becomes a part of the world
     spec.worldbody.first_body().add_freejoint()
     spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[50, 50, 1])
     for geom in spec.geoms:
@@ -129,7 +129,7 @@ def _model(scene: Scene) -> Any:
 
 
 def planar_mjcf(scene: Scene) -> str:
-    """The bodies as MJCF, with the origin of every joint at zero, so that coordinates are those of the scene."""
+    """Return the bodies as MJCF, with the origin of every joint at zero, so that coordinates are those of the scene."""
     rubs, parts = f'friction="{scene.friction!r} 0 0"', []
     for k, body in enumerate(scene.bodies):
         joints = f'<joint name="z{k}" type="slide" axis="0 0 1"/>'
@@ -164,7 +164,7 @@ def _set(
     integrator: str = "EULER",
     contact_steps: int = 0,
 ) -> None:
-    """Options of the solver and of all contacts."""
+    """Set options of the solver and of all contacts."""
     import mujoco
 
     model.opt.timestep, model.opt.gravity[:] = step, scene.gravity

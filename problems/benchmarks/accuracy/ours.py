@@ -1,4 +1,4 @@
-"""Simulations by this library."""
+"""Simulations of the scenes by this library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENT_DRIVEN, ELEMENTS, STEPPING = "EventDriven", "FESDJ", "TimeStepping"
 
 
 def candidates(scene: Scene, quick: bool) -> Iterator[Candidate]:
-    """All methods, from coarse to fine."""
+    """Return all methods, from coarse to fine."""
     system = cache(lambda: system_of(scene))
 
     def prepared(method: Any, **options: Any) -> Callable[[], Callable[[], Array]]:
@@ -58,19 +58,19 @@ def candidates(scene: Scene, quick: bool) -> Iterator[Candidate]:
 
 
 def _positions(scene: Scene, trajectory: ns.Trajectory) -> Array:
-    """At the samples; not numbers where the simulation ended early."""
+    """Return positions at the samples; NaN after a simulation that ended early."""
     if not trajectory.success:
         return np.full((SAMPLES, scene.n_q), np.nan)
     return np.asarray(trajectory(scene.times))[:, : scene.n_q]
 
 
 def system_of(scene: Scene) -> ns.CLS:
-    """The scene as a system."""
+    """Return the scene as a system."""
     return planar_system(scene) if scene.robot is None else scene.robot.system()
 
 
 def planar_system(scene: Scene) -> ns.CLS:
-    """The bodies of a scene as a system."""
+    """Return the bodies of a scene as a system."""
     sizes = [3 if body.turns else 1 for body in scene.bodies]
     q, v = ca.SX.sym("q", sum(sizes)), ca.SX.sym("v", sum(sizes))
     moves = ns.Coordinates(q, v)

@@ -37,13 +37,13 @@ class Body:
 
     @property
     def inertia(self) -> float:
-        """Of a homogeneous box about the y-axis."""
+        """Moment of inertia of a homogeneous box about the y-axis."""
         return self.mass * (self.half[0] ** 2 + self.half[1] ** 2) / 3.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Standing:
-    """A robot with springs and dampers at its joints.
+    """Robot with springs and dampers at its joints.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scene:
-    """A motion with a reference.
+    """Motion with a reference.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Scene:
         return np.linspace(self.duration / SAMPLES, self.duration, SAMPLES)
 
     def error(self, q: Array) -> float:
-        """Largest error of a measured coordinate at a sample [m or rad]; infinite if a program failed."""
+        """Return the largest error of a measured coordinate at a sample [m or rad]; infinite if a program failed."""
         q = np.asarray(q, dtype=float)
         if q.shape != (SAMPLES, self.n_q) or not np.isfinite(q).all():
             return np.inf
@@ -126,17 +126,18 @@ class Scene:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidate:
-    """A program with settings, ready to be measured on a scene.
+    """Program with settings, ready to be measured on a scene.
 
     Parameters
     ----------
     program, settings : str
     grain : float
-        Work, such as steps per sample: what would take too long by it is left out; 0 is never left out.
+        Measure of work, such as steps per sample: candidates that would take too long are left out; 0 is never left
+        out.
     series : str
         Candidates that differ in the grain only.
     prepare : function () -> function () -> (SAMPLES, n_q)
-        What is done once (models, compilation); the function it returns simulates and is measured.
+        Set-up (models, compilation); the function that it returns simulates and is measured.
     """
 
     program: str
@@ -147,12 +148,12 @@ class Candidate:
 
 
 def stand(half: tuple[float, float], inset: float = 0.7) -> tuple[tuple[float, float], ...]:
-    """Feet at the lower corners of a box, at a share of its width."""
+    """Return feet at the lower corners of a box, at a fraction of its width."""
     return ((-inset * half[0], -half[1]), (inset * half[0], -half[1]))
 
 
 def state(bodies: tuple[Body, ...]) -> Array:
-    """Initial state, configuration before velocity."""
+    """Return the initial state, configuration before velocity."""
     q = [np.array([*b.centre, 0.0] if b.turns else [b.centre[1]]) for b in bodies]
     v = [np.array([*b.velocity, 0.0] if b.turns else [b.velocity[1]]) for b in bodies]
     return np.concatenate([*q, *v])

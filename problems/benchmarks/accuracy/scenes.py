@@ -1,4 +1,4 @@
-"""The scenes of the benchmark, each with an exact or a converged reference."""
+"""Scenes of the benchmark, each with an exact or a converged reference."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from problems.benchmarks.accuracy.scene import GRAVITY, Body, Scene, Standing, s
 
 Array = NDArray[np.float64]
 
-RADIUS = 0.05  # of the ball [m]
+RADIUS = 0.05  # radius of the ball [m]
 HALF = (0.2, 0.05)  # of a block [m]
 REST = HALF[1] + 0.01  # height of its centre where its feet touch [m]
-DROP, TILT = 0.02, (0.03, 0.05)  # of the quadruped: height of its feet [m]; roll and pitch [rad]
+DROP, TILT = 0.02, (0.03, 0.05)  # initial height of the feet of the quadruped [m]; roll and pitch [rad]
 TIGHT = ns.EventDriven(rtol=1e-13, atol=1e-14, grazing="continue")
 
 
@@ -54,7 +54,7 @@ def _planar(
 
 
 def ball() -> Scene:
-    """A ball falls 1 m and rebounds once with e = 0.8: one impact, as Drake's restitution depends on the speed."""
+    """Return a ball that falls 1 m and rebounds once: one impact, as Drake's restitution depends on the speed."""
     body = Body(centre=(0.0, 1.0 + RADIUS), half=(RADIUS, RADIUS), feet=((0.0, 0.0),), radius=RADIUS, turns=False)
     return _planar(
         "ball",
@@ -69,7 +69,7 @@ def ball() -> Scene:
 
 
 def slide() -> Scene:
-    """A block on two feet lands flat with 2 m/s, and its friction, impulse and force, takes 3 m/s away."""
+    """Return a block on two feet that lands flat with 2 m/s; friction (impulse and force) stops its 3 m/s."""
     height, speed, friction = 2.0**2 / (2.0 * GRAVITY), 3.0, 0.5
     landing, after = 2.0 / GRAVITY, speed - friction * 2.0
     stop = after / (friction * GRAVITY)
@@ -93,7 +93,7 @@ def slide() -> Scene:
 
 
 def slope() -> Scene:
-    """A block stands for 5 s on a slope of 20 degrees with a coefficient of friction of 0.5: it should not move."""
+    """Return a block that stands for 5 s on a slope of 20 degrees with friction 0.5: it should not move."""
     body = Body(centre=(0.0, REST), half=HALF, feet=stand(HALF))
     return _planar(
         "slope",
@@ -109,7 +109,7 @@ def slope() -> Scene:
 
 
 def pile(boxes: int = 5) -> Scene:
-    """Boxes fall on each other, alternately to the left and to the right by 2 cm, and stay where they land.
+    """Return boxes that fall on each other, alternately 2 cm to the left and right, and stay where they land.
 
     The lowest box lands first. Each next one falls freely until it lands flat, without restitution, on boxes at rest:
     its impulse goes through its centre and between the feet of all boxes below, so nothing tips or slides.
@@ -139,7 +139,7 @@ def pile(boxes: int = 5) -> Scene:
 
 
 def landing() -> Scene:
-    """The quadruped falls on its four feet, tilted, while springs and dampers hold its joints."""
+    """Return the quadruped that falls, tilted, on its four feet, while springs and dampers hold its joints."""
     gains = quadruped.Gains()
     x0 = quadruped.start(above=DROP)
     roll, pitch = np.array(TILT) / 2.0

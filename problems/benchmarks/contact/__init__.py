@@ -1,4 +1,4 @@
-"""Optimal control problems with contacts as others have posed them, a file for each; a new one is a file and a line."""
+"""Optimal control problems with contacts from the literature, one file each."""
 
 from importlib import import_module
 
@@ -25,6 +25,6 @@ NAMES = (
 
 
 def posed(name: str) -> Posed:
-    """The problem of a file."""
+    """Return the problem of a file."""
     problem: Posed = import_module(f"{__name__}.{name}").PROBLEM
     return problem

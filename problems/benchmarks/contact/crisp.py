@@ -1,4 +1,4 @@
-"""What the discretised problems of CRISP share: constraints and pairs that are gathered step by step."""
+"""Common parts of the discretised problems of CRISP: constraints and pairs collected step by step."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ STEP = 0.02  # [s]
 
 @dataclass(eq=False, kw_only=True)
 class Steps:
-    """A program in the making, with the variables of every step as columns.
+    """Program under construction, with the variables of every step as columns.
 
     Parameters
     ----------
     names : str
-        Of the variables of one step, apart by spaces.
+        Names of the variables of one step, separated by spaces.
     count : int
     """
 
@@ -38,17 +38,17 @@ class Steps:
         self.columns = ca.SX.sym("w", len(self.names.split()), self.count)
 
     def __getitem__(self, k: int) -> Any:
-        """The variables of a step by name."""
+        """Return the variables of a step by name."""
         return type("Step", (), dict(zip(self.names.split(), ca.vertsplit(self.columns[:, k]), strict=True)))
 
     def between(self, row: Any, lower: float = 0.0, upper: float = 0.0) -> None:
-        """A constraint, by default an equation."""
+        """Add a constraint, by default an equation."""
         self.rows.append(row)
         self.lower.append(lower)
         self.upper.append(upper)
 
     def program(self, start: list[float]) -> MPCC:
-        """The program; the first variables of the first step are given, and all others start from zero."""
+        """Return the program; the first variables of the first step are fixed, and all others start from zero."""
         lower = np.full(self.columns.shape, -np.inf)
         upper = -lower
         lower[: len(start), 0] = upper[: len(start), 0] = start

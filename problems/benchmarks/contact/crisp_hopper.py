@@ -13,7 +13,7 @@ START, GOAL = (0.0, 1.5, 0.0, 0.5), (2.0, 1.0, 2.0, 0.0)
 
 
 def build() -> ns.OCP:
-    """Body and foot are points; the leg pushes along itself and swings the foot; 4 s."""
+    """Return the problem. Body and foot are points; the leg pushes along itself and swings the foot; 4 s."""
     q, v, u = symbols(4, 2)
     leg = q[:2] - q[2:]
     length = ca.norm_2(leg)
@@ -58,7 +58,7 @@ def build() -> ns.OCP:
 
 
 def literal() -> MPCC:
-    """With 200 steps of 20 ms; the leg has no mass, and swings freely in the air."""
+    """Return the discretised problem with 200 steps of 20 ms; the leg has no mass, and swings freely in the air."""
     steps = crisp.Steps(names="x z foot_x foot_z angle press vx vz swing thrust below", count=COUNT)
     for k in range(COUNT):
         at = steps[k]

@@ -16,30 +16,30 @@ GOAL = (3 * np.cos(ANGLE), 3 * np.sin(ANGLE), ANGLE)
 
 
 def rates(angle: ca.SX, place: ca.SX, force: ca.SX) -> ca.SX:
-    """Velocity of the box for a force on it, in its own axes, at a place (2,): the limit surface is an ellipsoid."""
+    """Return the velocity of the box for a force in its own axes at a point (2,): the limit surface is an ellipsoid."""
     c, s = ca.cos(angle), ca.sin(angle)
     moment = place[0] * force[1] - place[1] * force[0]
     return ca.vertcat(c * force[0] - s * force[1], s * force[0] + c * force[1], moment / TURNING) / GRIP
 
 
 def faces(place: ca.SX) -> ca.SX:
-    """Distances of the finger from the left, the lower, the right and the upper face."""
+    """Return the distances of the finger from the left, the lower, the right and the upper face."""
     return ca.vertcat(place[0] + HALF[0], place[1] + HALF[1], HALF[0] - place[0], HALF[1] - place[1])
 
 
 def apart(pushes: ca.SX, place: ca.SX) -> list[tuple[ca.SX, ca.SX]]:
-    """Pairs: a face is pushed only where the finger is, and only one at a time."""
+    """Return pairs: a face is pushed only if the finger touches it, and only one at a time."""
     pairs = [(pushes[k], distance) for k, distance in enumerate(ca.vertsplit(faces(place)))]
     return pairs + [(pushes[a], pushes[b]) for a, b in combinations(range(4), 2)]
 
 
 def along(pushes: ca.SX) -> ca.SX:
-    """Force on the box of pushes (4,) on its faces."""
+    """Return the force on the box of pushes (4,) on its faces."""
     return ca.vertcat(pushes[0] - pushes[2], pushes[1] - pushes[3])
 
 
 def build() -> ns.OCP:
-    """From the origin to a place 3 m away, turned by 240 degrees, in 2 s; place and pushes are controls."""
+    """Return the problem: from the origin to a place 3 m away, turned by 240 degrees, in 2 s."""
     x, place, pushes = ca.SX.sym("x", 3), ca.SX.sym("place", 2), ca.SX.sym("push", 4)
     finger, push = x[:2] + rotation(x[2]) @ place, rotation(x[2]) @ along(pushes)
     system = ns.ODE(
@@ -69,7 +69,7 @@ def build() -> ns.OCP:
 
 
 def literal() -> MPCC:
-    """With 100 steps of 20 ms."""
+    """Return the discretised problem with 100 steps of 20 ms."""
     steps = crisp.Steps(names="x y angle finger_x finger_y left low right high", count=COUNT)
     for k in range(COUNT):
         at = steps[k]

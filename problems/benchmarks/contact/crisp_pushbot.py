@@ -12,12 +12,12 @@ STIFFNESS, COUNT = 200.0, 100
 
 
 def build() -> ns.OCP:
-    """The task with contacts that yield."""
+    """Return the problem with compliant contacts."""
     return walled_cart_pole.build(STIFFNESS)
 
 
 def switched() -> ns.OCP:
-    """The task with the springs of the walls as switches: no force where the tip is free, a linear one in the wall."""
+    """Return the problem with the springs of the walls as switches: no force outside, a linear force in the wall."""
     ocp, arm = build(), walled_cart_pole.arm()
     q, v = arm.q, arm.v
     modes = []
@@ -31,7 +31,7 @@ def switched() -> ns.OCP:
 
 
 def literal() -> MPCC:
-    """With 100 steps of 20 ms and the forces of both walls as variables."""
+    """Return the discretised problem with 100 steps of 20 ms and the forces of both walls as variables."""
     steps = crisp.Steps(names="x angle v w u right left", count=COUNT)
     for k in range(COUNT):
         at = steps[k]
@@ -39,7 +39,7 @@ def literal() -> MPCC:
             steps.objective += 100 * (at.x**2 + at.angle**2 + at.v**2 + at.w**2)
             break
         then, c, s = steps[k + 1], ca.cos(at.angle), ca.sin(at.angle)
-        # The tip carries all of the pole's mass: a force on it does nothing to the cart but along the pole.
+        # The tip has all of the pole's mass: a force on it acts on the cart only along the pole.
         wall = at.left - at.right
         heavy = CART + POLE * s**2
         rate = (at.u + wall * s**2 - GRAVITY * POLE * c * s + LENGTH * POLE * at.w**2 * s) / heavy

@@ -14,7 +14,7 @@ WEIGHTS = [1e5, 1e5, 10.0, 10.0]
 
 
 def build() -> ns.OCP:
-    """Places and speeds of cargo and cart; friction opposes the slip, and the cargo stays on the cart."""
+    """Return the problem: positions and speeds of cargo and cart with friction; the cargo stays on the cart."""
     x, u = ca.SX.sym("x", 4), ca.SX.sym("u")
     grip = FRICTION * CARGO * GRAVITY
     backward = ca.vertcat(0, 0, -grip / CARGO, grip / CART)
@@ -45,7 +45,7 @@ def scene(x: ca.SX, u: ca.SX) -> list[ns.scene.Shape]:
 
 
 def literal() -> MPCC:
-    """With 200 steps of 20 ms; the force of friction has a price, too."""
+    """Return the discretised problem with 200 steps of 20 ms; the force of friction has a cost, too."""
     steps = crisp.Steps(names="cargo cart cargo_v cart_v forward backward friction u", count=COUNT)
     grip = FRICTION * CARGO * GRAVITY
     for k in range(COUNT):

@@ -10,7 +10,7 @@ REACH = HALF[0] + RADIUS
 
 
 def build() -> ns.OCP:
-    """Position and angle of the ellipse (1 kg), positions of two round fingers with forces of their own; 2 s."""
+    """Return the problem: position and angle of the ellipse (1 kg), positions of two round driven fingers; 2 s."""
     q, v, u = symbols(7, 4)
     centre = q[:2]
     turned = rotation(q[2])

@@ -13,7 +13,7 @@ SIDES = ("left", "right")
 
 
 def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
-    """From standing with one leg ahead to standing with the other one ahead; so much the hips move [m]."""
+    """Return the problem: from one leg ahead to the other one ahead; the hips move this far [m]."""
     q, v, u = symbols(7, 4)  # hips, pitch of the trunk; hip and knee of the left and of the right leg
     hip = q[:2]
     middle = hip + CENTRES[0] * ca.vertcat(ca.sin(q[2]), ca.cos(q[2]))
@@ -61,7 +61,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         scene=scene,
     )
     begin, end = stance(-step / 2, step / 2, 0.0), stance(step / 2, -step / 2, step)
-    # With both feet down place and velocity of hips and trunk say all that the legs do.
+    # With both feet on the ground, hips and trunk determine the state of the legs.
     arrived = ca.vertcat(q[:3], v[:3], feet[0][0])
     return ns.OCP(
         system,
@@ -77,7 +77,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
 
 
 def stance(left: float, right: float, hips: float, height: float = 0.72) -> list[float]:
-    """Coordinates with the hips at x, the feet so far from there, and the trunk upright."""
+    """Return coordinates with the hips at x, the feet at these distances from there, and the trunk upright."""
     legs = []
     for ahead in (left, right):
         bend = 2 * np.arccos(np.hypot(ahead, height) / (2 * LENGTHS[1]))

@@ -11,7 +11,7 @@ HEIGHT = 2 * LENGTH * np.cos(CROUCH)
 
 
 def build(distance: float = 0.5, horizon: float = 1.0) -> ns.OCP:
-    """So far [m] in so many seconds."""
+    """Return the problem: this far [m] in this time [s]."""
     q, v, u = symbols(4, 2)
     hip = q[:2]
     knee = hip + LENGTH * ca.vertcat(ca.sin(q[2]), -ca.cos(q[2]))

@@ -23,15 +23,15 @@ GAUSS, WEIGHTS = (0.5 * (1 + np.polynomial.legendre.leggauss(3)[0]), 0.5 * np.po
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a method made of a problem.
+    """Result of a method on a problem.
 
     Parameters
     ----------
     status, verdict, message : str
     objective : float
-        As the method says.
+        Objective reported by the method.
     true_objective : float
-        Of the motion that an event-driven simulation of its control shows; infinite where that breaks a constraint.
+        Objective of an event-driven simulation of its control; infinite if it violates a constraint.
     stationarity, start : str
         Kinds of stationary point, and of the start that won.
     """
@@ -45,13 +45,13 @@ class Answer:
     start: str = ""
 
 
-# Status where a package of others is missing.
+# Status if an external package is missing.
 ABSENT = "not installed"
 Method = Callable[[Posed, float], Answer | None]
 
 
 def of_solution(solution: ns.Solution) -> Answer:
-    """The answer of the library, with the verdict of its certificate."""
+    """Return the answer for a solution of the library, with the verdict of its certificate."""
     judged = solution.certificate
     starts = solution.candidates or ()
     return Answer(
@@ -66,24 +66,24 @@ def of_solution(solution: ns.Solution) -> Answer:
 
 
 def default(posed: Posed, limit: float) -> Answer:
-    """`ns.solve(ocp)`."""
+    """Solve by `ns.solve(ocp)`."""
     return of_solution(ns.solve(posed.build(), guess=start_of(posed), time_limit=limit))
 
 
 def finite_elements(posed: Posed, limit: float) -> Answer:
-    """FESD-J or FESD with two elements in each of the stages that the problem proposes."""
+    """Solve by FESD-J or FESD with two elements in each of the stages that the problem proposes."""
     ocp = posed.build()
     return of_solution(ns.solve(ocp, _elements(posed, ocp), guess=start_of(posed), time_limit=limit))
 
 
 def relaxation(posed: Posed, limit: float) -> Answer:
-    """The same finite elements by Scholtes' relaxation, sigma = 1, 0.1, ..., 1e-9, with IPOPT and nothing else."""
+    """Solve the same finite elements by Scholtes' relaxation only, sigma = 1, 0.1, ..., 1e-9, with IPOPT."""
     ocp, plain = posed.build(), ns.Homotopy(finish="none")
     return of_solution(ns.solve(ocp, _elements(posed, ocp), plain, guess=start_of(posed), time_limit=limit))
 
 
 def smoothed(posed: Posed, limit: float) -> Answer | None:
-    """Contacts as smooth springs, friction linear in slow slips, by direct collocation; None without contacts."""
+    """Solve with smooth spring contacts and friction linear in slow slips, by direct collocation, or return None."""
     ocp = posed.build()
     system = ocp.system
     if not isinstance(system, ns.CLS) or not system.contacts:
@@ -113,7 +113,7 @@ def smoothed(posed: Posed, limit: float) -> Answer | None:
 
 
 def nosnoc(posed: Posed, limit: float) -> Answer | None:
-    """The Python package nosnoc on the same grid, with its default options; None where it has no such problem."""
+    """Solve by the Python package nosnoc on the same grid with its default options; None if it cannot."""
     if (posed.switched is None and isinstance(posed.build().system, ns.CLS)) or posed.start is not None:
         return None
     if nosnoc_program.package() is None:
@@ -133,7 +133,7 @@ class Control:
     duration : float
         [s].
     objective : float
-        As the program says.
+        Objective reported by the program.
     status : str
     success : bool
     message : str
@@ -171,12 +171,12 @@ def of_control(ocp: ns.OCP, control: Control) -> Answer:
 
 
 def _edges(motion: ns.Trajectory) -> np.ndarray:
-    """Times between which a motion and its control are smooth."""
+    """Return times between which a motion and its control are smooth."""
     return np.unique(np.append(motion.t, motion.u_grid))
 
 
 def _spent(ocp: ns.OCP, motion: ns.Trajectory, p: np.ndarray) -> float:
-    """Objective of a simulated motion."""
+    """Return the objective of a simulated motion."""
     s, edges = ocp.system, _edges(motion)
     t = edges[:-1, None] + np.diff(edges)[:, None] * GAUSS
     rates = np.reshape(motion.sample(ocp.stage_cost, t.ravel()), t.shape)
@@ -185,7 +185,7 @@ def _spent(ocp: ns.OCP, motion: ns.Trajectory, p: np.ndarray) -> float:
 
 
 def _broken(ocp: ns.OCP, motion: ns.Trajectory) -> float:
-    """Largest violation of bounds, path constraints and complementarities by a simulated motion."""
+    """Return the largest violation of bounds, path constraints and complementarities by a simulated motion."""
     s, edges = ocp.system, _edges(motion)
     t = np.sort(np.append(edges, 0.5 * (edges[1:] + edges[:-1])))
     rows = [(s.x, *ocp.x_bounds), (s.u, *ocp.u_bounds)]
@@ -209,7 +209,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def _true(solution: ns.Solution) -> float:
-    """Of the simulated motion; of an unstable one, which no simulation of the whole follows, the solution's own."""
+    """Return the objective of the simulated motion; the solution's own if it is confirmed in windows only."""
     judged = solution.certificate
     if judged is None or not solution.success:
         return np.inf
@@ -226,7 +226,7 @@ def _elements(posed: Posed, ocp: ns.OCP) -> Any:
 
 
 def _missed(ocp: ns.OCP, motion: ns.Trajectory, p: np.ndarray) -> float:
-    """By how much the end breaks what is asked of it, at most."""
+    """Return the largest violation of the terminal constraints."""
     s, worst = ocp.system, 0.0
     for constraint in ocp.terminal_constraints:
         value = ca.Function("end", [s.x, s.x_initial, s.p], [constraint.expression])
@@ -236,13 +236,13 @@ def _missed(ocp: ns.OCP, motion: ns.Trajectory, p: np.ndarray) -> float:
 
 
 def _softened(system: ns.CLS) -> ns.CLS:
-    """The same bodies, whose contacts are smooth forces."""
+    """Return the same bodies with smooth contact forces."""
     force = ca.SX(system.force)
     for contact in system.contacts:
         depth = -contact.gap / SOFTNESS
         press = STIFFNESS * SOFTNESS * (ca.fmax(depth, 0) + ca.log1p(ca.exp(-ca.fabs(depth))))
         direction = ca.gradient(contact.gap, system.q) if contact.normal is None else contact.normal
-        # What rebounds less is damped more, as in compliant contacts.
+        # Less restitution means more damping, as in compliant contacts.
         press /= 1 + ca.exp(4 * (1 - ca.SX(contact.restitution)) * ca.dot(direction, system.v))
         force += 2 * direction * press
         if contact.tangent is not None:

@@ -9,7 +9,7 @@ BODY, INERTIA, FOOT, LENGTH = 10.0, 0.5, 1.0, 0.58
 
 
 def build(distance: float = 0.5, horizon: float = 1.0) -> ns.OCP:
-    """From standing to standing so far ahead [m] in so many seconds; torque of the hip and thrust of the leg."""
+    """Return the problem: from standing to standing this far ahead [m]; torque of the hip and thrust of the leg."""
     q, v, u = symbols(5, 2)
     lean = q[2] + q[3]
     foot = q[:2] + q[4] * ca.vertcat(ca.sin(lean), -ca.cos(lean))

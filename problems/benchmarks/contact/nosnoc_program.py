@@ -3,7 +3,7 @@
 It takes Filippov systems of regions by Stewart's indicators, the same as `ns.PSS`, with FESD; a smooth system gets a
 partition that never switches, because the package takes none without. It has no rigid contacts, no impacts, and no
 hysteresis, and time-freezing is left to its user. Complementarities of the user are its path complementarities; that
-both sides are not negative is a path constraint there. Everything that is not said here has the default of the package.
+both sides are not negative is a path constraint there. Everything else has the default of the package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ELEMENTS, RK_STAGES = 2, 2  # as the other columns of the table
 
 
 class _OutOfTime(Exception):
-    """Limit of time."""
+    """Exception at the time limit."""
 
 
 def package() -> Any:
@@ -57,7 +57,7 @@ def program(ocp: ns.OCP, stages: int, limit: float) -> Any:
     p = np.asarray(ocp.p, dtype=float).ravel()
 
     def fixed(expression: Any) -> ca.SX:
-        """Expression with the values of the parameters."""
+        """Return an expression with the values of the parameters."""
         return ca.substitute(ca.SX(expression), s.p, ca.DM(p)) if p.size else ca.SX(expression)
 
     parts = [(m.indicators, m.flows) for m in s.modes] or [(ca.SX([-1, 1]), [ca.SX(s.x.numel(), 1)] * 2)]
@@ -120,7 +120,7 @@ def solve(ocp: ns.OCP, stages: int, limit: float) -> tuple[np.ndarray, float, fl
 
 
 class _Limited:
-    """Solver of the relaxed programs that stops between two of them when the limit of time is over."""
+    """Solver of the relaxed programs that stops between two of them at the time limit."""
 
     def __init__(self, solver: ca.Function, limit: float) -> None:
         self.solver, self.ends = solver, time.process_time() + limit

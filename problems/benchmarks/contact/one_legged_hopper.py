@@ -6,7 +6,7 @@ from problems.benchmarks.hopper_task import build as task
 
 
 def build() -> ns.OCP:
-    """From standing at 0 to standing at 1 m, in 1.5 s; the foot may stand at both ends only."""
+    """Return the problem: from standing at 0 to standing at 1 m, in 1.5 s; the foot may stand at both ends only."""
     return task(holes=1, horizon=1.5, joint_rate=40.0)
 
 

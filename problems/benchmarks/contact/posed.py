@@ -1,4 +1,4 @@
-"""What a problem of the benchmark says of itself."""
+"""Description of a problem of the benchmark."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ GRAVITY = 9.81
 
 @dataclass(frozen=True, kw_only=True)
 class Posed:
-    """An optimal control problem as somebody has posed it.
+    """Optimal control problem from the literature.
 
     Parameters
     ----------
     title : str
     source : str
-        Who posed it, where.
+        Authors and publication.
     build : function () -> OCP
     reported : str
-        What its authors say about it; empty if nothing that can be compared.
+        Result reported by its authors; empty if there is none to compare with.
     differs : str
-        Where `build` is not what the source says, and why.
+        Differences of `build` from the source, and reasons.
     best : float
-        The least true objective that anybody is known to have reached; infinite if nobody.
+        The least known true objective; infinite if there is none.
     found : str
         How.
     start : function () -> dict, optional
-        The guess that the source starts from; without it everybody starts from the initial state and no control.
+        The guess of the source; without it all methods start from the initial state and zero control.
     literal : function () -> MPCC, optional
-        The discretised problem as its source has it.
+        The discretised problem of the source.
     switched : function () -> OCP, optional
         The same problem as an `ns.PSS`, whose forces that set in are switches, for programs that know nothing else;
         without it they get `build` if that is an `ns.PSS` or an `ns.ODE`.
@@ -60,7 +60,7 @@ class Posed:
 
 
 def squares(error: ca.SX, weights: list[float]) -> ca.SX:
-    """The weighted sum of squares."""
+    """Return the weighted sum of squares."""
     return ca.dot(ca.DM(weights), error**2)
 
 
@@ -82,5 +82,5 @@ def ellipse(half: tuple[float, float], count: int = 48) -> np.ndarray:
 
 
 def symbols(n_q: int, n_u: int) -> tuple[ca.SX, ca.SX, ca.SX]:
-    """Positions, velocities and controls."""
+    """Return positions, velocities and controls."""
     return ca.SX.sym("q", n_q), ca.SX.sym("v", n_q), ca.SX.sym("u", n_u)

@@ -25,7 +25,7 @@ FINGER = 0.01
 
 
 def build() -> ns.OCP:
-    """From rest to a place 25 cm ahead and 5 cm aside with the T turned by 0.5 rad, in 5 s.
+    """Return the problem: from rest to 25 cm ahead and 5 cm aside with the T turned by 0.5 rad, in 5 s.
 
     States are the pose of the T and the place of the finger along the top of its bar; controls are normal and
     tangential force and the slip to both sides.

@@ -16,7 +16,7 @@ REFERENCE = np.array(
 
 
 def between(t: ca.SX, values: np.ndarray) -> ca.SX:
-    """Piecewise linear in time."""
+    """Return a function that is piecewise linear in time."""
     expression = ca.SX(values[-1])
     for k in reversed(range(len(TIMES) - 1)):
         rate = (values[k + 1] - values[k]) / (TIMES[k + 1] - TIMES[k])
@@ -40,7 +40,7 @@ def scene(q: ca.SX, u: ca.SX) -> list[ns.scene.Shape]:
 
 
 def build() -> ns.OCP:
-    """Position and angle of the drone, position of the load; two thrusts; the rope is a contact that pulls."""
+    """Return the problem: a drone with two thrusts, and a load; the rope is a contact that pulls."""
     q, v, u = symbols(5, 2)
     t = ca.SX.sym("t")
     thrust = u[0] + u[1]

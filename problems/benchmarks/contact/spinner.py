@@ -12,7 +12,7 @@ CENTRE_2 = 0.22  # of the second link from the elbow [m]: the source overwrites 
 
 
 def build() -> ns.OCP:
-    """Shoulder, elbow and ellipse; three turns of the ellipse are wanted in ten seconds."""
+    """Return the problem: shoulder, elbow and ellipse; the goal is three turns of the ellipse in ten seconds."""
     q, v, u = symbols(3, 2)
     t = ca.SX.sym("t")
     first = ca.vertcat(ca.sin(q[0]), ca.cos(q[0]))

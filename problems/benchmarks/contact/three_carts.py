@@ -10,7 +10,7 @@ NAMES = ("left", "middle", "right")
 
 
 def build() -> ns.OCP:
-    """The left cart goes from -3 to -7 m, the right one from 3 to 5 m."""
+    """Return the problem: the left cart goes from -3 to -7 m, the right one from 3 to 5 m."""
     q, v, u = symbols(6, 1)
     sides = [ca.DM([0, -1, 0, 1, 0, 0]), ca.DM([0, 0, 0, -1, 0, 1])]
     gaps, restitutions = (q[2] - q[0] - 2, q[4] - q[2] - 2), (0.0, 0.5)

@@ -9,7 +9,7 @@ DRAWN = 0.1  # radius of the ball in pictures [m]; its coordinates are those of 
 
 
 def build() -> ns.OCP:
-    """From (0, 0.5) to (4, 0.5) m in 4 s; the force has at most 9 N, less than the weight."""
+    """Return the problem: from (0, 0.5) to (4, 0.5) m in 4 s; the force has at most 9 N, less than the weight."""
     q, v, u = symbols(2, 2)
     ground = ns.Contact("ground", gap=q[1], restitution=0.9)
     centre = q + ca.DM([0, DRAWN])

@@ -7,7 +7,7 @@ from problems.benchmarks.contact.posed import GRAVITY, Posed, squares, symbols
 
 
 def build() -> ns.OCP:
-    """The driven cart begins and ends at 0, the other one goes from -3 to -6 m."""
+    """Return the problem: the driven cart begins and ends at 0, the other one goes from -3 to -6 m."""
     q, v, u = symbols(4, 1)
     contacts = [
         ns.Contact("carts", gap=q[2] - q[0] - 2, normal=ca.DM([-1, 0, 1, 0]) / 2**0.5, restitution=0.5),

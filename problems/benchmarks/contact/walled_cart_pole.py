@@ -12,7 +12,7 @@ START = (0.0, np.pi, 0.0, 2.8)
 
 
 def arm() -> Lagrangian:
-    """Equations of motion of cart and pole without walls."""
+    """Return the equations of motion of cart and pole without walls."""
     q, v, u = symbols(2, 1)
     tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(CART, ca.vertcat(q[0], 0)), (POLE, tip)])
@@ -20,13 +20,13 @@ def arm() -> Lagrangian:
 
 
 def gaps(q: ca.SX) -> dict[str, ca.SX]:
-    """Distances of the tip from the walls [m]."""
+    """Return the distances of the tip from the walls [m]."""
     tip = q[0] + LENGTH * ca.sin(q[1])
     return {"right": WALL - tip, "left": WALL + tip}
 
 
 def costs(x: ca.SX, u: ca.SX) -> dict[str, ca.SX]:
-    """Costs of the swing-up."""
+    """Return the costs of the swing-up."""
     return {"stage_cost": 0.05 * u**2, "terminal_cost": 100 * ca.sumsqr(x)}
 
 
@@ -44,7 +44,7 @@ def scene(q: ca.SX, u: ca.SX, rigid: bool) -> list[ns.scene.Shape]:
 
 
 def build(stiffness: float | None = None) -> ns.OCP:
-    """The task; walls of a stiffness [N/m] yield."""
+    """Return the problem; with a stiffness [N/m] the walls are compliant."""
     free = arm()
     q, v, u = free.q, free.v, free.u
     contacts = [ns.Contact(name, gap=gap, stiffness=stiffness) for name, gap in gaps(q).items()]
