@@ -109,7 +109,7 @@ class Sliding:
     ----------
     constants : Constants
     duration : float
-        [s].
+        Duration of the motion [s].
     starts : (pieces,)
         Beginning of every piece between stops [s].
     pieces : tuple of functions

@@ -41,7 +41,7 @@ def build(
     mass : float
         [kg], spread evenly.
     thrust : bool
-        Whether a force in the world and a torque in the box are controls (6,).
+        True if a force in the world and a torque in the box are controls (6,).
     view : str, optional
         One of `ns.scene.VIEWS`, for pictures.
     """

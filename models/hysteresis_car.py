@@ -51,7 +51,7 @@ class Constants:
     acceleration : float
         Largest |u| [m/s^2].
     gain : float
-        By which the turbo multiplies the acceleration, at least 1.
+        Factor of the acceleration with turbo, at least 1.
     off, on : float
         Speeds at which the turbo goes off, falling, and on, rising [m/s].
     limit : float
@@ -155,7 +155,7 @@ def drive(
     control : (N,)
         Accelerations u [m/s^2].
     lengths : (N,)
-        How long each of them acts, in physical time [s].
+        Durations of the controls in physical time [s].
     start : (2,)
     turbo : {0, 1}
         w at the start.

@@ -41,13 +41,13 @@ class Constants:
     dimension : int
         2 or 3; gravity acts against the second axis.
     radius, side : float
-        Of every ball, and of the box [m].
+        Radius of every ball, and side of the box [m].
     mass : float
-        Of every ball [kg].
+        Mass of every ball [kg].
     gravity : float
         [m/s^2].
     friction, restitution : float
-        Of all contacts.
+        Coefficients of all contacts.
 
     Raises
     ------

@@ -50,17 +50,17 @@ class Constants:
     contacts : int
         Number n of springs, evenly spaced over the bed, its ends included.
     mass : float
-        [kg]
+        Mass of the plate [kg].
     width : float
-        Of the plate [m]; its moment of inertia is m width^2 / 12.
+        Width of the plate [m]; its moment of inertia is m width^2 / 12.
     bed : float
         Width of the bed [m].
     stiffness, damping : float
-        Of all springs together [N/m], [N s/m]; each has the n-th part.
+        Sums over all springs [N/m], [N s/m]; each has the n-th part.
     length : float
-        Of a spring without load [m].
+        Length of a spring without load [m].
     gravity : float
-        [m/s^2]
+        Gravitational acceleration [m/s^2].
 
     Raises
     ------

@@ -53,7 +53,7 @@ def build(metric: ArrayLike | None = None) -> ns.PDS:
     Parameters
     ----------
     metric : (2, 2), optional
-        Of the plane of x and y.
+        Metric of the plane of x and y.
     """
     x = ca.SX.sym("x", 3)
     full = np.eye(3)

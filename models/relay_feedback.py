@@ -74,7 +74,7 @@ class Cycle:
     ----------
     plant : Plant
     start : (3,)
-        Where y becomes positive.
+        State at which y becomes positive.
     swing, slide : float
         Durations [s].
     """

@@ -51,11 +51,11 @@ class Case:
         Seconds.
     phases : tuple of Phase
     curvature : float
-        Of the surface x = curvature y^2 / 2.
+        Curvature of the surface x = curvature y^2 / 2.
     gate : tuple, optional
         (y_gate, (r_x, r_y)): where y > y_gate, r is added to both flows; a second partition.
     unique : bool
-        Whether the phases are the only motion from x0.
+        True if the phases are the only motion from x0.
     """
 
     name: str

@@ -184,7 +184,7 @@ def reduced_motion(
     u : (N,)
         Force on each of N equal intervals [N].
     duration : float
-        [s].
+        Duration of the motion [s].
     x0 : (6,)
         Positions [m] and velocities [m/s].
     constants : Constants

@@ -36,7 +36,7 @@ class Constants:
     acceleration : float
         Largest |u| [m/s^2].
     gain : float
-        By which the turbo multiplies the acceleration, at least 1.
+        Factor of the acceleration with turbo, at least 1.
     threshold : float
         v_bar, the speed above which it does [m/s].
     limit : float
@@ -129,7 +129,7 @@ def motion(
     control : (N,)
         Accelerations in N equal parts of the duration [m/s^2].
     duration : float
-        [s]
+        Duration of the drive [s].
     start : (2,)
         Position and velocity.
 
@@ -137,7 +137,7 @@ def motion(
     -------
     states : (N + 1, 2)
     crossings : (n,)
-        [s]
+        Times of the crossings [s].
     """
     u, (position, velocity) = np.asarray(control, dtype=float), np.asarray(start, dtype=float)
     h = duration / u.size

@@ -34,19 +34,19 @@ class Constants:
     Parameters
     ----------
     masses : pair of float
-        [kg].
+        Masses of the links [kg].
     lengths, centres : pair of float
-        Of the links, and of their centres of mass from the upper end [m].
+        Lengths of the links, and distances of their centres of mass from the upper end [m].
     inertias : pair of float
         Moments of inertia about the centres of mass [kg m^2]; the defaults are those of uniform rods.
     height : float
-        Of the shoulder above the ground [m].
+        Height of the shoulder above the ground [m].
     gravity : float
         [m/s^2].
     damping : float
         Viscous damping of both joints [N m s].
     friction, restitution : float
-        Of the tip on the ground.
+        Coefficients of the contact between tip and ground.
 
     Raises
     ------

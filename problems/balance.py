@@ -21,7 +21,7 @@ def balance(system: ns.CLS, solution: ns.Solution, friction: Mapping[str, float]
     Parameters
     ----------
     system : CLS
-        Of a robot without quaternions whose velocities are rates of coordinates.
+        System of a robot without quaternions whose velocities are rates of coordinates.
     solution : Solution
     friction : mapping
         Dry friction [N or N m] by the names of coordinates.

@@ -35,7 +35,7 @@ class Panel:
     levels, times : sequence of float
         Horizontal and vertical lines.
     equal : bool
-        Whether both axes have the same scale.
+        True if both axes have the same scale.
     """
 
     curves: Sequence[Curve]

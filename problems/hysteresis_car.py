@@ -37,7 +37,7 @@ def build(distance: float = 150.0, regions: str = "indicators", numerical_time: 
     Parameters
     ----------
     distance : float
-        [m]
+        Distance to drive [m].
     regions : str
         "indicators" or "signs", see `models.hysteresis_car.build`; step functions (`dcs_mode=step`) need "signs".
     numerical_time : float

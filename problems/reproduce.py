@@ -72,7 +72,7 @@ def reproduce(
         Folder of results, report and figures.
     executor : Executor
     quick : bool
-        Whether these are the smaller versions.
+        True for the smaller versions.
     fresh : bool
         Run everything again.
     retry : bool

@@ -45,7 +45,7 @@ class Report:
     Parameters
     ----------
     results : mapping
-        What `--json` prints.
+        Values that `--json` prints.
     success : bool
     show : function (console)
         Writes the results for people.
@@ -70,12 +70,12 @@ class Program:
     Parameters
     ----------
     name : str
-        Of its module.
+        Name of its module.
     about : str
         One sentence.
     settings : Settings
     quick : mapping
-        What `--quick` changes in the settings.
+        Changes of the settings by `--quick`.
     run : function (settings, progress) -> Report
     """
 
@@ -141,9 +141,9 @@ def program(
     arguments : function or mapping
         Keys of `--set` with their defaults; of a function all arguments that have one, without options and callbacks.
     quick : mapping
-        What `--quick` changes.
+        Changes by `--quick`.
     **settings
-        Of `Settings`: method, solver, methods, solvers, fixed.
+        Arguments of `Settings`: method, solver, methods, solvers, fixed.
     """
     known = defaults_of(arguments) if callable(arguments) else dict(arguments or {})
     source = sys.modules[module]

@@ -33,7 +33,7 @@ def build(
     Parameters
     ----------
     distance : float
-        [m]
+        Distance to drive [m].
     acceleration, gain, threshold, limit : float
         See `models.turbo_car.Constants`.
     """

@@ -128,7 +128,7 @@ class Row:
     seed, sample : int
     how, status : str
     milliseconds, preparation : float
-        Of the processor: from x0 to the control, and before.
+        Processor time from x0 to the control, and of the preparation.
     objective, reference : float
         The reference is NaN if it was not computed.
     residual : float

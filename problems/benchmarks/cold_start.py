@@ -59,7 +59,7 @@ class Row:
     objective, best : float
         The true objective, infinite without a motion that is confirmed; the least one that is known.
     seconds : float
-        Of the processor, of all processes.
+        Processor time of all processes.
     start, sequence : str
         The kind of start that won, and the modes of its motion; empty where there are none.
     agreement : tuple of str
@@ -142,13 +142,13 @@ def experiment(
         Names, by default all.
     methods : tuple of str
     seeds : int
-        Of the search: 0, 1, ...; variants are drawn by each of them.
+        Number of seeds of the search: 0, 1, ...; variants are drawn by each of them.
     time_limit : float
         Seconds for every problem and method.
     without : str
         A kind of start to leave out, "each" for every one of them in turns.
     variants : int
-        How many are drawn.
+        Number of variants that are drawn.
 
     Raises
     ------

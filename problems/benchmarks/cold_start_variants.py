@@ -91,7 +91,7 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
     ocp : OCP
         Without free parameters that have units.
     q, u : (n,)
-        Of the old positions (of a PSS: states) and controls in the new ones.
+        Factors of the old positions (of a PSS: states) and controls in the new ones.
     length, mass : float
         The new units in the old ones.
     """

@@ -36,7 +36,7 @@ def integrate(
     guard : function (x) -> float
         Rises through zero at touchdown.
     gradient : (n_x,)
-        Of the guard, which is linear.
+        Gradient of the guard, which is linear.
     x0 : (n_x,)
     duration, step, eps : float
         Final time, largest step [s], width of the band.

@@ -54,9 +54,9 @@ def experiment(
     cases : tuple of str
         Names, by default all.
     steps : int
-        Of every simulation.
+        Steps of every simulation.
     tolerance : float
-        Of the state at the end and of the times of events, for success.
+        Largest error of the final state and of the event times for success.
     time_limit : float
         Seconds for every simulation.
 

@@ -68,13 +68,13 @@ class Row:
     status : str
         The solver's own status, or "error", "crashed", "killed".
     solved : bool
-        By the benchmark's own residuals, whatever the solver says.
+        True by the benchmark's own residuals, independent of the solver's status.
     claimed, false_success : bool
         The solver says success; it says so and the residuals disagree.
     objective, penalty, complementarity, complementarity_min, infeasibility : float
         Recomputed by the benchmark from the functions in the file.
     stationarity, b_stationary
-        What the solver certifies.
+        Kind of stationarity that the solver certifies, and True for B.
     lpec_value, certified, gradient
         Slope along the best direction of the benchmark's own LPEC, whether it is zero up to the tolerance, and
         |grad f|_inf: where it is zero, every feasible point is stationary.
@@ -83,7 +83,7 @@ class Row:
     wall_seconds : float
         Building and solving; reading the file and judging are apart.
     time_limit, fingerprint
-        What a row has to agree in to be taken over from an earlier run: seconds, and a hash of the solver's options,
+        Values that must agree to reuse a row of an earlier run: seconds, and a hash of the solver's options,
         the version of the library, the file, and the seed.
     message : str
         Text of the error.

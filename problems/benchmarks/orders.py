@@ -31,7 +31,7 @@ class Convergence:
     clean : (floor, ceiling)
         Errors that the order is fitted to: below, rounding decides; above, no power of the step shows.
     must_solve : bool
-        Whether a failed step is a failure of the experiment.
+        True if a failed step is a failure of the experiment.
     more : mapping
         Further printed values, by name.
     """

@@ -59,7 +59,7 @@ class Bed:
     slowest : float
         Smallest speed of a crossing [m/s].
     statuses : tuple of Status
-        Of the better projection.
+        Statuses of the better projection.
     failures : int
         Starts at which Euler's projection with a fixed width of the bands does not come to the end.
     """

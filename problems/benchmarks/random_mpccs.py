@@ -52,7 +52,7 @@ class Row:
     objective, size : float
         At the point returned; the largest of its entries.
     infeasibility, complementarity : float
-        Of this point, evaluated by the judge.
+        Residuals of this point, evaluated independently.
     seconds : float
     iterations : int
     """
@@ -94,7 +94,7 @@ def experiment(
     Parameters
     ----------
     count, first : int
-        How many seeds, and the first of them; classes take turns.
+        Number of seeds, and the first of them; classes take turns.
     kinds : tuple of str
         Classes; seeds of others are left out.
     solvers : tuple of str

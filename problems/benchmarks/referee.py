@@ -92,7 +92,7 @@ def experiment(
     control_stages : tuple of int
         Grids of the discs.
     tolerance : float
-        Of the errors against closed forms [m, m/s, s].
+        Largest errors against closed forms [m, m/s, s].
     repeats : int
         Simulations; the times are those of the fastest.
     time_limit : float

@@ -103,7 +103,7 @@ def experiment(*, cases: Sequence[str] = (), methods: Sequence[str] = tuple(METH
         Names, by default all.
     methods : tuple of str
     steps : int
-        Of finite elements.
+        Steps of finite elements.
 
     Raises
     ------

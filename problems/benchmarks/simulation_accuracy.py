@@ -84,7 +84,7 @@ def experiment(
     ----------
     scenes : tuple of str
     programs : tuple of str
-        Of "ours", "mujoco" and "drake".
+        Names out of "ours", "mujoco" and "drake".
     time_limit : float
         Seconds: finer settings are left out where they would take longer (event-driven simulation never).
     repeats : int

@@ -40,9 +40,9 @@ class Cost:
     target : float
         For the error; 0 for `ns.simulate` without options, beside DOP853 at the tightest tolerance.
     tolerance, error, milliseconds : float
-        Of `ns.simulate`.
+        Values of `ns.simulate`.
     its_tolerance, its_error, its_milliseconds : float
-        Of DOP853.
+        Values of DOP853.
     """
 
     case: str
@@ -83,7 +83,7 @@ def experiment(
     Parameters
     ----------
     cases : tuple of str
-        Of `tests.references.restarts`.
+        Names in `tests.references.restarts`.
     targets : tuple of float
         Errors of the state at the end, the largest component.
     repeats : int

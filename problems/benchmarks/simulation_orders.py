@@ -162,7 +162,7 @@ def experiment(
     Parameters
     ----------
     stages : tuple of int
-        Of the finite elements that find events.
+        RK stages of the finite elements with event detection.
     contact_steps, switch_steps : tuple of int
         Numbers of steps of the two balls and of the oscillator.
     fixed_steps : tuple of int

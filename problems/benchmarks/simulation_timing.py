@@ -53,7 +53,7 @@ class Row:
     fallbacks, broken : tuple of Fallback
         Steps that Newton's method left to an MPCC, and steps that were not solved then, either.
     failures : tuple of Fallback
-        Of the homotopies; after them they went on from Newton's states.
+        Failed steps of the homotopies, which then continue from Newton's states.
     """
 
     case: str

@@ -131,15 +131,15 @@ def experiment(
     grids, descent_grids : tuple of int
         N of Algorithm 1 and of gradient descent.
     phase_grids : tuple of int
-        Of Algorithm 1 on 5.2: from each of them the next N for which the collision is in the middle of a step.
+        N of Algorithm 1 on 5.2: from each of them the next N for which the collision is in the middle of a step.
     grid_iterations : int
         Most iterations of Algorithm 1 over the grids; it stops where |H_u| is small.
     iterations, descent_iterations : int
-        Of Algorithm 1 (without a tolerance) and of gradient descent.
+        Iterations of Algorithm 1 (without a tolerance) and of gradient descent.
     relaxations : tuple of float
         alpha; with those below 0.01 there are 5 / alpha iterations where these are more.
     starts : int
-        How many starts with three collisions.
+        Number of starts with three collisions.
     steps : int
         N of the parts rates and sequences.
     time_limit : float

@@ -42,11 +42,11 @@ class Contender:
     ----------
     method : Options
     solver : Options, optional
-        Of the finite elements; None for methods that solve by themselves.
+        Solver of the finite elements; None for methods that solve by themselves.
     start : {"control", "motion", "meeting"}
         The constant control of the paper, the motion under it, or one in which the discs meet in the stage `MEETING`.
     smoothing : float
-        Of |u|, for methods that need its derivative [N].
+        Smoothing of |u|, for methods that need its derivative [N].
     """
 
     method: Any
@@ -134,7 +134,7 @@ class Row:
         Their sequence.
     iterations : int
     seconds : float
-        Of the processor.
+        Processor time.
     """
 
     experiment: str

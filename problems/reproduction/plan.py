@@ -29,13 +29,13 @@ class Run:
     paper : Paper
     experiment : Experiment
     changes : mapping
-        Of the problem's settings.
+        Changes of the problem's settings.
     key : str
         Empty where a package is missing.
     missing : tuple of str
         Packages.
     timeout : float
-        [s].
+        Time limit [s].
     """
 
     paper: Paper

@@ -21,9 +21,9 @@ class Experiment:
     name : str
         Within its paper.
     module : str
-        Of the problem, in `problems`.
+        Module of the problem, in `problems`.
     settings : mapping
-        What is changed in the problem's settings for a full run.
+        Changes of the problem's settings for a full run.
     quick : mapping, optional
         The same for `--quick`; None for the problem's own quick settings on top of `settings`.
     timeout, quick_timeout : float
@@ -59,7 +59,7 @@ class Entry:
     experiment : str, optional
         Name of the `Experiment` that finds it; None for what is out of scope.
     read : path or function (results) -> value
-        Where in the results of the experiment; a path of keys, or a small function. The value is a number, or for
+        Place in the results of the experiment: a path of keys, or a small function. The value is a number, or for
         `Holds` a pair (holds, text).
     paper : number or str, optional
         None where the paper gives no number.
@@ -70,14 +70,14 @@ class Entry:
     why : str
         Shown where the verdict is "differs": the reason, as far as it is known.
     erratum : path or function (results) -> (shown, text), optional
-        Of a number that does not follow from what the paper states: whether numbers of the results show that, and
-        which. A row that would differ is "the paper's" if they do.
+        For a number that does not follow from the paper's data: True if the results show this, and an explanation. A
+        row that would differ then has the verdict "the paper's".
     out_of_scope : str
         The reason, for an entry without an experiment.
     needs : tuple of str
         Packages without which the experiment, which can be run, does not have this number.
     quick : bool
-        Whether the number means something in the smaller version as well.
+        True if the number is meaningful in the smaller version, too.
     """
 
     where: str
@@ -126,7 +126,7 @@ def value_of(entry: Entry, results: Results) -> Any:
     Raises
     ------
     KeyError, IndexError, TypeError
-        Where the results have no such place.
+        If the results have no such place.
     """
     if callable(entry.read):
         return entry.read(results)

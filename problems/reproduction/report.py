@@ -1,4 +1,4 @@
-"""The report: Markdown with a table per paper, the same as HTML by markdown-it-py, figures beside them."""
+"""The report: Markdown with a table per paper, the same as HTML by markdown-it-py, and figures beside them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COLOURS = 128
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shown:
-    """What a report tells.
+    """Contents of a report.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def write(
     Parameters
     ----------
     path : Path
-        Of the Markdown file.
+        Path of the Markdown file.
     figures : str
         Name of the folder.
     small : bool
-        Whether figures are scaled down and have few colours.
+        True to scale figures down and reduce their colours.
     merge : bool
-        Whether papers that were not run keep their sections in a file that exists.
+        True to keep the sections of papers that were not run in an existing file.
 
     Returns
     -------
@@ -108,13 +108,13 @@ def write(
 
 
 def wanted(run: Run, figures: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The figures of a run that the report shows."""
+    """Return the figures of a run that the report shows."""
     names = run.experiment.figures
     return {name: content for name, content in figures.items() if names is None or name in names}
 
 
 def figures_of(store: Store, planned: Iterable[Run]) -> dict[str, dict[str, bytes]]:
-    """The figures that finished runs have left, by key and name."""
+    """Return the figures of finished runs, by key and name."""
     figures: dict[str, dict[str, bytes]] = {}
     for run in planned:
         paths = sorted((store.folder / "runs").glob(f"{run.key}.*")) if run.key else []
@@ -124,7 +124,7 @@ def figures_of(store: Store, planned: Iterable[Run]) -> dict[str, dict[str, byte
 
 
 def smaller(content: bytes) -> bytes:
-    """A picture with at most so many pixels in a line, and few colours."""
+    """Return a picture with at most `WIDTH` pixels in a line, and few colours."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(content)).convert("RGB")
@@ -163,7 +163,7 @@ def verdicts_of(section: str) -> Counter[str]:
 
 
 def page(text: str) -> str:
-    """The same as HTML."""
+    """Return the report as HTML."""
     from markdown_it import MarkdownIt
 
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
@@ -172,7 +172,7 @@ def page(text: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on; of this machine nothing is told."""
+    """Return the versions on which the numbers depend; nothing about this machine."""
     numbers = {"Python": platform.python_version(), "nosnoc_py": ns.__version__}
     for name in PACKAGES:
         try:
@@ -282,5 +282,5 @@ def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Bars would end the cell, line breaks the row."""
+    """Return a cell of a table: bars would end the cell, line breaks the row."""
     return " ".join(str(text).split()).replace("|", "\\|")

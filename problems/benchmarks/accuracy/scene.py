@@ -71,15 +71,15 @@ class Scene:
     ----------
     name, title : str
     duration : float
-        [s].
+        Duration of the motion [s].
     n_q : int
         Number of coordinates.
     gravity : (3,)
         Acceleration [m/s^2].
     friction, restitution : float
-        Of all contacts.
+        Coefficients of all contacts.
     impact_speed : float
-        Of the first impact [m/s]: the dissipation of contact laws that depends on it is fitted there.
+        Speed of the first impact [m/s], for contact laws whose dissipation depends on it.
     x0 : (n_q + n_v,)
         Initial state, configuration before velocity: x, z, angle of planar bodies; position, quaternion and joints of
         the robot, and its velocities as in `quadruped.build`.

@@ -131,7 +131,7 @@ class Control:
     ----------
     u : (stages, n_u)
     duration : float
-        [s].
+        Duration of the control [s].
     objective : float
         Objective reported by the program.
     status : str
