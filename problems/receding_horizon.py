@@ -116,7 +116,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             "rows": rows,
         },
         success,
-        {"samples; warm: from the plan before, shifted; cold: from the default start": rows},
+        {"samples; warm: from the previous plan, shifted; cold: from the default guess": rows},
         {"receding_horizon.png": lambda: chart([_motion(steps), _effort(rows)])},
         [f"after the first sample: {totals}"],
     )

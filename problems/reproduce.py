@@ -187,11 +187,11 @@ def _list(planned: Sequence[Run], as_json: bool) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m problems.reproduce",
-        description="Run the experiments of five papers again; report what they say beside what is found here.",
+        description="Repeat the experiments of five papers; report their numbers and ours.",
         epilog="Exit codes: 0 all run and every difference explained, 1 not so, 2 wrong argument, 130 interrupted.",
     )
     parser.add_argument("papers", nargs="*", metavar="paper", help=f"of {', '.join(PAPERS)}; default all")
-    parser.add_argument("--quick", action="store_true", help="smaller versions that end in some minutes")
+    parser.add_argument("--quick", action="store_true", help="smaller versions, which take a few minutes")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"folder, default ./{OUTPUT}")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes at a time, default 1")
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with all rows")
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         "--list", action="store_true", help="only list the runs, each with a command that does the same"
     )
     parser.add_argument("--fresh", action="store_true", help="run everything again")
-    parser.add_argument("--retry", action="store_true", help="run again what failed, died or was too long")
+    parser.add_argument("--retry", action="store_true", help="repeat runs that failed, died or took too long")
     parser.add_argument(
         "--publish",
         type=Path,

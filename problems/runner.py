@@ -410,7 +410,7 @@ def _parser(program: Program) -> argparse.ArgumentParser:
         prog=f"python -m problems.{program.name}", description=program.about, epilog=_keys_text(program.settings)
     )
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
-    parser.add_argument("--quick", action="store_true", help="a smaller version that ends in seconds")
+    parser.add_argument("--quick", action="store_true", help="a smaller version, which takes seconds")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="change settings")
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help=f"folder for figures; default ./{FIGURES}, with --json none"

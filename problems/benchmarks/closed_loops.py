@@ -244,7 +244,7 @@ def run(settings: Settings, progress: Progress) -> Report:
             "wall_seconds": time.monotonic() - started,
         },
         good,
-        {"closed loops, milliseconds of the processor": summary(rows)},
+        {"closed loops, processor time in milliseconds": summary(rows)},
     )
 
 

@@ -242,7 +242,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {**results, "summary": counts},
         all(row.solved for row in rows if row.method.startswith(SEARCH)),
         {"problems without a guess": table, "solved": counts, "others": missed},
-        said=["ratios are those of true objectives to the best known ones; seconds are those of the processor"],
+        said=["ratios of true objectives to the best known ones; processor seconds"],
     )
 
 

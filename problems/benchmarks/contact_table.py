@@ -231,7 +231,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         all(row.answer.status not in tasks.FAILED for row in rows),
         {"problems of others": table, "solved": summary},
         figures={"contact_profile.png": lambda: profile(shown)},
-        said=["true objectives; seconds are those of the processor", *lines],
+        said=["true objectives; processor seconds", *lines],
     )
 
 
@@ -297,7 +297,7 @@ def page_of(rows: Sequence[Row]) -> str:
     lines += ["", "| " + " | ".join(counts(rows)[0]) + " |", "| --- | --- | --- | --- | --- |"]
     for count in counts(rows):
         lines.append("| " + " | ".join(f"{v:.0f} s" if isinstance(v, float) else str(v) for v in count.values()) + " |")
-    lines += ["", "Sources, and where a problem here is not what its source says:", ""]
+    lines += ["", "Sources, and differences of a problem here from its source:", ""]
     for name in dict.fromkeys(row.problem for row in rows):
         one = posed(name)
         parts = (one.source, f"here {one.differs}" if one.differs else "", one.reported, one.found)

@@ -21,7 +21,7 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.fuzzing import BAD, GAINS, HONEST, KINDS, NO_MOTION, RESTS, judge
 
-NO_REMEDY = ", and what the message advises does not help"
+NO_REMEDY = ", and the advice of the message does not help"
 
 
 def experiment(

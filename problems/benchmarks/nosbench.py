@@ -156,11 +156,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--solver", action="extend", nargs="+", metavar="NAME", help=f"one or several of {names}; default base auto")
     add("--time-limit", type=float, default=300.0, metavar="s", help="seconds per problem and solver; default 300")
     add("--jobs", type=int, default=1, metavar="N", help="problems at a time, each in its own process; default 1")
-    add("--output", type=Path, metavar="DIR", help="rows are kept here; those already in it are not repeated")
+    add("--output", type=Path, metavar="DIR", help="folder for rows; existing rows are not repeated")
     add("--figures", type=Path, metavar="DIR", help=f"folder for figures; default ./{FIGURES}, with --json none")
     add("--json", action="store_true", help="last line of the output: one JSON object with the results")
     add("--random", type=int, default=0, metavar="N", help="N random starts and scalings instead of the problem itself")
-    add("--seed", type=int, default=0, metavar="S", help="of the random starts and scalings; default 0")
+    add("--seed", type=int, default=0, metavar="S", help="seed of the random starts and scalings; default 0")
     return parser
 
 

@@ -177,7 +177,7 @@ def show(console: Console, rows: Sequence[Row], solvers: Sequence[str]) -> None:
 def _lists(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
     return {
         "not solved": [row for row in rows if not row.solved and not row.failed],
-        "solved by the residuals, but the solver does not say so": [r for r in rows if r.solved and not r.claimed],
+        "solved by the residuals, but not by the solver's status": [r for r in rows if r.solved and not r.claimed],
         "FALSE SUCCESS, claimed but refuted by the residuals": [row for row in rows if row.false_success],
         "failed": [row for row in rows if row.failed],
         f"more than {SLACK:g} s over the time limit": overtime(rows),

@@ -123,7 +123,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         },
         not false,
         {
-            "random smooth programs, ours beside IPOPT": summary(rows),
+            "random smooth programs, ours compared with IPOPT": summary(rows),
             "solved by one of them only": [
                 {name: getattr(row, name) for name in ("seed", "kind", "status", "ipopt_status")}
                 for row in rows

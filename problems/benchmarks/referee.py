@@ -169,7 +169,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {**values, "wall_seconds": time.monotonic() - started},
         findings.success,
         {
-            "the referee against closed forms: largest errors": values["closed_forms"],
+            "event-driven simulation against closed forms: largest errors": values["closed_forms"],
             "FESD-J against the referee": values["fesdj"],
             "certificates": [{n: v for n, v in row.items() if n != "certificate"} for row in values["certificates"]],
         },
@@ -210,7 +210,7 @@ def _distances(row: Certified) -> Any:
         Curve(t, np.maximum(np.linalg.norm(away[:, 2 * k : 2 * k + 2], axis=1), 1e-12), f"disc {k + 1}") for k in (0, 1)
     ]
     times = [event.time for event in true.impacts]
-    return chart([Panel(curves=curves, y="distance from the true place [m]", log="y", times=times)])
+    return chart([Panel(curves=curves, y="distance from the true position [m]", log="y", times=times)])
 
 
 def _windows(rows: Sequence[Certified]) -> Any:

@@ -111,7 +111,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {"status": "solved" if solved else "partly", "ways": totals, "pairs": pairs, "rows": rows},
         fast and pairs[0]["higher"] + pairs[0]["lower"] == 0,
         {"ways": [{"way": way, **total} for way, total in totals.items()], "ratios of times": pairs},
-        said=["differences of objectives are relative; lower and higher: where the fast way found another optimum"],
+        said=["relative differences of objectives; lower and higher: the fast way found another optimum"],
     )
 
 

@@ -247,7 +247,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         bool(np.isfinite(own).all()),
         tables,
         {"simulation_accuracy.png": lambda: figure_of(rows, titles)},
-        [f"least processor time [ms] for an error; {text}; nothing is random"],
+        [f"least processor time [ms] for an error; {text}; no random numbers"],
     )
 
 
@@ -275,7 +275,7 @@ def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
         "for an error below the target; a dash is a target that is never reached. The set-up (model and compilation, "
         "once) is the longest of all settings.",
         "",
-        ", ".join(f"{name} {version}" for name, version in versions().items()) + "; nothing is random.",
+        ", ".join(f"{name} {version}" for name, version in versions().items()) + "; no random numbers.",
     ]
     for scene, title in titles.items():
         lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]

@@ -78,9 +78,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {**meter.results(trajectory), **results},
         success,
         {
-            "a step [ms of the processor], and how many times faster than homotopies": [
-                _cost(row) for row in findings.rows
-            ],
+            "processor time of a step [ms], and speedup over homotopies": [_cost(row) for row in findings.rows],
         },
         _figures(findings),
         lines,

@@ -156,7 +156,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     return tabled(
         {**best.to_dict(), "rows": rows},
         best.success,
-        {f"{task}: true, by the event-driven referee": each for task, each in rows.items()},
+        {f"{task}: true, by event-driven simulation": each for task, each in rows.items()},
         {"smoothing.png": lambda: chart([_panel(task, each) for task, each in rows_by_task.items()])},
     )
 

@@ -97,7 +97,7 @@ def _judged(entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool
     if missing := (*run.missing, *absent(entry.needs)):
         return Verdict.ABSENT, None, f'Needs {", ".join(missing)}: `pip install "nosnoc_py[bench]"`.'
     if quick and not entry.quick:
-        return Verdict.FULL_ONLY, None, "Means nothing in the smaller version."
+        return Verdict.FULL_ONLY, None, "Not meaningful in the smaller version."
     if run.key not in kept:
         return Verdict.NOT_RUN, None, "The run has not ended."
     return _read(entry, run, kept[run.key])

@@ -88,7 +88,7 @@ def literal() -> MPCC:
 PROBLEM = Posed(
     title="CRISP hopper",
     source=crisp.SOURCE,
-    differs="the foot has 50 g and is swung by a force, as a leg without mass that jumps to any angle is no mechanics",
+    differs="the foot has 50 g and a force swings it, since a massless leg that jumps to any angle is not mechanical",
     build=build,
     literal=literal,
     reported="CRISP starts from a free fall",

@@ -73,7 +73,7 @@ def literal() -> MPCC:
 PROBLEM = Posed(
     title="CRISP transport",
     source=crisp.SOURCE,
-    differs="without the price of the force of friction, which no control changes while the cargo slips",
+    differs="without the cost of the friction force, which no control changes while the cargo slips",
     build=build,
     literal=literal,
     best=2.9047,

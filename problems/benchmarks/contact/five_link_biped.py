@@ -88,6 +88,6 @@ def stance(left: float, right: float, hips: float, height: float = 0.72) -> list
 PROBLEM = Posed(
     title="five-link biped, one step",
     source="Kelly, An Introduction to Trajectory Optimization (SIAM Review 2017), Section 6: the robot",
-    differs="contacts are found instead of given, from rest to rest instead of a periodic gait",
+    differs="contacts are computed instead of prescribed, from rest to rest instead of a periodic gait",
     build=build,
 )

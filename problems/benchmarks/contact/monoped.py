@@ -51,6 +51,6 @@ def build(distance: float = 0.5, horizon: float = 1.0) -> ns.OCP:
 PROBLEM = Posed(
     title="monoped",
     source="TOWR (Winkler et al., RA-L 2018), monoped with a leg of 0.58 m",
-    differs="in the plane, with a foot of mass instead of a leg without one, and 10 kg",
+    differs="in the plane, 10 kg, with mass in the foot instead of a massless leg",
     build=build,
 )

@@ -17,6 +17,6 @@ PROBLEM = Posed(
     differs="one hole of the three, in 1.5 of 2.5 s",
     build=build,
     best=70.9,
-    found="finite elements on 50 stages from a sequence that was given",
+    found="finite elements on 50 stages with a prescribed sequence",
     stages=40,
 )

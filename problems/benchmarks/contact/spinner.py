@@ -54,6 +54,6 @@ def build() -> ns.OCP:
 PROBLEM = Posed(
     title="finger spinner",
     source="nosnoc (MATLAB), spinner_ocp.m",
-    differs="the normal force has its moment on the ellipse, without which the tip does not stay on its edge",
+    differs="the normal force also has a moment on the ellipse; without it the tip does not stay on the edge",
     build=build,
 )

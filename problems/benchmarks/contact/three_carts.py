@@ -51,7 +51,7 @@ def build() -> ns.OCP:
 PROBLEM = Posed(
     title="three carts with friction",
     source="nosnoc (MATLAB), examples/cls_tutorial_ocp/three_cart_ocp_2D.m",
-    reported="its start knows the normal forces of the ground",
+    reported="its guess contains the normal forces of the ground",
     build=build,
     stages=15,
 )
