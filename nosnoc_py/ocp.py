@@ -180,6 +180,7 @@ class Constraint:
 def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.SX, float, float]:
     if row.is_constant() or row.is_symbolic() or row.op() != ca.OP_SQRT:
         return row, lower, upper
+    # Only roots of controls: a root of a state is used away from zero, and its bound may be meant as it is written.
     known = {s.element_hash() for s in ca.symvar(u)}
     alone = all(s.element_hash() in known for s in ca.symvar(row))
     if not alone or upper < 0.0:
@@ -452,6 +453,7 @@ class OCP:
             start = Constraint(s.t, equals=0, name=s.unused("time at the start"))
             constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
         if x0 is None:
+            # A free quaternion would have a free length, on which nothing depends: the problem would be singular.
             constraints["initial_constraints"] += _unit_length_constraints(s, constraints["initial_constraints"])
         pairs = self._pairs(every)
         every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
@@ -572,6 +574,7 @@ class OCP:
         """Return the same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
         rows = [self.system.parameter_names.index(name) for name in self.free_parameters]
         fixed_p = np.array(self.p)
+        # Only free parameters: others of the solution must not replace those of this problem.
         fixed_p[rows] = np.asarray(p)[rows]
         if self.free_time is None:
             return replace(self, p=fixed_p, free_parameters={}) if self.free_parameters else self

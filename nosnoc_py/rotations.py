@@ -2,8 +2,9 @@
 
 Vectors are NumPy arrays (..., 3), matrices (..., 3, 3) and (..., 4, 4), with any leading axes; or CasADi columns and
 matrices without them. Functions of the angle are written in its square s = |w|^2, as a Taylor series for s < 1 and in
-closed form beyond, so that values are exact to rounding and derivatives of any order right, at w = 0, too. CasADi
-looks at both branches when it differentiates; each gets an argument it can take where the other one counts.
+closed form beyond. Values are then exact to rounding, and derivatives of any order are right, also at w = 0. CasADi
+evaluates both branches, also of derivatives: the branch that is not used gets an argument for which it is finite, as
+0 * NaN would spoil the other one.
 
 Conventions: S(w) y = w x y; quaternions have their real part first; a motion T = [R x; 0 1] takes y to R y + x, its
 twist is (w, v), the rotation first.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from nosnoc_py.annotations import Expression
 
+# Largest entry of |R'R - I| of a rotation matrix: files and users give nine digits or more.
 ORTHONORMAL = 1e-9
 TERMS = 10  # of the series: the next one is below 1e-17 for s < 1
 NEAR = 0.01  # (|v| / q_0)^2 of a quaternion, below which its logarithm is a series
@@ -150,11 +152,11 @@ def quaternion_rate(quaternion: Any, angular_velocity: Any) -> Any:
 
 @named_arguments
 def attitude_error(actual: Expression, desired: Expression) -> ca.SX | ca.DM | np.ndarray:
-    """Return the rotation vector (3,) [rad] that is left between two attitudes: log(R_desired' R_actual).
+    """Return the rotation vector (3,) [rad] from the desired to the actual attitude: log(R_desired' R_actual).
 
-    Three numbers, in the frame of the desired attitude: a constraint that they are zero is no more than there is to
-    say (four equations for a unit quaternion have one too many), and a quaternion and its negative are the same
-    attitude. The length is the angle between them, at most pi; half a turn away it jumps.
+    The vector is in the frame of the desired attitude. As a constraint it has three equations for three degrees of
+    freedom (four equations for a unit quaternion are one too many), and a quaternion and its negative give the same
+    result. Its length is the angle between the attitudes, at most pi; it jumps at half a turn.
 
     Parameters
     ----------
@@ -187,6 +189,7 @@ def attitude_error(actual: Expression, desired: Expression) -> ca.SX | ca.DM | n
 
 def turned_between(first: Any, second: Any, share: float) -> Any:
     """Return the attitude at a share of the shortest way between two unit quaternions (Shoemake 1985)."""
+    # A quaternion has half of the rotation angle.
     half = share / 2 * attitude_error(second, first)
     space, angle = _space(half), float(np.linalg.norm(half))
     # NumPy's sinc(x) is sin(pi x) / (pi x), which is one at zero without a special case.
@@ -386,6 +389,7 @@ def _quaternion(rotation: Any) -> list[Any]:
     first = [1 + trace, r[2][1] - r[1][2], r[0][2] - r[2][0], r[1][0] - r[0][1]]
     columns = [first]
     for i in range(3):
+        # Entries of 4 q q' from sums and differences of entries of R.
         others = [1 + 2 * r[i][i] - trace if j == i else r[i][j] + r[j][i] for j in range(3)]
         columns.append([first[1 + i], *others])
     column, best = columns[0], columns[0][0]

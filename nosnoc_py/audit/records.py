@@ -95,7 +95,7 @@ class Scales:
 
     def of_residual(self, residual: float) -> float:
         """Return the relative violation caused by a residual of gaps, rates, forces and impulses."""
-        # A force residual acts through the mass, an impulse residual directly on the velocity.
+        # Forces are relative to the acceleration, impulses to the speed: the smaller of both bounds both.
         by_force = self.response / min(self.acceleration, self.speed)
         return residual * max(1.0 / self.length, 1.0 / self.speed, by_force)
 

@@ -75,6 +75,7 @@ class Coordinates:
                     f"Coordinates: expected {q.numel() - len(units)} velocities (three in the place of a quaternion), "
                     f"given {v.numel()}; others need a kinematic_matrix."
                 )
+            # N(q) from q' = N(q) v: three columns for each quaternion, the identity for other coordinates.
             matrix = ca.jacobian(body_rates(q, v, units), v)
         assign(self, q=q, v=v, kinematic_matrix=ca.SX(matrix))
 
@@ -147,6 +148,7 @@ class Placed:
 
     def of_world(self, point: ca.SX) -> ca.SX:
         """Return a point of the world in the frame of the shape."""
+        # The transpose of a rotation is its inverse.
         return self.rotation.T @ (point - self.position)
 
     def in_world(self, point: Any) -> ca.SX:

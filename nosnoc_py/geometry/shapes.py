@@ -134,6 +134,7 @@ class HalfSpace:
         length = float(np.linalg.norm(normal))
         if size not in (2, 3) or length == 0.0:
             raise ModelError(f"HalfSpace: normal: expected 2 or 3 numbers that are not all zero, given {normal}.")
+        # The offset belongs to the normal as given, so that both are divided by its length.
         assign(self, normal=normal / length, offset=scalar(self.offset, "HalfSpace: offset") / length)
 
 
@@ -208,6 +209,7 @@ class ConvexPolygon:
         sizes = np.linalg.norm(edges, axis=1)
         # The turning angles of a polygon that winds once sum up to 2 pi; a star with only left turns has a multiple.
         whole = np.arctan2(turns, np.sum(edges * np.roll(edges, -1, 0), axis=1)).sum()
+        # A vertex on a straight edge is no corner; it would give two contacts with the same normal.
         if (turns <= STRAIGHT * sizes.max() ** 2).any() or abs(whole - 2 * np.pi) > 1e-6:
             raise ModelError(
                 "ConvexPolygon: vertices: these do not go round a convex polygon with a corner at each; join convex "

@@ -148,8 +148,7 @@ class Recursion:
         speeds: list[Pair] = []
         accelerations: list[Pair] = []
         forces: list[Pair] = []
-        # Gravity as an upward acceleration of the world: every body then feels its weight (Featherstone 2008, Section
-        # 5.3).
+        # Gravity as an upward acceleration of the world: every body then feels its weight (Featherstone 2008).
         start: tuple[Pair, Pair] = ((ca.SX(3, 1), ca.SX(3, 1)), (ca.SX(3, 1), sparse(-np.array(gravity))))
         for i, body in enumerate(bodies):
             joint, rates = self.moved[i], self.v[self.moved[i].at]

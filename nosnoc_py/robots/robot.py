@@ -45,7 +45,7 @@ class Robot:
     Parameters
     ----------
     tree : Tree
-        As `Robot.from_urdf` makes it.
+        Tree of bodies, see `Robot.from_urdf`.
     gravity : (3,)
         [m/s^2], in the world, whose z axis points up.
 
@@ -103,7 +103,7 @@ class Robot:
         gravity : (3,)
             [m/s^2].
         armature : mapping, optional
-            Inertias of drives seen from their joints [kg m^2 or kg], by the names of these; URDF has no place for them.
+            Inertias of drives seen from their joints [kg m^2 or kg], by the names of the joints (not part of URDF).
 
         Raises
         ------
@@ -183,6 +183,7 @@ class Robot:
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
         """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        # Chain rule with q' = N(q) v: a quaternion has one component more than velocities.
         return ca.jacobian(expression, self.q) @ self.N
 
     # --- names and limits ---
@@ -303,8 +304,8 @@ class Robot:
     def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
         """Return the shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
 
-        Bodies as the file shows them; without that, and for meshes, lines between joints. With the ground z = 0 where
-        the view has z upwards.
+        Bodies are drawn by the shapes of the file; bodies without shapes, and meshes, by lines between joints. The
+        ground z = 0 is drawn if the view has z upwards.
 
         Parameters
         ----------
@@ -312,6 +313,7 @@ class Robot:
             From the side, from behind, from above, or from a corner.
         """
         axes = scene.view_of(view)
+        # A line for the ground only makes sense if z is vertical in the picture.
         drawn: list[scene.PlanarShape] = [scene.Ground()] if abs(axes[1, 2]) == 1.0 else []
         seen = [shape for shape in self.visuals if shape.link in self.tree.frames and outline_of(shape) is not None]
         for part in seen:
@@ -369,7 +371,7 @@ class Robot:
         force : SX (n_v,), optional
             Further forces on the coordinates, in q, v and what is given as `p` or `t`.
         **more
-            Of `ns.CLS`: p, t, p_default, nominal, scene and others.
+            Further arguments of `ns.CLS`: p, t, p_default, nominal, scene and others.
 
         Raises
         ------
@@ -488,6 +490,7 @@ class Robot:
         if sizes[0] > MASSLESS * max(sizes[-1], 1e-300):
             return
         owners = [body for body in self.tree.bodies for _ in range(body.n_v)]
+        # The eigenvector of the smallest eigenvalue points to the velocity without inertia.
         body = owners[int(np.abs(directions[:, 0]).argmax())]
         raise ModelError(
             f"Robot {self.tree.name}: joint {body.joint!r} moves no inertia: give link {body.link!r} an <inertial> "

@@ -17,7 +17,7 @@ ZERO = 1e-14
 def cleaned(matrix: Array) -> Array:
     """Return the matrix with entries of rounding size set to zero."""
     result = np.array(matrix, dtype=float)
-    # Entries such as cos(pi / 2) = 6e-17 would make structural zeros dense in every expression.
+    # Entries such as cos(pi / 2) = 6e-17 would appear as terms in every expression.
     result[np.abs(result) <= ZERO * np.abs(result).max(initial=0.0)] = 0.0
     return result
 

@@ -151,6 +151,8 @@ class _File:
                 child = str(joint.find("child").get("link"))  # type: ignore[union-attr]
                 seen.add(child)
                 stack.append(child)
+        # Links in a cycle all have parents, so that they are not found as roots but cannot be reached from the root
+        # either.
         if len(seen) < len(links):
             lost = next(link for link in links if link not in seen)
             raise ModelError(f"URDF: link {lost!r} is in a loop of joints; loops are not built yet.")

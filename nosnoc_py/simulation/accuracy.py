@@ -32,9 +32,9 @@ class StepErrors:
     Attributes
     ----------
     shares : (n,)
-        Of every step, as shares of the motion.
+        Errors of the steps, relative to the size of the motion.
     share : float
-        Of all together, in the states that are worst.
+        Sum over all steps, for the state with the largest sum.
     """
 
     shares: np.ndarray

@@ -51,9 +51,9 @@ class Checks:
         return r.closed[:, self._columns].astype(bool)
 
     def violations(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> list[Violation]:
-        """Return reasons why a step that satisfies checks equation is no motion.
+        """Return reasons why a step that satisfies all equations is no motion.
 
-        `before` (pairs,) was closed before it.
+        `before` (pairs,) marks the pairs that were closed before the step.
         """
         if not self._active:
             return []  # with fixed steps a force is all that can catch a body, and events lie anywhere

@@ -36,7 +36,7 @@ class StepState:
     p : (n_p,)
     status : Status
     iterations, attempts : int
-        Of the last step, where something is iterated.
+        Iterations and attempts of the last step, zero for methods that do not iterate.
     complementarity, infeasibility : float
         Residuals of the last step, zero where there are none.
     """
@@ -63,7 +63,7 @@ class StepDerivative:
     x, u, p : (n_x, n_x), (n_x, n_u), (n_x, n_p)
         By the state at the start, the control and the parameters.
     keeps : (n_kept, n_x)
-        Of finite elements; of `EventDriven` none, as x puts back by itself.
+        Directions that x0 has to keep, for finite elements; none for `EventDriven`, whose x contains the projection.
     flags : tuple of str
         Reasons why the step is not differentiable in its data.
     """

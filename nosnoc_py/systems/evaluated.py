@@ -77,6 +77,7 @@ def _algebraic(system: Described, motion: Trajectory, times: Array) -> Array:
     missing = [name for name in names if name not in motion.series]
     if missing:
         raise ModelError(f"expression: it depends on {missing[0]}, of which this trajectory has no series.")
+    # Methods list algebraic variables at different instants (stages, steps), hence an interpolation in time.
     return np.array([np.interp(times, motion.series[name].t, motion.series[name].values) for name in names]).T
 
 

@@ -1,6 +1,6 @@
 """Event-selected systems: a flow that switches where guards are crossed, always in the same direction.
 
-The state is continuous, the vector field is not. Every guard has one bit, its mode, which says whether it was crossed;
+The state is continuous, the vector field is not. Every guard has one bit, its mode, which is 1 after it was crossed;
 the flow depends on x and on these bits. Near a guard every field crosses it with speed, D h_k f >= c > 0 (liveness),
 whatever the other bits are; then the order of nearly simultaneous crossings does not matter for continuity, and the
 flow is piecewise differentiable (ESS, Section 2).
@@ -312,6 +312,7 @@ class EventSelectedSystem(Described):
             size = getattr(self, name)
             if name == "p" and size is None:
                 size = 0
+            # `True` is an integer in Python, but no number of components.
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
                 raise self._error(f"{name}: with NumPy functions expected the number of components, given {size!r}.")
             self._set(name, ca.SX.sym(name, int(size)))
@@ -357,11 +358,13 @@ class EventSelectedSystem(Described):
             with np.errstate(all="ignore"):
                 try:
                     values = function(*arguments[: arity(function)])
+                # Functions of the user may raise anything; at the test point zero they need not be defined.
                 except Exception as error:
                     if not defined:
                         continue
                     raise self._error(f"{name}: at x = {x} it raised {type(error).__name__}: {error}.") from error
             expected = tuple(sizes[axis] for axis in shape)
+            # Integers and lists would silently change the arithmetic of compiled kernels.
             if not isinstance(values, np.ndarray) or values.dtype != float:
                 kind = f"{values.dtype} numbers" if isinstance(values, np.ndarray) else type(values).__name__
                 raise self._error(f"{name}: expected an array of floats of shape {expected}, given {kind}.")

@@ -102,6 +102,7 @@ def _weights(modes: Modes) -> MultiplierGroup:
     active, size = ca.SX.sym("active", modes.count), modes.flows[0].shape[0]
     return MultiplierGroup(
         kind=REGION,
+        # Events of a partition by indicators have its name, whichever region changes.
         names=tuple(modes.function_names or ()) * modes.count,
         labels=tuple(f"theta[{modes.name}][{i}]" for i in range(modes.count)),
         symbols=ca.SX.sym("theta", modes.count),

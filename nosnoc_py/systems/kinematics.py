@@ -107,7 +107,9 @@ def frames_of(system: CLS) -> ContactFrames:
     position = spatial = 0
     for contact in system.contacts:
         size = contact.tangent.shape[1] if contact.frictional else 0
+        # Contacts without friction have an empty slice, so that tangents of all contacts can be indexed alike.
         tangents.append(slice(position, position + size))
+        # Only slips in space need a speed as an unknown: in the plane the velocity itself has a sign.
         speeds.append(spatial if size == 2 else -1)
         mu, shares = contact.cone
         friction.append(mu)
@@ -192,6 +194,7 @@ class Kinematics:
             # Tangents of all contacts as well: a belt does work, and friction may act at any of them.
             rows = np.concatenate([shut[k], np.ones(self.drift.shape[-1] - shut.shape[-1], dtype=bool)])
             if self.drift[k][rows].any():
+                # The smallest velocity with J v = -drift: contacts may be redundant, and other directions are free.
                 result[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
         return result
 
@@ -201,6 +204,7 @@ class Kinematics:
         if isinstance(self.mass, ca.SX):
             # Symbolically a solve keeps the graph smaller than a product with an inverse.
             return ca.solve(self.mass, self.jacobian.T)
+        # The inverse is cached and used for several products; these matrices are small.
         return self.inverse @ np.swapaxes(self.jacobian, -1, -2)
 
     @cached_property
@@ -305,6 +309,7 @@ class ContactMechanics:
         """Gap rates and slips where v = 0 (n_c + n_tt,)."""
         s = self.system
         surfaces = [contact.surface_velocity for contact in s.contacts if contact.frictional]
+        # Slip relative to the surface: its velocity is subtracted, with the weight of its tangent.
         slips = -ca.SX(self.frames.weights) * ca.vertcat(ca.SX(0, 1), *surfaces)
         return ca.densify(ca.vertcat(ca.jtimes(self.gaps, s.y, s.y_rate), slips))
 
@@ -414,6 +419,7 @@ class ContactMechanics:
     def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:
         """Return the quantities at all states in one call."""
         count, function = len(x), self.function
+        # CasADi's map needs at least one column.
         if not count:
             return [np.zeros((0, *function.size_out(i))) for i in range(function.n_out())]
         controls = np.broadcast_to(np.asarray(u, dtype=float), (count, self.system.n_u))

@@ -154,6 +154,7 @@ def lagrangian(
         raise ModelError(f"lagrangian: q and v need the same positive length, given {n_q} and {v.numel()}.")
     check_distinct(given)
     T, V = column(kinetic, "lagrangian: kinetic", 1), column(potential, "lagrangian: potential", 1)
+    # Potential, damping and mass matrix must not depend on v or u: they would not be forces of this form.
     still = {name: given[name] for name in ("q", "p")}
     check_free(T, {**still, "v": v}, "lagrangian: kinetic")
     if ca.depends_on(V, v):
@@ -225,6 +226,7 @@ def kinetic_energy(
                 raise ModelError(f"kinetic_energy: {what}: expected pairs (value, expression of q), given {pair!r}.")
             factor, place = column(pair[0], f"kinetic_energy: {what}", 1), column(pair[1], f"kinetic_energy: {what}")
             _check_pair(what, factor, place, most, v)
+            # Velocities by the chain rule, r' = r_q v: users give positions only.
             total += 0.5 * factor * ca.sumsqr(ca.jtimes(place, q, v))
     return total
 
@@ -285,6 +287,7 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
     M = ca.densify(ca.hessian(T, v)[0])
     if ca.depends_on(M, v):  # also v^4 / v^2 is quadratic, but not as a graph
         M = ca.substitute(M, v, ca.DM.ones(v.shape))
+    # T must equal v'Mv / 2 everywhere: this excludes terms that are constant, linear or of higher order in v.
     look = ca.Function("look", [q, v, p], [T, 0.5 * ca.dot(v, M @ v), M])
     # A fixed seed: a model is accepted or refused every time in the same way.
     random = np.random.default_rng(0)
@@ -331,6 +334,7 @@ def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, n
         definite = definite or values[0] > SINGULAR
     if definite:
         return
+    # The eigenvector of the smallest eigenvalue points to the coordinate without inertia.
     name = q[int(np.argmax(np.abs(vectors[:, 0])))].name()
     raise ModelError(
         f"lagrangian: the mass matrix is not positive definite: {name} has no inertia"

@@ -301,6 +301,7 @@ class PSS(WithAlgebraic):
         modes = parts(given, (Modes, Hysteresis), self._kind, "modes")
         if not modes and not isinstance(self, ODE):
             raise self._error(f"modes: expected ns.Modes or a list of them, given {self.modes!r}.")
+        # Names are compared before functions are rewritten, so that messages show those of the user.
         switches = [(m.name,) if isinstance(m, Hysteresis) else m.function_names for m in modes]
         modes = tuple(self._of_state(m) for m in modes)
         check_different([name for names in switches for name in names], self._kind, "switching functions")
@@ -337,6 +338,7 @@ class PSS(WithAlgebraic):
 
     def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
         """Return a partition whose functions are written in the state instead of z."""
+        # A copy: the user's partition may belong to another system with other algebraic equations.
         result = copy(modes)
         for name in ("functions", "indicators", "variable"):
             if getattr(modes, name, None) is not None:
@@ -581,6 +583,7 @@ class PDS(WithAlgebraic):
     @property
     def metric_inverse(self) -> np.ndarray:
         """E^+ (n_x, n_x): pseudoinverse of the metric."""
+        # The pseudoinverse leaves directions that the metric does not measure unchanged.
         return np.asarray(np.linalg.pinv(self.metric, rcond=SEMIDEFINITE, hermitian=True))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:

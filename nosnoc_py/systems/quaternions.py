@@ -91,7 +91,7 @@ def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
     for _ in range(SAMPLES):
         place, rest = rng.uniform(-1.5, 1.5, q.numel()), rng.uniform(-1.5, 1.5, others.numel())
         entries = []
-        # Any second length would do; 1.7 is no power that could cancel by accident.
+        # Any second length would do that is not special.
         for length in (1.0, 1.7):
             for part in units:
                 place[part] *= length / np.linalg.norm(place[part])

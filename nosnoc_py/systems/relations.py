@@ -56,6 +56,7 @@ def _row(e: ca.SX, what: str) -> tuple[ca.SX, float, float]:
         bound = float(a)
         # The comparison a <= b with a number on the left is a lower bound of b.
         return b, bound, bound if operation in EQUAL else np.inf
+    # Two expressions: their difference is compared with zero.
     return a - b, 0.0 if operation in EQUAL else -np.inf, 0.0
 
 
@@ -65,6 +66,7 @@ def by_name(given: Mapping[str, Any], names: Sequence[str], start: Array, what: 
     Components "table[0]", "table[1]", ... may be given together as "table".
     """
     legal, result = list(names), np.array(start, dtype=float)
+    # Components "table[0]", "table[1]" belong to data of a name, which may be given as a whole.
     tables = dict.fromkeys(name.split("[")[0] for name in legal if name.endswith("]"))
     check_keys(given, (*legal, *tables), f"component of {what}")
     for name, value in given.items():

@@ -207,6 +207,7 @@ class RigidBody(Described):
         states = np.asarray(x, dtype=float)
         position, gamma, pi = states[..., :3], states[..., 12:15], states[..., 15:]
         translational = (gamma**2).sum(axis=-1) / (2 * self.mass)
+        # Pi' J^-1 Pi / 2 with a solve, as J need not be diagonal.
         rotational = (pi * np.linalg.solve(self.inertia, pi[..., None])[..., 0]).sum(axis=-1) / 2
         return np.stack([translational, -self.mass * (position @ self.gravity), rotational], axis=-1)
 
@@ -225,6 +226,7 @@ class RigidBody(Described):
         """Return a state as a vector (18,); it has to be a rotation to 1e-9, and above all planes or on them."""
         state = super().check_state(x, what=what)
         check_rotation(state[3:12].reshape(3, 3), f"{what}: R")
+        # Rounding of a gap grows with the distance from the origin, as positions of that size are subtracted.
         allowed = PENETRATION * max(1.0, float(np.abs(state[:3]).max()))
         for plane, gap in zip(self.planes, self.gaps(state), strict=True):
             if gap < -allowed:

@@ -106,6 +106,7 @@ def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]
 
     def check(expression: ca.SX, what: str) -> None:
         foreign = sorted({s.name() for s in ca.symvar(expression) if s.element_hash() not in known})
+        # The most common mistake: a symbol was made twice with one name.
         twins = [name for name in foreign if name in groups]
         if twins:
             own = " and ".join(dict.fromkeys(OWNERS.get(groups[name], f"system.{groups[name]}") for name in twins))

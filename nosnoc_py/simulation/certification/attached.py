@@ -37,10 +37,10 @@ OTHERS = {
 def with_certificate(
     ocp: OCP, solution: Solution, *, finite_elements: bool, deadline: float = np.inf, time_limit: float | None = None
 ) -> Solution:
-    """Return the solution with its certificate; where it is not confirmed, the message says why and what helps.
+    """Return the solution with its certificate; if it is not confirmed, the message gives the reason and advice.
 
-    A solution that has a certificate, one that failed, and one of a system without a referee come back as they are. A
-    certificate that cannot be had does not cost the solution: the message says why there is none.
+    Solutions that have a certificate, that failed, or whose system cannot be simulated independently are unchanged. If
+    the certificate fails, the solution is returned without one, and its message gives the reason.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def with_certificate(
     finite_elements : bool
         True if finite elements computed the solution (for the advice).
     deadline : float
-        Stamp of time.monotonic() until which the certificate may take.
+        End of the time for the certificate, a stamp of `time.monotonic`.
     time_limit : float, optional
-        Of the whole call [s], of which the certificate may take a tenth in any case.
+        Time limit of the whole call [s]; the certificate may always take a tenth of it.
     """
     if solution.certificate is not None or solution.status is not Status.SOLVED or not isinstance(ocp.system, JUDGED):
         return solution

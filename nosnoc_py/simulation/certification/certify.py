@@ -256,7 +256,7 @@ def _audit(
     Returns
     -------
     refuting, explained : tuple of Violation
-        What refutes it, and what its residuals explain.
+        Violations that refute the solution, and those that its residuals explain.
     equations, jumps : float or None
         Largest shares at stages and nodes; None without them.
     """

@@ -47,7 +47,7 @@ class Comparison:
     runs : tuple of WindowRun
         Simulations of the windows, from the solution's own states.
     error : float
-        What the residuals of the solution explain, absolute and relative.
+        Size of differences that the residuals of the solution explain, absolute and relative.
     refuting, explained : tuple of Violation
         Broken laws and false statements; those that the residuals of the solution explain.
     by_rounding : function of a Window

@@ -69,7 +69,7 @@ def repeats_departure(
         if node.regime is None or node.regime.modes[contact] != FREE:
             continue
         at = flow.kinematics(node.t, node.after)
-        # The last node at which the contact was open but did not touch is not the one where it was left.
+        # A node at which the contact was open and away is not the one where it was left.
         if abs(at.gaps[contact]) > at.short(TOUCHING)[contact]:
             continue
         if abs(at.rates[contact]) > at.slow(RESTING)[contact]:

@@ -287,8 +287,7 @@ class ContactNodes:
         """Follow the old modes slightly beyond the event, until they are no longer admissible."""
         rate = self.flow.rhs(before, node.t, node.after)
         for share in AHEAD:
-            # An Euler step with the old modes, from tiny to a tenth of an integrator step: as early as the result is
-            # clear.
+            # Euler steps with the old modes, up to a hundredth of an integrator step: the first change of modes counts.
             solution = self._at(node.t + share * length, node.after + share * length * rate, problem, before.modes)
             if solution is not None and solution.modes != before.modes:
                 return solution

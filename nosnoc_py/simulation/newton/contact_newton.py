@@ -165,6 +165,6 @@ class ContactNewton:
 def _mass_of(system: CLS) -> float:
     """Return the largest entry of the mass matrix (at q = 0 if it depends on q); 1 if that is not finite or zero."""
     mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
-    # One number, and not the inverse of M: a scaling by entries would mix translations with rotations.
+    # One number: dividing M and all forces by it leaves the motion unchanged.
     largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_or_zeros))).max())
     return largest if np.isfinite(largest) and largest > 0 else 1.0

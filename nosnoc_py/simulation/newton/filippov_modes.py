@@ -191,7 +191,8 @@ class FilippovModes:
         For sides a plus what is negative at the start (drift of earlier steps).
         """
         sizes = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[: self._count], guards[self._count :]))
-        # Sides a are states (exact to Newton's tolerance), sides b contain forces or weights, which are less exact.
+        # Sides a are functions of the state, which is exact to Newton's tolerance; sides b are forces or weights, which
+        # are less exact.
         rounding = np.repeat([scale * size for scale, size in zip((1e-11, 1e-9), sizes, strict=True)], self._count)
         rounding[: self._count] += np.maximum(0.0, -guards[: self._count, 0])
         return rounding

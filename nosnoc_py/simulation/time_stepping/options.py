@@ -136,7 +136,7 @@ class TimeStepping(SimulationMethod):
         return run(system, self, task)
 
     def stepper(self, system: CLS, length: float) -> Any:
-        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        """Return a stepper with steps of equal length; see `nosnoc_py.Simulator`."""
         from nosnoc_py.simulation.time_stepping.stepper import TimeStepper  # which knows these options
 
         return TimeStepper(system, self, length)

@@ -51,18 +51,18 @@ class StepResult:
         Indices of the contacts.
     impulses : (m, w)
     approach : (m,)
-        Normal velocities before the step, or with which other contacts brought them to their impact.
+        Normal velocities before the step, or those at the impact if other contacts have changed them.
     after : (m, w)
         Rates at the end, in the directions of the step.
-    looked : float
+    gap_time : float
         Time at which gaps were evaluated, in units of the step.
     penetration : float
-        Deepest one there [m].
+        Deepest penetration at that time [m].
     sweeps : int
     residual : float
-        Of the contact law [m/s].
+        Residual of the contact law [m/s].
     work : float
-        Of all contact impulses on the mean velocity [J].
+        Work of all contact impulses on the mean velocity [J].
     gain : float
         Kinetic energy that the law of impacts adds in this step [J], beyond what the forces and the tolerance of the
         contact law account for; not positive where it dissipates.

@@ -59,7 +59,7 @@ class Ellipsoid(Shape):
             raise ModelError(f"{name}: semi_axes: expected three positive lengths, given {axes}.")
         turn = np.eye(3) if self.rotation is None else check_rotation(self.rotation, f"{name}: rotation")
         values = {"semi_axes": axes, "center": finite(self.center, f"{name}: center", 3), "rotation": turn}
-        # = |"matrix" maps the unit ball to the body, A = R diag(a); its inverse is computed without a solve.
+        # `matrix` maps the unit ball to the body, A = R diag(a); its inverse is computed without a solve.
         values |= {"matrix": turn * axes, "inverse": turn.T / axes[:, None]}
         assign(self, **values)
 

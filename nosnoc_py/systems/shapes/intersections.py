@@ -139,7 +139,7 @@ def _polyhedron(members: Sequence[Shape], inside: np.ndarray) -> ConvexPolyhedro
     from scipy.spatial import HalfspaceIntersection
 
     limits = constraints_of(members)
-    # Faces of a polyhedron are triangulated: the same plane occurs several times, which Qhull does not like.
+    # Faces of a polyhedron are triangulated, so that the same plane occurs several times: Qhull gets each once.
     rows = np.unique(np.round(np.column_stack([limits.normals, limits.offsets]), 14), axis=0)
     return ConvexPolyhedron(distinct(HalfspaceIntersection(rows, inside).intersections))
 

@@ -64,7 +64,7 @@ class Laws:
     high : (n_y,) bool
         Switches with hysteresis that begin with 1 where the state leaves it open.
     names : tuple of str
-        What its events are named after.
+        Names for events.
     affine : bool
         True if the equations for s are affine in s, in every mode.
     initial, lower, upper : (n_z,)

@@ -87,7 +87,7 @@ class FilippovNodes:
         laws = self.laws
         touched = touched_of(laws, values, TOUCHING)
         if before is not None:
-            # = before.on|A sliding surface stays in the analysis even if the state has drifted from it.
+            # A sliding surface stays in the analysis even if the state has drifted from it.
             touched |= before.on & ((laws.kinds != REGION) | before.shares)
         if trigger is not None:
             touched[trigger % laws.n_y] = laws.kinds[trigger % laws.n_y] != MEMORY
