@@ -61,11 +61,11 @@ def version(package: str) -> str | None:
 
 def solvers() -> dict[str, dict[str, bool]]:
     """Return which plugins work, by kind: nlpsol, conic (QPs), linsol, and the linear solvers that IPOPT finds."""
-    found: dict[str, dict[str, bool]] = {}
+    by_kind: dict[str, dict[str, bool]] = {}
     for plugin, works in probed([*plugins(), *(f"ipopt:{name}" for name in LINEAR_SOLVERS)]).items():
         kind, _, name = plugin.partition(":")
-        found.setdefault(kind, {})[name] = works
-    return {kind: dict(sorted(names.items())) for kind, names in found.items()}
+        by_kind.setdefault(kind, {})[name] = works
+    return {kind: dict(sorted(names.items())) for kind, names in by_kind.items()}
 
 
 def plugins() -> list[str]:
@@ -77,14 +77,14 @@ def plugins() -> list[str]:
 def probed(names: Iterable[str]) -> dict[str, bool]:
     """Try plugins in another process, which may crash: that one does not work, and the next process goes on."""
     left = list(names)
-    found: dict[str, bool] = {}
+    answered: dict[str, bool] = {}
     while left:
         answers = _answers(left)
-        found |= answers or {left[0]: False}
-        left = [name for name in left if name not in found]
+        answered |= answers or {left[0]: False}
+        left = [name for name in left if name not in answered]
         if left and answers:
-            found[left.pop(0)] = False
-    return found
+            answered[left.pop(0)] = False
+    return answered
 
 
 def _answers(names: list[str]) -> dict[str, bool]:
@@ -97,20 +97,21 @@ def _answers(names: list[str]) -> dict[str, bool]:
     return {name: answer == "True" for _, name, answer in lines}
 
 
-def described(told: dict[str, Any]) -> str:
+def described(facts: dict[str, Any]) -> str:
     """Return the information as lines for people."""
-    lines = [f"nosnoc_py {told['nosnoc_py']} in {told['folder']}", f"Python {told['python']} on {told['platform']}", ""]
-    lines += [f"{name:<16}{number or 'absent'}" for name, number in told["packages"].items()]
+    lines = [f"nosnoc_py {facts['nosnoc_py']} in {facts['folder']}"]
+    lines += [f"Python {facts['python']} on {facts['platform']}", ""]
+    lines += [f"{name:<16}{number or 'absent'}" for name, number in facts["packages"].items()]
     lines += [""]
-    for name, state in told["optional"].items():
+    for name, state in facts["optional"].items():
         missing = f'absent; pip install "nosnoc_py[{state["extra"]}]"'
         lines.append(f"{name:<16}{state['version'] or missing}")
     lines += [""]
     titles = {"nlpsol": "NLP solvers", "conic": "QP solvers", "linsol": "linear", "ipopt": "IPOPT with"}
     for kind, title in titles.items():
-        names = told["solvers"].get(kind, {})
+        names = facts["solvers"].get(kind, {})
         lines.append(f"{title:<16}{', '.join(name for name, works in names.items() if works) or 'none'}")
-    variables = ", ".join(f"{name}={value or 'unset'}" for name, value in told["threads"].items() if name != "cores")
-    lines += ["", f"{'cores':<16}{told['threads']['cores']}; {variables}"]
-    lines += [f"{'problems':<16}{told['problems'] or 'absent. ' + WHAT_TO_DO}"]
+    variables = ", ".join(f"{name}={value or 'unset'}" for name, value in facts["threads"].items() if name != "cores")
+    lines += ["", f"{'cores':<16}{facts['threads']['cores']}; {variables}"]
+    lines += [f"{'problems':<16}{facts['problems'] or 'absent. ' + WHAT_TO_DO}"]
     return "\n".join(lines)

@@ -113,11 +113,11 @@ def _executed(resolved: Mapping[str, Any], given: Configuration, silent: bool) -
 
 
 def _ended(result: Result, path: Path, output: Path | None, figures: Path | None, json: bool, quiet: bool) -> int:
-    """Keep and tell what was found."""
-    found = result.solution
-    file = None if output is None else found.save(output)
-    drawn = [] if figures is None else draw(found, figures, path.stem)
-    tell(found, row=result.row, file=file, figures=drawn, json=json, quiet=quiet)
-    if found.status is Status.INTERRUPTED:
+    """Save, draw and print a result; return the exit code."""
+    solution = result.solution
+    file = None if output is None else solution.save(output)
+    drawn = [] if figures is None else draw(solution, figures, path.stem)
+    tell(solution, row=result.row, file=file, figures=drawn, json=json, quiet=quiet)
+    if solution.status is Status.INTERRUPTED:
         return INTERRUPTED
-    return SUCCESS if found.success else FAILURE
+    return SUCCESS if solution.success else FAILURE

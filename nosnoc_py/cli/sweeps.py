@@ -58,7 +58,7 @@ def tell(results: Results, figures: Sequence[Path], *, json: bool = False, quiet
     """Write the summary and where the files are, or all of that as JSON."""
     table = results.folder / f"results.{results.configuration.run.table}"
     if json:
-        told = {
+        report = {
             "success": results.success,
             "total": results.total,
             "finished": len(results),
@@ -69,7 +69,7 @@ def tell(results: Results, figures: Sequence[Path], *, json: bool = False, quiet
             "figures": [str(path) for path in figures],
             "rows": results.rows,
         }
-        write_json(told)
+        write_json(report)
     elif not quiet:
         files = [f"table: {table}"] * table.exists() + [f"figure: {path}" for path in figures]
         typer.echo("\n".join([results.summary(), *files]))
@@ -118,8 +118,8 @@ def chosen(
 def _check_numeric(results: Results, value: str) -> None:
     numeric = [name for name in results.columns if numbers_of(results.rows, name)]
     if value not in numeric:
-        told = ", ".join(numeric) or "of which there are none"
-        raise OptionError(f"--value: expected a column of numbers, {told}; given {value!r}.")
+        legal = ", ".join(numeric) or "of which there are none"
+        raise OptionError(f"--value: expected a column of numbers, {legal}; given {value!r}.")
 
 
 def _heat_map(
@@ -127,7 +127,7 @@ def _heat_map(
 ) -> dict[str, Draw]:
     x = x or next((axis for axis in axes if axis != y), None)
     y = y or next((axis for axis in axes if axis != x), None)
-    value = value or _first_told(results, results.measures)
+    value = value or _first_numeric(results, results.measures)
     if x is None or y is None or value is None:
         return {}
     from nosnoc_py.plotting import heat_map
@@ -140,21 +140,21 @@ def _scatter(
     results: Results, axes: Sequence[str], x: str | None, value: str | None, group: str | None
 ) -> dict[str, Draw]:
     """Return pictures of the scatter of runs that differ by chance: over an axis that varies, and as a histogram."""
-    value = value or _first_told(results, (*results.measures, "objective"))
+    value = value or _first_numeric(results, (*results.measures, "objective"))
     if value is None:
         return {}
     from nosnoc_py.plotting import error_bars, histogram
 
     rows, x = _numbers(results, value), x or next((axis for axis in axes if axis != group), None)
-    found: dict[str, Draw] = {"histogram.png": lambda path: histogram(rows, value, group or x, path=path)}
+    pictures: dict[str, Draw] = {"histogram.png": lambda path: histogram(rows, value, group or x, path=path)}
     if x is not None and x not in results.drawn:
-        found["error_bars.png"] = lambda path: error_bars(rows, x, value, group, path=path)
-    return found
+        pictures["error_bars.png"] = lambda path: error_bars(rows, x, value, group, path=path)
+    return pictures
 
 
 def _profile(results: Results, axes: Sequence[str], value: str | None, group: str | None) -> dict[str, Draw]:
     group = group or next((axis for axis in axes if all(isinstance(v, str) for v in _values(results, axis))), None)
-    cost = value or _first_told(results)
+    cost = value or _first_numeric(results)
     instance = [axis for axis in results.axes if axis != group]
     if group is None or cost is None or len({tuple(row[axis] for axis in instance) for row in results.rows}) < 2:
         return {}
@@ -173,7 +173,7 @@ def _values(results: Results, axis: str) -> list[Any]:
     return [value for value, _ in grouped(results.rows, axis)]
 
 
-def _first_told(results: Results, first: Iterable[str] = ()) -> str | None:
+def _first_numeric(results: Results, first: Iterable[str] = ()) -> str | None:
     """The first column of these, or else of the efforts, in which a successful run has a number."""
     good = [row for row in results.rows if row["success"]]
     names = (*first, "wall_seconds", "iterations")

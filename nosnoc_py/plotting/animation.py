@@ -105,7 +105,7 @@ def animate_scene(
     now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(film.clock.said(t))
+        clock.set_text(film.clock.text(t))
         now.set_text(film.clock.now(t))
         return painter.draw(axes, t, flash=film.flash)
 

@@ -76,8 +76,8 @@ def animate_body(
     clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(film.clock.said(t))
-        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: film.clock.struck(t)])]
+        clock.set_text(film.clock.text(t))
+        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: film.clock.count_impacts(t)])]
         return [*drawn, *draw_way(axes, trajectory.x[trajectory.t <= t, :3])]
 
     return film.record(figure, dots_per_inch, draw)

@@ -21,7 +21,7 @@ from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
 
-# Which side of a pair is zero: colour and hatch, told apart without colours, too.
+# Side of a pair that is zero: colour and hatch, which differ without colours, too.
 SIDES: dict[str, tuple[str, str]] = {
     "first is zero": (COLOURS[0], ""),
     "second is zero": (COLOURS[4], "////"),
@@ -51,7 +51,7 @@ def plot_active_set(
     solution : Solution
         Of this problem.
     tolerance
-        What counts as zero, in the user's units.
+        Largest value that counts as zero, in the user's units.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
@@ -59,6 +59,17 @@ def plot_active_set(
     ------
     OptionError
         If the solution is not one of this problem.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=2))
+    >>> figure = ns.plot_active_set(problem, problem.solve())
+    >>> figure.axes[0].get_xlabel()
+    't [s]'
     """
     nodes, table = active_set(problem, solution, tolerance)
     if not table:
@@ -99,6 +110,7 @@ def active_set(
     left, right = _names_and_places(mpcc.left), _names_and_places(mpcc.right)
     for i, j in zip(*mpcc.pairs(), strict=True):
         (first, place), (second, other) = left[i], right[j]
+        # Pairs across elements belong to the later side; quantities at nodes have no element of their own.
         k = elements.get((other.stage, other.element), elements.get((place.stage, place.element)))
         if k is not None:
             sizes = largest.setdefault((first, second), np.full((2, len(elements)), np.nan))
@@ -137,6 +149,16 @@ def plot_elements(
     ------
     OptionError
         If the solution is not one of this problem.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=2))
+    >>> len(ns.plot_elements(problem, problem.solve()).axes)  # the elements, and their lengths
+    2
     """
     values = _check(problem, solution)
     nodes = _nodes(problem, solution.w, values)

@@ -26,10 +26,12 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Style = tuple[str, str, str]  # colour, dashes, label
 
-# Okabe and Ito's colours, told apart with any colour vision; yellow is left out, too faint on white.
+# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Dashes of several trajectories in one figure, and of lines that would hide each other.
 DASHES = ("-", "--", ":", "-.")
 GREY = "#8A8A8A"
+# Numbers of a step that `plot_homotopy` draws.
 LOGGED = ("complementarity", "infeasibility", "sigma", "slope")
 FEW = 60  # samples of a series that have markers; more would be a thick line
 HIDDEN = 0.01  # of the range of a panel: lines that are nearer than this lie on each other
@@ -98,6 +100,7 @@ def plot(
     for panel, axes in zip(panels, rows, strict=True):
         _draw_panel(axes, every, panel)
     start, end = min(one.t[0] for one in every.values()), max(one.t[-1] for one in every.values())
+    # Lines at the very ends are not drawn onto the frame; a motion of one instant has a width, too.
     margin = 0.01 * ((end - start) or 1.0)
     for axes in rows if given is not None else rows[-1:]:
         axes.set_xlim(start - margin, end + margin)
@@ -139,13 +142,31 @@ def _common(every: Mapping[str, Trajectory]) -> list[str]:
 def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
     """Draw residuals and the relaxation parameter sigma over the steps of a solver, on a logarithmic scale.
 
-    Of methods that descend also the size of the objective's derivative (slope); where nothing of all this is positive,
-    the objective.
+    Methods that descend also have the size of the objective's derivative (slope); if nothing of all this is positive,
+    the objective is drawn.
+
+    Parameters
+    ----------
+    solution : Solution
+    path
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
+    title
+        Title of the figure; the status of a failed solution is added.
 
     Raises
     ------
     OptionError
         If the solution has no log.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=2), ns.Homotopy())
+    >>> ns.plot_homotopy(solution).axes[0].get_xlabel()
+    'step'
     """
     check_type(solution, Solution, "solution")
     if not solution.log:
@@ -155,7 +176,7 @@ def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: 
     steps = [record.step for record in solution.log]
     drawn = []
     for name, colour, marker in zip(LOGGED, COLOURS, "os^D", strict=False):
-        # a residual of exactly zero has no logarithm: leave a gap
+        # A residual of exactly zero has no logarithm: leave a gap.
         values = np.array([getattr(record, name) or np.nan for record in solution.log], dtype=float)
         if np.isfinite(values).any():
             drawn.append(name)
@@ -187,8 +208,9 @@ def dense_output(trajectory: Trajectory, points: int = 16) -> tuple[Array, Array
         return trajectory.t, trajectory.x
     t = np.linspace(trajectory.t[left], trajectory.t[left + 1], points, axis=1)
     x = trajectory(t.ravel(), "+").reshape(*t.shape, -1)
+    # An interval ends with the limit from the left, whatever happens at its end.
     x[:, -1] = trajectory(t[:, -1], "-")
-    # a repeated time between two intervals leaves a gap in the indices of their left nodes
+    # A repeated time between two intervals leaves a gap in the indices of their left nodes
     jumps = (np.flatnonzero(np.diff(left) > 1) + 1) * points
     times = np.insert(t.ravel(), jumps, t[jumps // points, 0])
     return times, np.insert(x.reshape(t.size, -1), jumps, np.nan, axis=0)
@@ -200,6 +222,7 @@ def _draw_panel(axes: Axes, every: Mapping[str, Trajectory], panel: Panel) -> No
         axes.axvline(time, color=GREY, lw=0.6, alpha=0.6, zorder=0)
     for k, name in enumerate(panel.names):
         for j, (label, trajectory) in enumerate(every.items()):
+            # A line that lies on an earlier one is dashed, so that both are seen.
             covered = len(every) == 1 and any(_coincide(trajectory, name, other) for other in panel.names[:k])
             dashes = DASHES[(k // len(COLOURS) + j + covered) % len(DASHES)]
             style = (COLOURS[k % len(COLOURS)], dashes, f"{name}, {label}" if label else name)
@@ -233,7 +256,7 @@ def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -
     if (look := trajectory.control_interpolant) is None:
         axes.stairs(trajectory[name], grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=style[2])
         return
-    # one with dense output may jump where the state does and between its stages
+    # A control with dense output may jump where the state does, and between its stages.
     ends = np.unique(np.concatenate([grid, [event.time for event in trajectory.events]]))
     ends = ends[(ends >= grid[0]) & (ends <= grid[-1])]
     t = np.linspace(ends[:-1], ends[1:], 8, axis=1)
@@ -250,7 +273,7 @@ def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) ->
 
 
 def broken(t: Array, values: Array, events: Sequence[float], end: float) -> tuple[Array, Array]:
-    """Times and values of a series, with NaN where it jumps.
+    """Return times and values of a series, with NaN where it jumps.
 
     That is between two samples of one time. Events with a single sample belong to what is before them, as the stages of
     a finite element do that reach its right end; unless the series stops before the end of the motion, because its
@@ -298,7 +321,7 @@ def _label_events(axes: Axes, trajectory: Trajectory) -> None:
             last = time
 
 
-# Marker and colour of every kind of event: told apart by their form, too.
+# Marker and colour of every kind of event; kinds differ by their form, too.
 EVENTS: dict[str, tuple[str, str]] = {
     "impact": ("x", COLOURS[1]),
     "contact": ("v", COLOURS[2]),
@@ -331,6 +354,15 @@ def plot_phase(
     ------
     UnknownNameError
         If a name is not one of a state.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> figure = ns.plot_phase(ns.simulate(ball, x0=[1.0, 0.0], duration=0.6), "q_0", "v_0")
+    >>> figure.axes[0].get_xlabel()
+    'q_0'
     """
     check_type(trajectory, Trajectory, "trajectory")
     for name in (x, y):
@@ -358,6 +390,7 @@ def _mark_events(axes: Axes, trajectory: Trajectory, columns: list[int]) -> None
         times = [event.time for event in trajectory.events if event.kind == kind]
         if times:
             before, after = trajectory(times, "-")[:, columns], trajectory(times, "+")[:, columns]
+            # Without a jump one mark, with one the states on both sides.
             places = before if np.allclose(before, after) else np.vstack([before, after])
             look = {"mfc": "none", "mec": colour, "mew": 1.3, "ms": 6, "zorder": 5}
             axes.plot(*places.T, marker, label=kind.replace("_", " "), **look)

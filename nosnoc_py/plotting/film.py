@@ -21,7 +21,7 @@ from nosnoc_py.errors import OptionError, check_positive
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 
-MOST = 3000  # frames
+MOST = 3000  # frames: a picture takes some 20 ms, and a file of more is of no use
 SHORTEST_FRAME = 2  # of a GIF [10 ms]; programs show shorter ones slowly
 FLASH = 0.4  # how long an event is written into a film [s of the film]
 NAMED_EVENTS = 2  # simultaneous events that are named in a film; four corners of a box would not fit into the line
@@ -75,14 +75,14 @@ class Clock:
         self._digits = int(np.clip(np.ceil(-np.log10(max(np.diff(times).min(), 1e-9))), 2, 9))
         self._counts = any(event.kind == "impact" for event in self._events)
 
-    def struck(self, t: float) -> int:
+    def count_impacts(self, t: float) -> int:
         """Return the number of impacts up to t, those at t included."""
         return sum(event.kind == "impact" and event.time <= t for event in self._events)
 
-    def said(self, t: float) -> str:
-        """The time, and the number of impacts where there are any."""
+    def text(self, t: float) -> str:
+        """Return the time, and the number of impacts if the motion has any."""
         text = f"t = {t:.{self._digits}f} {self._unit}"
-        return f"{text}, impacts{self._sign}: {self.struck(t)}" if self._counts else text
+        return f"{text}, impacts{self._sign}: {self.count_impacts(t)}" if self._counts else text
 
     def now(self, t: float) -> str:
         """Return the words about the latest events while they are fresh: two of them, and how many more there are.

@@ -74,7 +74,7 @@ def write_page(motion: PlanarMotion, film: Film, size: tuple[float, float] | Non
         "rate": film.rate,
         "flash": film.flash,
         "t": [float(t) for t in film.times],
-        "clock": [film.clock.said(float(t)) for t in film.times],
+        "clock": [film.clock.text(float(t)) for t in film.times],
         "now": [film.clock.now(float(t)) for t in film.times],
         "ticks": _ticks(canvas),
         "mark": MARK,

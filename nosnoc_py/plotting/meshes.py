@@ -29,7 +29,7 @@ class Mesh:
     normals : (faces, 3)
         Unit normals, outwards.
     sharp : bool
-        Whether its edges are edges of the body, too.
+        True if its edges are edges of the body, too.
     """
 
     points: Array
@@ -50,11 +50,11 @@ def meshes_of(shape: Shape, resolution: int = 16) -> tuple[Mesh, ...]:
     Curved parts are drawn through the points furthest in 2 `resolution` x `resolution` directions.
     """
     parts = shape.parts
-    made = []
+    meshes = []
     for k, part in enumerate(parts):
         mesh = _polyhedron(part) if isinstance(part, ConvexPolyhedron) and _sharp(part) else _curved(part, resolution)
-        made.append(_outside(mesh, [other for j, other in enumerate(parts) if j != k]))
-    return tuple(made)
+        meshes.append(_outside(mesh, [other for j, other in enumerate(parts) if j != k]))
+    return tuple(meshes)
 
 
 def touching_point(shape: Shape, x: Array, normal: Array) -> Array:
@@ -73,6 +73,7 @@ def _polyhedron(part: ConvexPolyhedron) -> Mesh:
     size = np.abs(part.vertices).max()
     while left:
         normal, offset = part.normals[left[0]], part.offsets[left[0]]
+        # Hulls consist of triangles: those in one plane are one face.
         same = [k for k in left if normal @ part.normals[k] > 1 - FLAT and abs(offset - part.offsets[k]) < FLAT * size]
         left = [k for k in left if k not in same]
         corners = np.flatnonzero(np.abs(part.vertices @ normal + offset) < FLAT * size)
@@ -86,6 +87,7 @@ def _around(points: Array, corners: npt.NDArray[np.int64], normal: Array) -> tup
     arms = points[corners] - points[corners].mean(axis=0)
     first = arms[0] / np.linalg.norm(arms[0])
     second = np.cross(normal, first)
+    # The polygon is convex, so the angle around its centre orders the corners.
     order = np.argsort(np.arctan2(arms @ second, arms @ first))
     return tuple(int(k) for k in corners[order])
 
@@ -97,6 +99,7 @@ def _curved(part: Shape, resolution: int) -> Mesh:
     around = np.arange(columns) * 2 * np.pi / columns
     theta, phi = (grid.ravel() for grid in np.meshgrid(polar, around, indexing="ij"))
     ring = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=1)
+    # Points of support instead of coordinates: they exist for every convex shape, smooth or not.
     directions = np.vstack([[[0.0, 0.0, 1.0]], ring, [[0.0, 0.0, -1.0]]])
     points = np.array([part.support(direction) for direction in directions])
     faces = list[tuple[int, ...]]()
@@ -118,6 +121,7 @@ def _outside(mesh: Mesh, others: list[Shape]) -> Mesh:
     hidden = np.zeros(len(mesh.faces), dtype=bool)
     for other in others:
         inside = other.contains(mesh.points)
+        # A face that is only partly inside of another part is drawn: depth sorting hides the rest.
         hidden |= np.array([inside[list(face)].all() for face in mesh.faces])
     faces = tuple(face for face, gone in zip(mesh.faces, hidden, strict=True) if not gone)
     return Mesh(points=mesh.points, faces=faces, normals=mesh.normals[~hidden], sharp=mesh.sharp)

@@ -1,4 +1,9 @@
-"""Drawing of planar systems: the shapes of a scene with matplotlib, one time after the other."""
+"""Drawing of planar systems: the shapes of a scene with matplotlib, one time after the other.
+
+Numbers come from `PlanarMotion`, limits from `PlanarView`; here they become artists. Stacking (zorder): bands of
+grounds 1, trails 2, lines 3, bodies 4, arrows 5, marks 6. Invariant: `draw` returns all artists it made, so that a film
+can remove them before the next frame.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ class Painter:
         self.motion, self.view = motion, view
         self.scales = motion.scales(motion.view.size)
         free = iter(range(10**9))
-        # only bodies without a colour of their own use one up
+        # Only bodies without a colour of their own take one of the cycle.
         self.colours = [self._colour(shape, free) for shape in motion.shapes]
 
     @staticmethod
@@ -83,12 +88,13 @@ class Painter:
         """Draw the places of all events until a time, those that are fresh with a ring."""
         drawn: list[Any] = []
         for kind, marker, ring in ((True, "x", 16), (False, ".", 9)):
-            found = [(time, place) for time, impact, place in self.motion.marks if impact is kind and time <= until]
+            events = [(time, place) for time, impact, place in self.motion.marks if impact is kind and time <= until]
             look: dict[str, Any] = {"ls": "none", "color": MARK, "mew": 1.4, "zorder": 6, "clip_on": False}
+            # Crosses on dark bodies would not be seen.
             look["path_effects"] = HALO
-            if found:
-                drawn += axes.plot(*np.array([place for _, place in found]).T, marker=marker, ms=5, **look)
-            fresh = [place for time, place in found if 0.0 <= t - time < flash]
+            if events:
+                drawn += axes.plot(*np.array([place for _, place in events]).T, marker=marker, ms=5, **look)
+            fresh = [place for time, place in events if 0.0 <= t - time < flash]
             if fresh:
                 drawn += axes.plot(*np.array(fresh).T, marker="o", ms=ring, mfc="none", alpha=0.8, **look)
         return drawn
@@ -116,6 +122,7 @@ class Painter:
         if not isinstance(self.motion.shapes[k], scene.Spring):
             return values
         every = self.motion.dense[1][k]
+        # The number of coils follows from the greatest length, and must not change from frame to frame.
         lengths = np.linalg.norm(every[:, 2:] - every[:, :2], axis=1)
         return np.vstack([every[np.nanargmax(lengths)], values])
 
@@ -143,7 +150,7 @@ class Painter:
 
     def _ground(self, axes: Axes, shape: scene.Ground, values: Array) -> list[Any]:
         points, outline = self.ground(shape, values)
-        # half of the line lies below its own band, all of it below those of others
+        # Half of the line lies below its own band, all of it below those of others.
         surface = axes.plot(*points.T, color="black", lw=2.0 if shape.band else 1.0, zorder=0.9)
         if outline is None:
             return list(surface)
@@ -153,6 +160,7 @@ class Painter:
 
     def _trail(self, axes: Axes, k: int, values: Array, t: float, colour: str) -> list[Any]:
         times, dense = self.motion.dense
+        # The newest point lies between two dense ones.
         past = np.vstack([dense[k][times <= t], values])
         return list(axes.plot(*past.T, color=colour, lw=0.8, alpha=0.8, zorder=2))
 
@@ -167,25 +175,25 @@ class Painter:
 
     def handles(self) -> list[Any]:
         """Return the entries of the legend: shapes with a label, and marks."""
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for k, (shape, colour) in enumerate(zip(self.motion.shapes, self.colours, strict=True)):
             label = shape.label
             if isinstance(shape, scene.Arrow):
                 if not label or not self.motion.longest(k):
                     continue
                 text = f"{label}, at most {self.motion.longest(k):.3g} {shape.unit}".rstrip()
-                found[text] = Line2D([], [], color=colour, lw=1.6, marker=">", ms=4, label=text)
+                entries[text] = Line2D([], [], color=colour, lw=1.6, marker=">", ms=4, label=text)
             elif label:
                 line = Line2D([], [], color=colour, lw=2.4, label=label)
-                found[label] = Patch(fc=colour, ec="black", lw=0.6, label=label) if shape.filled else line
+                entries[label] = Patch(fc=colour, ec="black", lw=0.6, label=label) if shape.filled else line
         for text, is_impact, marker in (("impact", True, "x"), ("other event", False, ".")):
             if any(impact is is_impact for _, impact, _ in self.motion.marks):
-                found[text] = Line2D([], [], ls="none", marker=marker, ms=5, mew=1.4, color=MARK, label=text)
-        return list(found.values())
+                entries[text] = Line2D([], [], ls="none", marker=marker, ms=5, mew=1.4, color=MARK, label=text)
+        return list(entries.values())
 
 
 def _left(points: Array) -> Array:
-    """Unit normals (n, 2) on the left of a way through points (n, 2)."""
+    """Return unit normals (n, 2) on the left of a path through points (n, 2)."""
     steps = np.gradient(points, axis=0)
     normals = np.stack([-steps[:, 1], steps[:, 0]], axis=1)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
@@ -205,5 +213,5 @@ def legend_above(figure: Figure, handles: Sequence[Any], title: str | None = Non
 
 
 def rows_of(handles: Sequence[Any], width: float) -> int:
-    """Lines of a legend in a picture of this width [inches]."""
+    """Return the number of lines of a legend in a picture of this width [inches]."""
     return -(-len(handles) // int(np.clip(width / COLUMN, 1, COLUMNS)))

@@ -45,12 +45,13 @@ class PlanarView:
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
         size = float(np.max(high - low)) or 1.0
         low, high = low - MARGIN * size, high + MARGIN * size
+        # A motion along a line would give a strip without height.
         more = np.maximum(NARROW * size - (high - low), 0.0) / 2
         low, high = low - more, high + more
         return cls(left=float(low[0]), right=float(high[0]), bottom=float(low[1]), top=float(high[1]))
 
     def with_ratio(self, ratio: float) -> PlanarView:
-        """The same, made wider or higher until height over width is `ratio`."""
+        """Return the view, made wider or higher until height over width is `ratio`."""
         width = max(self.right - self.left, (self.top - self.bottom) / ratio)
         x, y, height = (self.left + self.right) / 2, (self.bottom + self.top) / 2, ratio * width
         return PlanarView(left=x - width / 2, right=x + width / 2, bottom=y - height / 2, top=y + height / 2)
@@ -67,14 +68,15 @@ class PlanarMotion:
         if not self.system.scene:
             raise OptionError(no_scene(self.system))
         system, trajectory = self.system, self.trajectory
-        given = trajectory.control_names if len(trajectory.u) else system.control_names
-        named = {"states": (system.state_names, trajectory.state_names), "controls": (system.control_names, given)}
-        for kind, (names, given) in named.items():
+        names_in_motion = trajectory.control_names if len(trajectory.u) else system.control_names
+        states, controls = (system.state_names, trajectory.state_names), (system.control_names, names_in_motion)
+        named = {"states": states, "controls": controls}
+        for kind, (names, names_in_motion) in named.items():
             # in numerical time the clock is one more state, and its speed one more control
-            if given not in (names, (*names, *given[-1:])):
+            if names_in_motion not in (names, (*names, *names_in_motion[-1:])):
                 raise OptionError(
                     f"expected a trajectory of this system, with the {kind} {', '.join(names)}, given one with "
-                    f"{', '.join(given) or 'none'}."
+                    f"{', '.join(names_in_motion) or 'none'}."
                 )
 
     @property
@@ -83,7 +85,7 @@ class PlanarMotion:
         return self.system.drawing.shapes
 
     def at(self, t: Array, x: Array | None = None) -> list[Array]:
-        """Numbers (frames, k) of all shapes at times (frames,); where the state jumps, those after it."""
+        """Return the numbers (frames, k) of all shapes at times (frames,); at a jump those after it."""
         states = np.atleast_2d(self.trajectory(t)) if x is None else x
         states = states[:, : len(self.system.state_names)]
         return self.system.drawing(states, self._controls(t), self._parameters)
@@ -98,9 +100,9 @@ class PlanarMotion:
 
     @cached_property
     def _parameters(self) -> Array:
-        given = self.trajectory.parameters
+        known = self.trajectory.parameters
         names, defaults = self.system.parameter_names, self.system.p_or_zeros
-        return np.array([given.get(name, default) for name, default in zip(names, defaults, strict=True)])
+        return np.array([known.get(name, default) for name, default in zip(names, defaults, strict=True)])
 
     @cached_property
     def dense(self) -> tuple[Array, list[Array]]:
@@ -110,9 +112,10 @@ class PlanarMotion:
 
     @cached_property
     def marks(self) -> list[tuple[float, bool, Array]]:
-        """Time, whether it is an impact, and place (2,) of all events that the scene has a mark for."""
+        """Time, True for an impact, and place (2,) of all events that the scene has a mark for."""
         places = [(shape.name, k) for k, shape in enumerate(self.shapes) if isinstance(shape, scene.Mark)]
         marked = {name for name, _ in places}
+        # An impact is followed by a contact at the same time: one mark for both.
         impacts = {(event.name, event.time) for event in self.trajectory.impacts}
         events = [
             event
@@ -132,6 +135,7 @@ class PlanarMotion:
     @cached_property
     def view(self) -> PlanarView:
         """Limits with all bodies at all times, trails, arrows, and grounds that are not far away."""
+        # Outlines of all points are slow; limits need no more.
         every = max(1, len(self.dense[0]) // SEEN)
         shown = [
             _box(shape.outline(values[::every]))
@@ -142,6 +146,7 @@ class PlanarMotion:
         points = points[np.isfinite(points).all(axis=1)]
         if not len(points):
             points = np.zeros((1, 2))
+        # Arrows are scaled by the size of the picture without them, then included in it.
         size = PlanarView.around(points).size
         tips = [self._tips(k, self.scales(size)[k]) for k in self._arrows]
         return PlanarView.around(np.vstack([points, *self._feet(points, size), *tips]))
@@ -170,14 +175,14 @@ class PlanarMotion:
 
     def scales(self, size: float) -> dict[int, float]:
         """Length of every arrow per unit of its vector [m]; arrows of the same unit have the same."""
-        found: dict[int, float] = {}
+        scales_by_arrow: dict[int, float] = {}
         for k in self._arrows:
             arrow = self.shapes[k]
             assert isinstance(arrow, scene.Arrow)
             alike = [j for j in self._arrows if getattr(self.shapes[j], "unit", None) == arrow.unit]
             longest = max(self.longest(j) for j in alike)
-            found[k] = arrow.scale or (LONGEST * size / longest if longest > 0.0 else 0.0)
-        return found
+            scales_by_arrow[k] = arrow.scale or (LONGEST * size / longest if longest > 0.0 else 0.0)
+        return scales_by_arrow
 
     def _tips(self, k: int, scale: float) -> Array:
         values = self.dense[1][k]

@@ -35,13 +35,13 @@ def floors_of(planes: Sequence[Plane], places: Array, reach: float) -> list[list
 
     Planes that are not parallel reach to the line in which they meet, unless it is far away.
     """
-    made = []
+    floors = []
     for plane in planes:
         others = [other for other in planes if other is not plane]
         edges = [_edge(plane, other, places) for other in others]
         squares = floor_of(plane, np.vstack([places, *edges]), reach)
-        made.append([cut for square in squares if len(cut := clipped(square, others))])
-    return made
+        floors.append([cut for square in squares if len(cut := clipped(square, others))])
+    return floors
 
 
 def _edge(plane: Plane, other: Plane, places: Array) -> Array:
@@ -62,6 +62,7 @@ def clipped(polygon: Array, planes: Sequence[Plane]) -> Array:
         for k, gap in enumerate(gaps):
             before = gaps[k - 1]
             if (gap < 0.0) != (before < 0.0):
+                # Sutherland and Hodgman (1974): an edge that crosses the plane is cut there.
                 kept.append(polygon[k - 1] + before / (before - gap) * (polygon[k] - polygon[k - 1]))
             if gap >= 0.0:
                 kept.append(polygon[k])
@@ -74,6 +75,7 @@ def shadows_of(planes: Sequence[Plane], gravity: Array, polygons: Sequence[Array
     down = gravity / (np.linalg.norm(gravity) or 1.0)
     fallen = list[Array]()
     for plane in planes:
+        # Steep planes would carry a shadow that is stretched without limit.
         if -(slope := down @ plane.normal) > CARRIES:
             others = [other for other in planes if other is not plane]
             landed = [points - np.outer((points @ plane.normal - plane.offset) / slope, down) for points in polygons]
@@ -84,6 +86,7 @@ def shadows_of(planes: Sequence[Plane], gravity: Array, polygons: Sequence[Array
 def floor_of(plane: Plane, places: Array, reach: float) -> Array:
     """Return squares (count, 4, 3) of the plane that lie below places (n, 3), with a margin."""
     normal = np.asarray(plane.normal)
+    # Any axis that is not nearly the normal gives a direction in the plane.
     first = np.cross((0.0, 1.0, 0.0) if abs(normal[1]) < 0.9 else (0.0, 0.0, 1.0), normal)
     first /= np.linalg.norm(first)
     frame = np.stack([first, np.cross(normal, first)])
@@ -100,7 +103,7 @@ def floor_of(plane: Plane, places: Array, reach: float) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """From where a scene is seen.
+    """Direction from which a scene is seen.
 
     Parameters
     ----------

@@ -38,6 +38,16 @@ def plot_sparsity(problem: Transcription | MPCC, *, path: str | Path | None = No
     problem : Transcription or MPCC
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=2))
+    >>> len(ns.plot_sparsity(problem).axes)
+    2
     """
     check_type(problem, (Transcription, MPCC), "problem")
     mpcc = problem.mpcc if isinstance(problem, Transcription) else problem
@@ -79,14 +89,15 @@ def stages_of(layout: Layout) -> list[tuple[str, float, float]]:
             runs[-1] = (block.at.stage, runs[-1][1] | {block.name}, runs[-1][2], block.start + block.size)
         elif block.size:
             runs.append((block.at.stage, {block.name}, block.start, block.start + block.size))
+    # Blocks of one stage may lie in several places, e.g. costs at the end; only the longest run gets its number.
     longest = {stage: max(end - start for of, _, start, end in runs if of == stage) for stage, *_ in runs}
     merged: list[tuple[int | None, set[str], int, int]] = []
     for stage, names, start, end in runs:
-        kept = None if stage is None or end - start < longest[stage] else stage
-        if kept is None and merged and merged[-1][0] is None:
+        own_stage = None if stage is None or end - start < longest[stage] else stage
+        if own_stage is None and merged and merged[-1][0] is None:
             merged[-1] = (None, merged[-1][1] | names, merged[-1][2], end)
         else:
-            merged.append((kept, names, start, end))
+            merged.append((own_stage, names, start, end))
     return [
         (str(stage) if stage is not None else (names.pop() if len(names) == 1 else ""), start, end)
         for stage, names, start, end in merged

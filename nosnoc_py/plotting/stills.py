@@ -47,7 +47,7 @@ def snapshots(
     Parameters
     ----------
     system, trajectory
-        As of `animate`.
+        As in `animate`.
     times : sequence of float, optional
         Moments [s]; by default equally spaced over the motion.
     arrangement : {"strobe", "panels"}
@@ -61,6 +61,16 @@ def snapshots(
     ------
     OptionError
         As `animate`, and for times outside of the motion.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> shapes = [ns.scene.Disc(ca.vertcat(0, q + 0.1), 0.1), ns.scene.Ground(height=0)]
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)], scene=shapes)
+    >>> figure = ns.snapshots(ball, ns.simulate(ball, x0=[1.0, 0.0], duration=0.6), times=[0.0, 0.3, 0.6])
+    >>> len(figure.axes)
+    1
     """
     check_type(system, SYSTEMS, "system")
     check_type(trajectory, Trajectory, "trajectory")
@@ -89,6 +99,7 @@ def _moments(trajectory: Trajectory, times: Sequence[float] | Array | None, coun
         moments = np.atleast_1d(np.asarray(times, dtype=float))
     except (TypeError, ValueError):
         moments = np.zeros(0)
+    # Times that a user computed may miss the ends by round-off.
     slack = 1e-9 * max(1.0, abs(end))
     if moments.ndim != 1 or not moments.size or not ((moments >= start - slack) & (moments <= end + slack)).all():
         raise OptionError(f"times: expected one or more from {start:g} to {end:g} s, given {times!r}.")
@@ -99,8 +110,8 @@ def _opacities(count: int) -> Array:
     return np.linspace(FAINT, 1.0, count) if count > 1 else np.ones(1)
 
 
-def _said(moments: Array, unit: str) -> str:
-    """The times of a picture that shows several."""
+def _times_text(moments: Array, unit: str) -> str:
+    """Return the text on the times of a picture that shows several."""
     if len(moments) < 4:
         return f"t = {', '.join(f'{t:.3g}' for t in moments)} {unit}"
     if np.allclose(np.diff(moments), moments[1] - moments[0]):
@@ -112,8 +123,8 @@ def _strobe(motion: PlanarMotion, moments: Array, size: tuple[float, float] | No
     figure, axes, painter = stage(motion, size, title)
     painter.draw_strobe(axes, moments, _opacities(len(moments)))
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    said = _said(moments, motion.trajectory.units.get("t", "s"))
-    axes.annotate(said, (0.0, 1.0), xytext=(0, 4), fontsize=8, va="bottom", **place)
+    text = _times_text(moments, motion.trajectory.units.get("t", "s"))
+    axes.annotate(text, (0.0, 1.0), xytext=(0, 4), fontsize=8, va="bottom", **place)
     return figure
 
 
@@ -122,6 +133,7 @@ def _panels(motion: PlanarMotion, moments: Array, size: tuple[float, float] | No
     view = motion.view
     wide, high = (PANEL, PANEL * view.ratio) if view.ratio < 1.0 else (PANEL / view.ratio, PANEL)
     columns = int(np.clip(round(np.sqrt(len(moments) * high / wide)), 1, len(moments)))
+    # Wide pictures in three columns at least, upright ones in a row of six at most.
     columns = min(len(moments), max(columns, 3)) if high < 1.5 * wide else min(len(moments), 6)
     rows = -(-len(moments) // columns)
     handles = Painter(motion, view).handles()
@@ -132,6 +144,7 @@ def _panels(motion: PlanarMotion, moments: Array, size: tuple[float, float] | No
     share = head / height
     cell = 1.0 / columns, (1.0 - share) / rows
     across, up = (cell[0] * width - BESIDE) / width, (cell[1] * height - BESIDE - 0.15) / height
+    # Equal scales in x and y: the view is widened to the shape of the panel.
     painter = Painter(motion, view.with_ratio(up * height / (across * width)))
     for k, t in enumerate(moments):
         row, column = divmod(k, columns)
@@ -156,7 +169,7 @@ def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size:
     mark(axes, impact_places(body, trajectory))
     for t, opacity in zip(moments, _opacities(len(moments)), strict=True):
         draw_body(axes, body, meshes, trajectory(float(t)), opacity=float(opacity))
-    figure.text(0.03, 0.97, f"{_said(moments, 's')}; impacts: ×", fontsize=8, va="top")
+    figure.text(0.03, 0.97, f"{_times_text(moments, 's')}; impacts: ×", fontsize=8, va="top")
     if title:
         figure.suptitle(title, fontsize=10, x=0.97, y=0.985, ha="right", va="top")
     return figure

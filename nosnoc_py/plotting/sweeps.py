@@ -56,9 +56,16 @@ def heat_map(
     ------
     OptionError
         Without rows; `UnknownNameError` for a key that no row has.
+
+    Examples
+    --------
+    >>> from nosnoc_py import plotting
+    >>> rows = [{"h": h, "solver": s, "seconds": h * k} for h in (1, 2) for k, s in enumerate(("auto", "homotopy"), 1)]
+    >>> len(plotting.heat_map(rows, "h", "solver", "seconds").axes)  # the map and its colour bar
+    2
     """
-    columns, lines, found = table_of(rows, x, y, value)
-    means, failed = _means(found)
+    columns, lines, runs_of_cell = table_of(rows, x, y, value)
+    means, failed = _means(runs_of_cell)
     figure = new_figure(2.2 + 0.9 * len(columns), 1.5 + 0.5 * len(lines))
     axes = figure.subplots()
     shown = np.ma.masked_invalid(means)
@@ -69,7 +76,7 @@ def heat_map(
         bar.set_label(f"{value} [{unit}]" if unit else value, fontsize=9)
         bar.ax.tick_params(labelsize=8)
     for i, j in np.ndindex(means.shape):
-        runs = found.get((i, j), [])
+        runs = runs_of_cell.get((i, j), [])
         if runs and failed[i, j] == len(runs):
             axes.add_patch(Rectangle((j, i), 1.0, 1.0, fc="white", ec=GREY, hatch="xx", lw=0.0))
         if runs:
@@ -80,11 +87,11 @@ def heat_map(
             if text == "failed":
                 look["bbox"] = {"fc": "white", "ec": "none", "pad": 1.0}  # type: ignore[assignment]
             axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
-    names = [_said(key) for key in columns]
+    names = [_label(key) for key in columns]
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
     wide = max(map(len, names)) > LONG
     axes.set_xticks(np.arange(len(columns)) + 0.5, names, **(turned if wide else {}))
-    axes.set_yticks(np.arange(len(lines)) + 0.5, [_said(key) for key in lines])
+    axes.set_yticks(np.arange(len(lines)) + 0.5, [_label(key) for key in lines])
     axes.tick_params(length=0, labelsize=8)
     axes.set(xlabel=x, ylabel=y)
     axes.spines[:].set_visible(False)
@@ -95,19 +102,20 @@ def table_of(rows: Rows, x: str, y: str, value: str) -> tuple[list[Any], list[An
     """Values of the columns and of the lines, in order, and the numbers of the runs by (line, column); NaN: failed."""
     _check_keys(rows, (x, y, value))
     columns, lines = _sorted(row.get(x) for row in rows), _sorted(row.get(y) for row in rows)
-    found: dict[tuple[int, int], list[float]] = {}
+    numbers: dict[tuple[int, int], list[float]] = {}
     for row in rows:
         place = lines.index(_key(row.get(y))), columns.index(_key(row.get(x)))
-        found.setdefault(place, []).append(_number(row.get(value)))
-    return columns, lines, found
+        numbers.setdefault(place, []).append(_number(row.get(value)))
+    return columns, lines, numbers
 
 
-def _means(found: Mapping[tuple[int, int], list[float]]) -> tuple[Array, npt.NDArray[np.int64]]:
-    shape = tuple(int(n) + 1 for n in np.max(list(found), axis=0))
+def _means(numbers: Mapping[tuple[int, int], list[float]]) -> tuple[Array, npt.NDArray[np.int64]]:
+    shape = tuple(int(n) + 1 for n in np.max(list(numbers), axis=0))
     means, failed = np.full(shape, np.nan), np.zeros(shape, dtype=int)
-    every = np.concatenate([np.array(runs) for runs in found.values()])
+    every = np.concatenate([np.array(runs) for runs in numbers.values()])
+    # Numbers of different orders of magnitude (times, errors) have no useful arithmetic mean.
     geometric = bool((every[np.isfinite(every)] > 0.0).all())
-    for place, runs in found.items():
+    for place, runs in numbers.items():
         good = np.array([run for run in runs if np.isfinite(run)])
         failed[place] = len(runs) - good.size
         if good.size:
@@ -149,7 +157,7 @@ def performance_profile(
     cost : str
         Key of a positive number: seconds, iterations.
     instance : str or sequence of str
-        Key or keys that tell the problem.
+        Key or keys that identify the problem.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
@@ -157,6 +165,14 @@ def performance_profile(
     ------
     OptionError
         Without rows, or for a cost that is not positive; `UnknownNameError` for a key that no row has.
+
+    Examples
+    --------
+    >>> from nosnoc_py import plotting
+    >>> rows = [{"h": h, "solver": s, "seconds": h * k} for h in (1, 2) for k, s in enumerate(("auto", "homotopy"), 1)]
+    >>> axes = plotting.performance_profile(rows, "solver", "seconds", "h").axes[0]
+    >>> axes.get_ylabel()
+    'share of instances'
     """
     profiles, instances = ratios_of(rows, group, cost, (instance,) if isinstance(instance, str) else tuple(instance))
     every = np.concatenate([np.zeros(0), *profiles.values()])
@@ -166,10 +182,11 @@ def performance_profile(
     axes = figure.subplots()
     for k, (name, ratios) in enumerate(profiles.items()):
         good = np.sort(ratios[np.isfinite(ratios)])
+        # A step function from 1, where groups that are the cheapest start.
         steps = np.concatenate([[1.0], good, [end]])
         shares = np.concatenate([[0.0], np.arange(1, good.size + 1), [good.size]]) / max(instances, 1)
         style = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
-        solved = f"{_said(name)} ({good.size} of {instances})"
+        solved = f"{_label(name)} ({good.size} of {instances})"
         axes.plot(steps, shares, drawstyle="steps-post", lw=1.8, label=solved, **style)
     axes.set(xscale="log" if end > 5.0 else "linear", xlim=(1.0, end), ylim=(-0.02, 1.03))
     if end > 5.0:
@@ -197,6 +214,7 @@ def ratios_of(rows: Rows, group: str, cost: str, instance: Sequence[str]) -> tup
     costs = np.full((len(groups), len(names)), np.inf)
     for place, numbers in runs.items():
         costs[place] = np.mean(numbers) if np.isfinite(numbers).all() else np.inf
+    # An instance that no group solves counts for all of them as failed.
     least = costs.min(axis=0)
     ratios = np.where(np.isfinite(costs), costs / np.where(np.isfinite(least), least, 1.0), np.inf)
     return dict(zip(groups, ratios, strict=True)), len(names)
@@ -222,7 +240,7 @@ def error_bars(
     x, value : str
         Keys of the rows.
     group : str, optional
-        Key by which curves are told apart.
+        Key of the curves.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
@@ -230,6 +248,13 @@ def error_bars(
     ------
     OptionError
         Without rows; `UnknownNameError` for a key that no row has.
+
+    Examples
+    --------
+    >>> from nosnoc_py import plotting
+    >>> rows = [{"h": h, "solver": s, "seconds": h * k} for h in (1, 2) for k, s in enumerate(("auto", "homotopy"), 1)]
+    >>> plotting.error_bars(rows, "h", "seconds", "solver").axes[0].get_xlabel()
+    'h'
     """
     _check_keys(rows, (x, value, *([] if group is None else [group])))
     settings = _sorted(row.get(x) for row in rows)
@@ -250,16 +275,16 @@ def error_bars(
                 low, middle, high = np.quantile(good, [0.25, 0.5, 0.75])
                 points.append((places[key] + shift, middle, middle - low, high - middle))
             if good.size < numbers.size and good.size:
-                told = f"{numbers.size - good.size} of {numbers.size} failed"
+                text = f"{numbers.size - good.size} of {numbers.size} failed"
                 axes.annotate(
-                    told, (places[key], high), (0, 6), textcoords="offset points", fontsize=7, ha="center", color=GREY
+                    text, (places[key], high), (0, 6), textcoords="offset points", fontsize=7, ha="center", color=GREY
                 )
         t, middle, low, high = np.array(points).reshape(-1, 4).T
         style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
-        label = None if group is None else _said(name)
+        label = None if group is None else _label(name)
         axes.errorbar(t, middle, yerr=[low, high], marker="o", ms=4, capsize=3, lw=1.4, label=label, **style)
     if not numeric:
-        axes.set_xticks(range(len(settings)), [_said(key) for key in settings])
+        axes.set_xticks(range(len(settings)), [_label(key) for key in settings])
     axes.margins(y=0.12)
     axes.set(xlabel=x, ylabel=f"{value}: median, quartiles")
     tidy(axes, legend=group is not None)
@@ -278,7 +303,7 @@ def histogram(
     value : str
         Key of the number; runs without one are counted in the label.
     group : str, optional
-        Key by which the runs are told apart: one histogram above the other, with the same bins.
+        Key of the histograms: one above the other, with the same bins.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
@@ -286,6 +311,13 @@ def histogram(
     ------
     OptionError
         Without rows, or without a number; `UnknownNameError` for a key that no row has.
+
+    Examples
+    --------
+    >>> from nosnoc_py import plotting
+    >>> rows = [{"h": h, "solver": s, "seconds": h * k} for h in (1, 2) for k, s in enumerate(("auto", "homotopy"), 1)]
+    >>> len(plotting.histogram(rows, "seconds", "solver").axes)  # one above the other
+    2
     """
     _check_keys(rows, (value, *([] if group is None else [group])))
     groups = [None] if group is None else _sorted(row.get(group) for row in rows)
@@ -304,7 +336,7 @@ def histogram(
         axes.hist(good, bins=edges, color=COLOURS[k % len(COLOURS)], ec="white", lw=0.6)
         if good.size:
             axes.axvline(float(np.median(good)), color="black", lw=1.0, ls="--")
-        what = "" if group is None else f"{group} {_said(name)}: "
+        what = "" if group is None else f"{group} {_label(name)}: "
         failed = f", {numbers.size - good.size} failed" if good.size < numbers.size else ""
         axes.set_title(f"{what}{good.size} runs{failed}", fontsize=9, loc="left")
         axes.set_ylabel("runs")
@@ -348,5 +380,5 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
     return distinct
 
 
-def _said(value: Any) -> str:
+def _label(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

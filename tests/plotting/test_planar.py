@@ -151,13 +151,13 @@ def test_the_clock_counts_and_names_impacts(bouncing: ns.Trajectory) -> None:
     """At the very time of an impact it has happened; long after it is no news any more."""
     time = bouncing_ball.impact_times(0.8, 1)[0]
     clock = Clock(bouncing, np.linspace(0, 1, 11), flash=0.2)
-    said = bouncing.impacts[0].time
-    assert said == pytest.approx(time, abs=1e-9)
-    assert [clock.struck(t) for t in (said - 1e-9, said, 1.0)] == [0, 1, 1]
-    assert [clock.now(t) for t in (said - 1e-9, said, said + 0.3)] == ["", "impact ground", ""]
-    assert clock.said(0.5) == "t = 0.50 s, impacts (×): 1"
+    impact = bouncing.impacts[0].time
+    assert impact == pytest.approx(time, abs=1e-9)
+    assert [clock.count_impacts(t) for t in (impact - 1e-9, impact, 1.0)] == [0, 1, 1]
+    assert [clock.now(t) for t in (impact - 1e-9, impact, impact + 0.3)] == ["", "impact ground", ""]
+    assert clock.text(0.5) == "t = 0.50 s, impacts (×): 1"
     fine = Clock(bouncing, np.linspace(0, 1e-3, 11), flash=0.2)
-    assert fine.said(1e-4) != fine.said(2e-4)
+    assert fine.text(1e-4) != fine.text(2e-4)
 
 
 def test_frames_at_an_impact_show_the_state_after_it(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
