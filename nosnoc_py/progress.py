@@ -13,9 +13,9 @@ from __future__ import annotations
 import html
 import math
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,7 @@ STEPS = {
     "elastic from afar": "elastic (sigma 10)",
 }
 SECONDS_BETWEEN_LINES = 2.0  # on a terminal, of methods with many cheap steps
+
 SECONDS_IN_A_LOG = 10.0  # in a pipe: a night of work is some thousand lines
 SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook: more would flood the connection to the browser
 ROWS = 25  # of the table in a notebook; earlier ones are left out
@@ -61,7 +62,7 @@ class Report:
     completed, total : float, optional
         How much of the work is done, where this is known.
     deadline : float, optional
-        Stamp of time.monotonic() at which the work ends at the latest.
+        Stamp of monotonic() at which the work ends at the latest.
     """
 
     text: str
@@ -142,7 +143,7 @@ class Progress:
         self._reset(None, None)
 
     def _reset(self, duration: float | None, time_limit: float | None) -> None:
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._span = duration
         self._deadline = None if time_limit is None else self._began + time_limit
         self._count = 0
@@ -183,7 +184,7 @@ class Progress:
             for value in (duration, time_limit)
         )
         if self._held:
-            self._deadline = None if limit is None else time.monotonic() + limit
+            self._deadline = None if limit is None else monotonic() + limit
             return
         self._reset(seconds, limit)
         self._start()
@@ -216,7 +217,7 @@ class Progress:
     def _stop(self) -> None:
         if self._running:
             self._running = False
-            self._where().stop(_seconds(time.monotonic() - self._began))
+            self._where().stop(_seconds(monotonic() - self._began))
 
     def _where(self) -> ProgressOutput:
         if self._output is None:
@@ -225,7 +226,7 @@ class Progress:
 
     def _clock(self, report: Report) -> str:
         """The time that has passed, with an estimate of what is left where there is something to base it on."""
-        now = time.monotonic()
+        now = monotonic()
         passed = now - self._began
         done = report.completed / report.total if report.completed is not None and report.total else 0.0
         deadline = report.deadline if report.deadline is not None else self._deadline
@@ -254,8 +255,8 @@ class Progress:
         if not records:
             return None
         another = len(records) > 1 and records[-1].label != records[-2].label
-        if another or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
+        if another or monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = monotonic()
             return self._solver(state)
         return Report(text=f"{_step(records[-1].label)}, {len(records)} steps, objective {records[-1].objective:.6f}")
 
@@ -271,10 +272,10 @@ class Progress:
         kind, count = state.candidates[-1].start, len(state.candidates)
         deadline = getattr(state, "deadline", None)
         text = f"{count} start{'' if count == 1 else 's'}, latest {kind}, best objective {best}"
-        if (objective, agreement) == self._best and time.monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
+        if (objective, agreement) == self._best and monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
             return Report(text=text, deadline=deadline)
-        self._best, self._last_line = (objective, agreement), time.monotonic()
-        row = f"{count:>6}  {kind:<16}{time.monotonic() - state.began:>9.1f}{best:>17}  {agreement}"
+        self._best, self._last_line = (objective, agreement), monotonic()
+        row = f"{count:>6}  {kind:<16}{monotonic() - state.began:>9.1f}{best:>17}  {agreement}"
         return Report(text=text, row=row, header=SEARCH_HEADER, deadline=deadline)
 
     def _sweep(self, state: Any) -> Report:
@@ -329,7 +330,7 @@ class TerminalOutput:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._header = ""
-        self._last_line = time.monotonic()
+        self._last_line = monotonic()
         self.live: Any = None
         self.task: Any = None
 
@@ -358,8 +359,8 @@ class TerminalOutput:
             known = {name: getattr(report, name) for name in ("completed", "total")}
             changes = {name: value for name, value in known.items() if value is not None}
             self.live.update(self.task, description=report.text, clock=clock, **changes)
-        elif not report.row and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
+        elif not report.row and monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = monotonic()
             self._write(f"{report.text} ({clock})")
 
     def note(self, text: str) -> None:
@@ -395,7 +396,7 @@ class LineOutput:
         if report.event:
             self.note(report.event)
         self._waiting, self._clock = report, clock
-        if time.monotonic() >= self._next:
+        if monotonic() >= self._next:
             self._flush()
 
     def note(self, text: str) -> None:
@@ -412,7 +413,7 @@ class LineOutput:
         if self._waiting is None:
             return
         report, self._waiting = self._waiting, None
-        self._next = time.monotonic() + self._seconds
+        self._next = monotonic() + self._seconds
         if report.row and report.header != self._header:
             self._header = report.header
             self.note(report.header)
@@ -445,7 +446,7 @@ class NotebookOutput:
         if report.row:
             self._header = report.header
             self._rows.append(report.row)
-        if time.monotonic() >= self._next:
+        if monotonic() >= self._next:
             self._update()
 
     def note(self, text: str) -> None:
@@ -461,7 +462,7 @@ class NotebookOutput:
         self._handle = None
 
     def _update(self) -> None:
-        self._next = time.monotonic() + SECONDS_BETWEEN_DISPLAYS
+        self._next = monotonic() + SECONDS_BETWEEN_DISPLAYS
         if self._handle is None:
             self._handle = self._display(self._content(), display_id=True)
         else:

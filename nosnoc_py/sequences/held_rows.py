@@ -61,6 +61,7 @@ def held_rows(system: Any, held: ca.SX | None, expression: ca.SX, states: Array,
 def positions_only(system: Any, expression: ca.SX) -> Array:
     """Return which rows of an expression depend on nothing but positions and parameters, (rows,) bool."""
     known = ca.vertcat(system.q, system.p)
-    names = {symbol.name() for symbol in ca.vertsplit(known)} if known.numel() else set()
+    # By identity, not by name: nothing keeps a user from calling positions and velocities the same.
+    hashes = {symbol.element_hash() for symbol in ca.vertsplit(known)} if known.numel() else set()
     rows = ca.vertsplit(expression) if expression.numel() else []
-    return np.array([all(s.name() in names for s in ca.symvar(row)) for row in rows], bool)
+    return np.array([all(s.element_hash() in hashes for s in ca.symvar(row)) for row in rows], bool)

@@ -271,7 +271,7 @@ def test_a_tiny_time_limit_ends_quickly_with_the_last_iterate(program, as_option
     state = homotopy.run(program(names, **options), time_limit=None if as_option else 1e-9)
     assert state.status is Status.TIME_LIMIT
     assert state.step <= 1
-    assert sum(record.wall_seconds for record in state.records) < 0.5
+    assert sum(record.iterations for record in state.records) <= 1
     assert np.isfinite(state.w).all()
 
 

@@ -151,7 +151,7 @@ def test_no_time_at_all(solver):
     case = literature.case("bard1")
     result = ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1], time_limit=1e-9)
     assert result.status is Status.TIME_LIMIT
-    assert result.wall_seconds < 0.5
+    assert result.iterations <= 1
 
 
 @every_solver
