@@ -80,6 +80,11 @@ def copy_notebooks(source: Path, target: Path) -> None:
             shutil.copyfile(path, copy)
 
 
+def link_copies(app: Any, name: str, source: list[str]) -> None:
+    """Pages link to the notebooks where they are in the repository; the site has copies beside the pages."""
+    source[0] = source[0].replace("](../notebooks/", "](notebooks/")
+
+
 def as_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are written for people: indented prose is a formula, and |x| is a length, no substitution."""
     end = next((i for i, line in enumerate(lines) if SECTION.match(line)), len(lines))
@@ -186,6 +191,7 @@ def setup(app: Any) -> None:
     """Called by Sphinx before it looks for documents."""
     copy_notebooks(ROOT / "notebooks", DOCS / "notebooks")
     app.add_directive("nosnoc-help", CommandHelp)
+    app.connect("source-read", link_copies)
     app.connect("autodoc-process-docstring", as_restructured_text, priority=100)
     app.connect("doctree-read", link_names)
     app.connect("autodoc-process-docstring", property_text, priority=900)

@@ -40,7 +40,6 @@ STEPS = {
     "elastic from afar": "elastic (sigma 10)",
 }
 SECONDS_BETWEEN_LINES = 2.0  # on a terminal, of methods with many cheap steps
-
 SECONDS_IN_A_LOG = 10.0  # in a pipe: a night of work is some thousand lines
 SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook: more would flood the connection to the browser
 ROWS = 25  # of the table in a notebook; earlier ones are left out

@@ -15,8 +15,8 @@ class Status(Enum):
     Examples
     --------
     >>> import nosnoc_py as ns
-    >>> ns.Status.TIME_LIMIT.success, ns.Status.TIME_LIMIT.remedy
-    (False, 'Raise time_limit, or continue from this iterate with guess=solution.')
+    >>> ns.Status.ITERATION_LIMIT.success, ns.Status.ITERATION_LIMIT.remedy
+    (False, 'Raise max_iterations, or start from a better guess.')
     """
 
     SOLVED = "solved"
@@ -88,7 +88,11 @@ _REMEDIES = {
         f"absolute: {UNITS}."
     ),
     Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
-    Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",
+    Status.TIME_LIMIT: (
+        "Raise time_limit, or continue from this iterate with guess=solution. If no start led to a feasible motion, "
+        "look at the constraints that the message names, make them soft (soft='l1'), or give a sequence, keyframes or "
+        "a guess."
+    ),
     Status.INTERRUPTED: "The last iterate is kept: continue from it with guess=solution.",
     Status.STOPPED: "The last iterate is kept: continue from it with guess=solution.",
     Status.NUMERICAL_ERROR: (

@@ -46,7 +46,7 @@ def reduced(source: Path, target: Path) -> int:
         GIFs. The still has the name of the target with the ending `.png`.
     """
     with Image.open(source) as film:
-        every = -(-film.n_frames // FRAMES)
+        every = -(-int(getattr(film, "n_frames", 1)) // FRAMES)
         duration = every * int(film.info.get("duration", 50))
         frames = [frame.convert("RGB") for k, frame in enumerate(ImageSequence.Iterator(film)) if k % every == 0]
     size = (WIDTH, round(WIDTH * frames[0].height / frames[0].width))

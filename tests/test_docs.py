@@ -92,8 +92,7 @@ def broken(page: Path, text: str) -> Iterator[str]:
     for target, anchor in LINK.findall(FENCED.sub("", text)):
         if "://" in target:
             continue
-        folder = ROOT if target.startswith("notebooks/") else page.parent  # they are copied when the site is built
-        goal = (folder / target).resolve() if target else page
+        goal = (page.parent / target).resolve() if target else page
         known = goal.suffix != ".md" or not goal.exists() or not anchor or anchor[1:] in anchors(goal)
         if not goal.exists() or not known:
             yield target + anchor

@@ -16,7 +16,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
     """Return the problem: from one leg ahead to the other one ahead; the hips move this far [m]."""
     q, v, u = symbols(7, 4)  # hips, pitch of the trunk; hip and knee of the left and of the right leg
     hip = q[:2]
-    middle = hip + CENTRES[0] * ca.vertcat(ca.sin(q[2]), ca.cos(q[2]))
+    middle = hip + CENTRES[0] * ca.vertcat(-ca.sin(q[2]), ca.cos(q[2]))  # all angles turn the same way
     parts, turning, feet = [(MASSES[0], middle)], INERTIAS[0] * v[2] ** 2, []
     knees = []
     for k in (3, 5):
@@ -35,7 +35,7 @@ def build(step: float = 0.3, horizon: float = 0.8) -> ns.OCP:
         kinetic=ns.kinetic_energy(q, v, masses=parts) + 0.5 * turning,
         potential=GRAVITY * sum(mass * place[1] for mass, place in parts),
     )
-    top = hip + LENGTHS[0] * ca.vertcat(ca.sin(q[2]), ca.cos(q[2]))
+    top = hip + LENGTHS[0] * ca.vertcat(-ca.sin(q[2]), ca.cos(q[2]))
     scene = [
         *(
             ns.scene.Line([hip, *leg], label=name)
