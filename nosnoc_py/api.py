@@ -164,7 +164,7 @@ def solve(
     searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
     if searched and (method is not None or solver is not None):
         raise OptionError(
-            f"{', '.join(searched)}: options of the default search, which is used without method and solver; "
+            f"{', '.join(searched)}: options of the default search, which is used without a method and a solver; "
             "leave these out, or give the options to the method."
         )
     # Programs over mode sequences cannot represent complementarities of the user.

@@ -230,7 +230,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     column = _columns(dcs)
     closed = r.closed.astype(bool)
     rows = closed.tolist()
-    friction = _SlipStates.read(dcs, r, p)
+    slips = _SlipStates.read(dcs, r, p)
     sides = sides_of(dcs, r)
     energy = _energy(dcs, r, p)
     events: list[Event] = []
@@ -255,7 +255,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
         watched = zip(dcs.switches, sides, strict=True)
         changes += [(switch.name, kinds.of_sides(*side[both])) for switch, side in watched if not switch.silent]
         changes += [
-            (slip.name, friction.change(e, i))
+            (slip.name, slips.change(e, i))
             for i, slip in enumerate(dcs.slip_indicators)
             if closed[both, column[slip.pair, slip.component]].all()
         ]

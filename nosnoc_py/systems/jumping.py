@@ -26,6 +26,9 @@ HALVINGS, JUMP = 48, 1e-5
 # Expressions with more operations that may jump are looked at in these first ones.
 MOST = 50
 
+# Modules between the user's call and the constructor of a system: they check keywords and set fields.
+PASSED_THROUGH = ("dataclasses", "nosnoc_py.arguments")
+
 
 def warn_of_jumps(
     expressions: Mapping[str, ca.SX], x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray], remedy: str
@@ -97,8 +100,8 @@ def _level_of_user() -> int:
     level, frame = 1, sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        values = frame.f_code.co_filename.startswith("<") and frame.f_code.co_name == "__init__"
-        if not (name.startswith("nosnoc_py.systems.") or name == "dataclasses" or values):
+        generated = frame.f_code.co_filename.startswith("<") and frame.f_code.co_name == "__init__"
+        if not (name.startswith("nosnoc_py.systems.") or name in PASSED_THROUGH or generated):
             return 0 if name.startswith("nosnoc_py.") else level
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]
     return 1

@@ -286,7 +286,7 @@ def weaker_than_b(mpcc, n):
     local = {"radius": 1e-3, "tolerance": 1e-8, "held": np.zeros(0, bool)}
     at = Linearizer(mpcc)(np.zeros(n), mpcc.p0)
     program = stationarity.local_program(mpcc, at, np.zeros(n), **local)
-    choice = stationarity.choose(stationarity.Groups(mpcc, at), program, at)
+    choice = stationarity.decide_groups(stationarity.Groups(mpcc, at), program, at)
     held = program.with_zero_rows(choice.forced)
     return stationarity._Proof(mpcc, at, held, choice, -1e-6 * program.scale, np.inf).weaker()[0]
 

@@ -447,4 +447,6 @@ def test_slow_impacts_are_inelastic() -> None:
 def test_a_matrix_that_is_not_symmetric_answers_as_it_is() -> None:
     matrix = np.array([[1.0, 0.3], [-0.3, 1.0]])
     inertia = Inertia(inverse=np.linalg.inv(matrix))
-    np.testing.assert_allclose(inertia.velocity_change(np.array([0.0, 1.0])), np.linalg.solve(matrix, [0.0, 1.0]), atol=1e-14)
+    np.testing.assert_allclose(
+        inertia.velocity_change(np.array([0.0, 1.0])), np.linalg.solve(matrix, [0.0, 1.0]), atol=1e-14
+    )

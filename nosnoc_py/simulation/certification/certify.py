@@ -195,7 +195,7 @@ def _check_names(ocp: OCP, solution: Solution) -> None:
     ):
         if names != expected:
             raise ModelError(
-                f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, names "
+                f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
                 f"{', '.join(names) or 'none'}."
             )
 
