@@ -8,10 +8,11 @@ shows them.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image, ImageSequence
 
@@ -59,6 +60,16 @@ def reduced(source: Path, target: Path) -> int:
     return len(small)
 
 
+def filmed(write: Callable[[Path], Any], target: Path) -> tuple[Any, dict[str, Any]]:
+    """Have a film written to a temporary place and reduced; return what `write` returns, and a row about the film."""
+    started = time.monotonic()
+    with TemporaryDirectory() as work:
+        full = Path(work) / target.name
+        result, frames = write(full), reduced(full, target)
+    size = target.stat().st_size // 1000
+    return result, {"frames": frames, "kB": size, "seconds": time.monotonic() - started}
+
+
 def experiment(*, names: Sequence[str] = (), output: str = "docs/images/gallery") -> list[dict[str, object]]:
     """Make the films and return a row for each.
 
@@ -78,12 +89,8 @@ def experiment(*, names: Sequence[str] = (), output: str = "docs/images/gallery"
     folder, rows = Path(output), []
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or FILMS:
-        started = time.monotonic()
-        with TemporaryDirectory() as work:
-            full = Path(import_module(f"problems.{name}").film(Path(work) / f"{name}.gif"))
-            frames = reduced(full, folder / f"{name}.gif")
-        size = (folder / f"{name}.gif").stat().st_size
-        rows.append({"film": name, "frames": frames, "kB": size // 1000, "seconds": time.monotonic() - started})
+        _, row = filmed(import_module(f"problems.{name}").film, folder / f"{name}.gif")
+        rows.append({"film": name, **row})
     return rows
 
 

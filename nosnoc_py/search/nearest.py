@@ -67,7 +67,7 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
     """
     if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
         return None
-    soft = [_softened(c, number) for number, c in enumerate(ocp.terminal_constraints)]
+    soft = [replace(c, soft="l1", weight=np.full(c.lower.size, PENALTY)) for c in ocp.terminal_constraints]
     best: NearestMotion | None = None
     try:
         relaxed = replace(ocp, terminal_constraints=soft)
@@ -89,12 +89,6 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
                 words = tuple(text for text, _ in misses if text)
                 best = NearestMotion(solution=solution, misses=words, amount=amount)
     return best if best is not None and best.misses else None
-
-
-def _softened(constraint: Constraint, number: int) -> Constraint:
-    """Return the constraint with an l1 penalty in place of its limits, and with a name for messages."""
-    weight = np.full(constraint.lower.size, PENALTY)
-    return replace(constraint, soft="l1", weight=weight, name=constraint.name or f"terminal_{number}")
 
 
 def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, float]:

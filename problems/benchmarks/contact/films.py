@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
 from problems.benchmarks.contact import NAMES, posed
 from problems.benchmarks.contact.methods import start_of
 from problems.benchmarks.orders import check_names
-from problems.gallery import reduced
+from problems.gallery import filmed
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
@@ -75,14 +75,8 @@ def experiment(
     folder, rows = Path(output), []
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or NAMES:
-        started = time.monotonic()
-        target = folder / f"{name}.gif"
-        with TemporaryDirectory() as work:
-            full = Path(work) / f"{name}.gif"
-            solution = film(name, full, time_limit)
-            reduced(full, target)
-        size = target.stat().st_size // 1000
-        rows.append({"caption": caption(name, solution), "kB": size, "seconds": time.monotonic() - started})
+        solution, row = filmed(partial(film, name, time_limit=time_limit), folder / f"{name}.gif")
+        rows.append({"caption": caption(name, solution), **row})
     return rows
 
 
