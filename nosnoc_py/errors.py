@@ -13,6 +13,10 @@ from typing import Any
 
 from nosnoc_py.synonyms import SYNONYMS
 
+# Proposals for a misspelt name: their largest number, the least length of an abbreviation that is completed, and the
+# number of legal names up to which all of them are listed beside the proposals.
+PROPOSALS, ABBREVIATION, LISTED = 3, 2, 30
+
 
 class NosnocError(Exception):
     """Base class of all errors that the library raises on purpose."""
@@ -109,15 +113,20 @@ def _makers(expected: type) -> tuple[str, ...]:
 def unknown_name(given: object, legal: Iterable[str], what: str = "name", *, of: str = "") -> str:
     """Return a sentence about an unknown name with proposals: synonyms of other tools first, then similar names.
 
+    All legal names follow, unless they are many and there is a proposal.
+
     Examples
     --------
     >>> unknown_name("N_stages", ["control_stages", "scheme"], "option")
     "unknown option 'N_stages'. Did you mean 'control_stages'? Legal: control_stages, scheme."
     """
-    legal = tuple(legal)
-    synonyms = [name for name in SYNONYMS.get(str(given), ()) if name in legal]
-    similar = get_close_matches(str(given), legal, n=3, cutoff=0.5)
-    proposals = list(dict.fromkeys(synonyms or similar))
+    legal, text = tuple(legal), str(given)
+    synonyms = [name for name in SYNONYMS.get(text, ()) if name in legal]
+    # An abbreviation is shorter than what it stands for, so that its similarity is small.
+    completed = [name for name in legal if len(text) >= ABBREVIATION and name.startswith(text)]
+    similar = get_close_matches(text, legal, n=3, cutoff=0.5)
+    proposals = list(dict.fromkeys(synonyms or [*completed, *similar]))[:PROPOSALS]
     hint = f" Did you mean {' or '.join(repr(name) for name in proposals)}?" if proposals else ""
     owner = f" of {of}" if of else ""
-    return f"unknown {what} {given!r}{owner}.{hint} Legal: {', '.join(legal) or 'none'}."
+    names = "" if proposals and len(legal) > LISTED else f" Legal: {', '.join(legal) or 'none'}."
+    return f"unknown {what} {given!r}{owner}.{hint}{names}"

@@ -152,7 +152,7 @@ def test_bad_horizons(horizon, message):
         ({"p": np.nan}, "OCP: p: contains NaN at position 0"),
         ({"p": np.inf}, "OCP: p: every component has to be finite"),
         ({"p": "9.81"}, "OCP: p: expected 1 numbers, given '9.81'"),
-        ({"stage_cost": q}, "stage_cost: expected 1 rows, given 2"),
+        ({"stage_cost": q}, "stage_cost: expected a scalar, given 2 rows"),
         ({"stage_cost": np.nan}, "stage_cost: contains nan"),
         ({"stage_cost": ca.MX.sym("c")}, "stage_cost: expected numbers or CasADi SX, given MX; write it in SX"),
         ({"terminal_cost": q * np.nan}, "terminal_cost"),

@@ -8,6 +8,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.ocp import OCP
+from nosnoc_py.systems.symbols import depends_only_on
 
 Array = np.ndarray
 
@@ -37,7 +38,7 @@ class MotionCost:
         s = ocp.system
         known = ca.vertcat(s.x, s.u, s.p, s.x_initial)
         costs = ca.vertcat(ca.SX(ocp.stage_cost), ca.SX(ocp.terminal_cost))
-        if not {str(symbol) for symbol in ca.symvar(costs)} <= {str(symbol) for symbol in ca.symvar(known)}:
+        if not depends_only_on(costs, known):
             return None
         inputs = [s.x, s.u, s.p, s.x_initial]
         return cls(

@@ -70,6 +70,8 @@ class Clock:
         self._sign = " (×)" if marked else ""
         self._events = sorted(trajectory.events, key=lambda event: event.time)
         self._unit = trajectory.units.get("t", "s")
+        # Frames are passed around without their caption: each has to say that its motion is none of the problem.
+        self._failed = "" if trajectory.success else f" ({trajectory.status})"
         self._flash = flash
         # neighbouring frames differ in their time, or writers of GIFs would take them for one
         self._digits = int(np.clip(np.ceil(-np.log10(max(np.diff(times).min(), 1e-9))), 2, 9))
@@ -80,9 +82,10 @@ class Clock:
         return sum(event.kind == "impact" and event.time <= t for event in self._events)
 
     def text(self, t: float) -> str:
-        """Return the time, and the number of impacts if the motion has any."""
+        """Return the time, the number of impacts if the motion has any, and the status of a motion that has failed."""
         text = f"t = {t:.{self._digits}f} {self._unit}"
-        return f"{text}, impacts{self._sign}: {self.count_impacts(t)}" if self._counts else text
+        impacts = f", impacts{self._sign}: {self.count_impacts(t)}" if self._counts else ""
+        return f"{text}{impacts}{self._failed}"
 
     def now(self, t: float) -> str:
         """Return the words about the latest events while they are fresh: two of them, and how many more there are.

@@ -36,6 +36,8 @@ REPORTED = (
 )
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
+# Infeasibility (in nominal units) up to which the objective of an iterate is a meaningful number.
+FEASIBLE = 1e-4
 
 
 def costate_name(state: str) -> str:
@@ -282,7 +284,9 @@ class Solution(Trajectory):
 
     def _cost(self) -> str:
         penalty = f" (penalty {self.penalty:.2g} apart)" if self.penalty else ""
-        return f"objective: {self.objective:.8g}{penalty}"
+        # A number without a feasible motion bounds nothing: say so beside it.
+        of = "" if self.success or self.infeasibility <= FEASIBLE else " (of an infeasible iterate)"
+        return f"objective: {self.objective:.8g}{penalty}{of}"
 
     def _residuals(self) -> str:
         return (

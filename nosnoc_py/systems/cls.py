@@ -521,7 +521,8 @@ class CLS(Described):
     def _check_tangent(self, contact: Contact) -> None:
         what, n_v, shape = f"contact {contact.name!r}: tangent", self.n_v, contact.tangent.shape
         if shape[0] != n_v or shape[1] not in (1, 2):
-            raise ModelError(f"{what}: expected shape ({n_v}, 1) or ({n_v}, 2), given {shape}.")
+            hint = "; transpose it: a Jacobian has a row for each direction" if shape[1] == n_v else ""
+            raise ModelError(f"{what}: expected shape ({n_v}, 1) or ({n_v}, 2), given {shape}{hint}.")
         frame = ca.horzcat(self.normal(contact), contact.tangent)
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)

@@ -421,6 +421,8 @@ def _check_arguments(function: Callable[..., Any], count: int, expected: str) ->
 def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.ndarray:
     """Return rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
     try:
+        if np.asarray(values).dtype.kind in "US":  # NumPy would read numbers from text
+            raise TypeError
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         given = type(values).__name__

@@ -38,7 +38,8 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     if expression.shape[1] != 1:
         raise ModelError(f"{what}: expected a column vector, given shape {expression.shape}.")
     if length is not None and expression.shape[0] != length:
-        raise ModelError(f"{what}: expected {length} rows, given {expression.shape[0]}.")
+        expected, rows = "a scalar" if length == 1 else f"{length} rows", expression.shape[0]
+        raise ModelError(f"{what}: expected {expected}, given {rows}{' rows' if length == 1 else ''}.")
     return _finite(expression, what)
 
 
@@ -60,7 +61,12 @@ def square(value: Any, what: str, size: int) -> ca.SX:
     """Return `value` as an SX matrix (size, size); raise `ModelError` if it is none."""
     matrix = _to_sx(_rows(value), what)
     if matrix.shape != (size, size):
-        raise ModelError(f"{what} has to be ({size}, {size}), given {matrix.shape}.")
+        hint = ""
+        if matrix.shape == (size, 1):
+            hint = "; for a diagonal matrix write ca.diag(...)"
+        elif matrix.is_scalar():
+            hint = f"; for a multiple of the identity write it times ca.DM.eye({size})"
+        raise ModelError(f"{what} has to be ({size}, {size}), given {matrix.shape}{hint}.")
     return _finite(matrix, what)
 
 
@@ -91,6 +97,12 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
             value = function.instruction_constant(k)
             raise ModelError(f"{what}: contains {value}; every number in a model has to be finite.")
     return ReadOnlySX(expression)
+
+
+def depends_only_on(expression: ca.SX, symbols: ca.SX) -> bool:
+    """Check that an expression has no other symbols than these; symbols of the same name are different ones."""
+    known = {s.element_hash() for s in ca.symvar(symbols)}
+    return all(s.element_hash() in known for s in ca.symvar(expression))
 
 
 def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> None:

@@ -156,6 +156,8 @@ def test_the_clock_counts_and_names_impacts(bouncing: ns.Trajectory) -> None:
     assert [clock.count_impacts(t) for t in (impact - 1e-9, impact, 1.0)] == [0, 1, 1]
     assert [clock.now(t) for t in (impact - 1e-9, impact, impact + 0.3)] == ["", "impact ground", ""]
     assert clock.text(0.5) == "t = 0.50 s, impacts (×): 1"
+    failed = Clock(replace(bouncing, status=ns.Status.TIME_LIMIT), np.linspace(0, 1, 11), flash=0.2)
+    assert failed.text(0.5) == "t = 0.50 s, impacts (×): 1 (time limit)"
     fine = Clock(bouncing, np.linspace(0, 1e-3, 11), flash=0.2)
     assert fine.text(1e-4) != fine.text(2e-4)
 

@@ -168,6 +168,12 @@ def test_summary_says_what_to_try(solution: Solution) -> None:
     assert "What to try" not in solved
 
 
+def test_the_objective_of_an_infeasible_iterate_is_called_so(solution: Solution) -> None:
+    infeasible = replace(solution, infeasibility=0.1)
+    assert "(of an infeasible iterate)" in infeasible.summary()
+    assert "infeasible iterate" not in solution.summary()
+
+
 def test_to_xarray(trajectory: Trajectory) -> None:
     pytest.importorskip("xarray")
     dataset = trajectory.to_xarray()

@@ -188,14 +188,14 @@ def test_a_contact_needs_a_name(name):
 @pytest.mark.parametrize(
     ("gap", "message"),
     [
-        (q, "contact 'ground': gap: expected 1 rows, given 2"),
+        (q, "contact 'ground': gap: expected a scalar, given 2 rows"),
         (q.T, r"contact 'ground': gap: expected a column vector, given shape \(1, 2\)"),
         (ca.MX.sym("q"), "contact 'ground': gap: expected numbers or CasADi SX, given MX; write it in SX"),
         (q[1] + np.nan, "contact 'ground': gap: contains nan; every number in a model has to be finite"),
         (np.inf, "contact 'ground': gap: contains inf"),
         ("q[1]", "contact 'ground': gap: expected numbers or CasADi SX, given str"),
         (None, "contact 'ground': gap: expected numbers or CasADi SX, given NoneType"),
-        (ca.SX(0, 1), "contact 'ground': gap: expected 1 rows, given 0"),
+        (ca.SX(0, 1), "contact 'ground': gap: expected a scalar, given 0 rows"),
     ],
 )
 def test_ill_shaped_gaps(gap, message):
@@ -250,6 +250,8 @@ def test_contacts_have_to_be_a_sequence(contacts):
         ({"v": q}, "symbol q_0 is used in both q and v; make a symbol for each"),
         ({"u": p}, "symbol p_0 is used in both u and p"),
         ({"q": ca.vertcat(q[0], q[0])}, "symbol q_0 is used twice in q; make a symbol for each"),
+        ({"mass_matrix": [1, 1]}, r"has to be \(2, 2\), given \(2, 1\); for a diagonal matrix write ca.diag"),
+        ({"mass_matrix": 1}, r"has to be \(2, 2\), given \(1, 1\); for a multiple of the identity"),
         ({"force": [1, 2, 3]}, "CLS: force: expected 2 rows, given 3"),
         ({"force": ca.DM.eye(2)}, r"CLS: force: expected a column vector, given shape \(2, 2\)"),
         ({"force": [np.nan, 0]}, "CLS: force: contains nan; every number in a model has to be finite"),

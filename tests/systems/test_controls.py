@@ -103,5 +103,7 @@ def test_wrong_numbers_of_controls_are_errors():
         control_of([1.0, 2.0, 3.0], 2, 1.0)
     with pytest.raises(ns.TranscriptionError, match="expected a control"):
         control_of("full", 1, 1.0)
+    with pytest.raises(ns.TranscriptionError, match="expected a control"):
+        control_of("0", 1, 1.0)  # NumPy would read the number
     with pytest.raises(ns.ModelError, match=r"u\(t\): expected 1 numbers, given 2"):
         control_of(lambda t: [1.0, 2.0], 1, 1.0)(0.0, NOWHERE)

@@ -159,7 +159,7 @@ def test_state_jumps_are_refused():
         Guard("ground", X[0], reset=X)
     with pytest.raises(ModelError, match="non-empty string"):
         Guard("", X[0])
-    with pytest.raises(ModelError, match="expected 1 rows"):
+    with pytest.raises(ModelError, match="expected a scalar"):
         Guard("two", X)
 
 

@@ -158,7 +158,7 @@ def test_thresholds_have_to_be_in_order_whatever_gives_them() -> None:
         ({"flows": [1.0]}, "expected two, of the modes 'low' and 'high'"),
         ({"start": "on"}, "unknown mode 'on'"),
         ({"name": ""}, "non-empty string"),
-        ({"variable": ca.SX.sym("x", 2)}, "expected 1 rows"),
+        ({"variable": ca.SX.sym("x", 2)}, "expected a scalar"),
     ],
 )
 def test_mistakes(change: dict[str, Any], said: str) -> None:
