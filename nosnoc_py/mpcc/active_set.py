@@ -84,6 +84,7 @@ class ActiveSet(Strategy):
     (array([2., 0.]), 'S')
     """
 
+    # The finish may be tried early, at 1e-2: a wrong branch is corrected by the LPEC.
     homotopy: Homotopy = Field(default_factory=lambda: Homotopy(steering="l_inf", finish_threshold=1e-2))
     radius: float = Field(default=1e-3, gt=0)
 
@@ -118,6 +119,7 @@ class ActiveSet(Strategy):
         homotopy = self._homotopy
         inner = homotopy.step(state.homotopy, deadline=deadline)
         inner = replace(inner, status=homotopy.terminate(inner))
+        # A solved homotopy only ends the first phase: None lets the loop continue with the LPEC.
         status = None if inner.status is Status.SOLVED else inner.status
         return replace(state, homotopy=inner, status=status, **common(inner, "status", "certificate"))
 
@@ -126,6 +128,7 @@ class ActiveSet(Strategy):
         started = time.monotonic()
         left = None if np.isinf(deadline) else max(0.0, deadline - started)
         certificate = certificate_of(state, radius=self.radius, time_limit=left)
+        # Success is decided on residuals, which are small since the first phase, whatever the certificate says.
         done = replace(state, certificate=certificate, status=Status.SOLVED)
         log: dict[str, Any] = {"seconds": time.monotonic() - started, "word": "optimal"}
         done = done.with_record(f"certificate {certificate.stationarity.value}", **log)
@@ -148,4 +151,5 @@ class ActiveSet(Strategy):
         gain = state.values.objective - new.values.objective
         if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
             return new
+        # The refused branch stays in the log, because its iterations were spent.
         return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)

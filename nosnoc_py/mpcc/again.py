@@ -90,6 +90,7 @@ class Neighbourhood:
     def ranked(self, p: Array) -> list[tuple[float, NeighbouringSolution]]:
         """Return other branches with the distance of p towards them in units of their steps; the largest first."""
         distances = [float((p - self.p) @ other.step / (other.step @ other.step)) for other in self.others]
+        # Sorted by index: the solutions themselves have no order.
         order = sorted(range(len(distances)), key=lambda k: -distances[k])
         return [(distances[k], self.others[k]) for k in order]
 
@@ -152,6 +153,8 @@ class Resolve:
             if self._is_expected(state, known):
                 return tried[-1]
         if known is not None:
+            # The relaxed problem comes after the prepared branches: it costs an NLP to find the branch and one to solve
+            # on it.
             tried.append((self.solve_relaxed_first(known), NEIGHBOUR))
         best = best_of([state for state, _ in tried])
         if best is None:
@@ -169,6 +172,7 @@ class Resolve:
         known = None if best is None else self._around(best, steps)
         if time.monotonic() < self.deadline:
             last = self.descend(w, *ANYWHERE)
+            # Without a clear gain the branch stays: changing it gives the controller another motion for nothing.
             gained = best is None or last.values.objective < best.values.objective - GAIN * abs(best.values.objective)
             if last.status is Status.SOLVED and gained:
                 return last, self._around(last, steps)
@@ -215,6 +219,7 @@ class Resolve:
     def _known(self, state: SolverState) -> Neighbourhood | None:
         """Solve the relaxed problem near a solution, starting from the last NLP of its homotopy if there was one."""
         scale, dual = self.solvers.mpcc.w_scale, state.dual if isinstance(state, HomotopyState) else None
+        # Its last NLP had a sigma near SIGMA, so that its multipliers are nearly those of this one.
         relaxed = self._relaxed(state.w / scale) if dual is None else self._relaxed(dual.x, **dual.duals)
         if not relaxed.converged:
             return None
@@ -228,6 +233,7 @@ class Resolve:
         log: dict[str, Any] = {"iterations": before + outcome.iterations, "word": outcome.solver_status}
         label = "branch nearby" if solved is None else "same branch"
         done = done.with_record(label, seconds=time.monotonic() - started, **log)
+        # A converged NLP of a wrong branch violates inequalities of the MPCC.
         good = outcome.converged and self.strategy.residuals_small(done)
         return replace(done, status=Status.SOLVED if good else None)
 

@@ -246,6 +246,7 @@ class Auto(Strategy):
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
         proofs = state.solvers.proofs
+        # Once, after the first attempt; it needs rows that are all affine, else its point would not be feasible.
         if state.attempt > 0 or state.verdicts[0] not in UNPROVED or not proofs.exact:
             return state
         point = proofs.feasibility(state.p, self.infeasibility_tolerance, deadline).point
@@ -336,6 +337,7 @@ class Auto(Strategy):
         attempt = state.attempts[number]
         w = self._perturbed(state, attempt.perturbation, number) if attempt.point is None else attempt.point
         inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers, sigma=attempt.sigma)
+        # A feasible point shows its branch: no relaxation first.
         if attempt.point is not None and attempt.sigma is None:
             inner = attempt.strategy.at_branch(inner)
         return replace(state, attempt=number, inner=inner)

@@ -169,6 +169,7 @@ class BranchProgram:
         lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
         for group in m.groups:
             if group.difference_only:
+                # The left part is the whole difference on a branch and may be negative.
                 lbx[m.G_variable[group.left]] = -np.inf
         start = m.lbg.size
         sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
@@ -272,6 +273,7 @@ def dependent_rows(matrix: np.ndarray) -> np.ndarray:
     triangle, order = qr(rows.T, mode="r", pivoting=True, check_finite=False)
     rank = int((np.abs(np.diagonal(triangle)) > DEPENDENT).sum())
     mask = np.zeros(size.size, bool)
+    # Pivoting sorts the rows by what they add: those after the rank add nothing.
     mask[order[rank:]] = True
     return mask
 
@@ -330,6 +332,7 @@ class Finish:
         duals = {} if solved is None else {"lam_x0": solved.lam_x, "lam_g0": solved.lam_g}
         penalised = way == "penalise" or self.feasibility_only
         outcome = self._solve(w, p, branch, deadline, penalised=penalised, duals=duals)
+        # The next start reads its way here: a branch with a penalty has to be solved with it again.
         at_end = None if outcome.solved is None else replace(outcome.solved, way=way)
         return replace(outcome, w=remove_common_parts(self.mpcc, outcome.w), solved=at_end)
 

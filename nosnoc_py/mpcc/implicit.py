@@ -129,12 +129,14 @@ class Implicit:
         """Return the derivatives at the solution w with parameters p."""
         values = np.split(np.asarray(self._values(w, p)).reshape(-1), self._ends)
         active = self._active(values[1], values[2])
+        # Values and active rows come from w itself; only the Jacobians are taken beside the poles.
         near = self._beside_poles(w, active)
         free = ~self._still(active.held, p) & (self.mpcc.lbw < self.mpcc.ubw)
         linear = self._linear(near, p, np.flatnonzero(free))
         switched, missed = self._switched(active, values[3])
         held = (self._equations, *active.held, switched)
         parts = [part[mask] for part, mask in zip(linear.parts, held, strict=True)]
+        # Equations that the point violates would prescribe a motion that it does not make.
         rows = _nonzero_rows(*parts, _first_stays(linear.parts[3][missed]))
         wrong = np.flatnonzero(missed & self.mpcc.enforced)
         flags = [f"{_place(self.mpcc.switched.label(int(k)))} is not met" for k in wrong]
@@ -165,6 +167,7 @@ class Implicit:
         """Return the mask of the variables that are constant: those of a sum of variables at its smallest value."""
         still = np.zeros(self.mpcc.w0.size, bool)
         for rows, floor in zip(held, self._lower_bounds, strict=True):
+            # A sum at its smallest value fixes every variable in it, so that their columns drop out.
             still[floor.members(rows & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
         return still
 
@@ -281,6 +284,7 @@ class Implicit:
             moved = np.abs(part @ moves).max(axis=1, initial=0.0) > MOVES * size
             for k in np.flatnonzero(loose & moved):
                 block, _ = layout.find(int(k))
+                # At the first node the right sides are impulses that correct an inadmissible start.
                 if layout is m.right and block.at == At(0, 0):
                     continue
                 if (other[k] >= 0 and not fixed[other[k]]) or (plain[k] >= 0 and polar[plain[k]]):
@@ -309,6 +313,7 @@ class _Basis:
         rest = J - along @ self._Q
         size = float(np.linalg.norm(rest))
         if size <= ZERO:
+            # A dependent row agrees if its right side is the same combination as its left side.
             return bool(np.abs(K - along @ self._K).max(initial=0.0) <= MOVES * max(1.0, np.abs(K).max(initial=0.0)))
         self._Q = np.vstack([self._Q, rest / size])
         self._K = np.vstack([self._K, (K - along @ self._K) / size])
@@ -344,9 +349,11 @@ def immovable_rows(rows: Array) -> Array:
     count, n = rows.shape
     if count == 0:
         return np.zeros(0, bool)
+    # `linprog` minimises: the minus sign maximises the sum of the rows.
     cost = np.concatenate([np.zeros(n), -np.ones(count)])
     box = np.array([(-1e4, 1e4)] * n + [(0.0, 1.0)] * count)
     answer = linear_program(cost, box, (np.hstack([-rows, np.eye(count)]), np.zeros(count)))
+    # If the linear program fails, no row is claimed to be immovable: a kink may be reported that is none.
     return np.zeros(count, bool) if answer.x is None else np.asarray(answer.x[n:] < FREE)
 
 

@@ -157,6 +157,7 @@ class Ipopt:
             "iteration_callback_step": ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1,
             **nlp.derivatives,
         }
+        # A constant objective has no entry, which nlpsol would refuse.
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:
             self._solver = ca.nlpsol("nlp", "ipopt", problem, settings)
@@ -185,6 +186,7 @@ class Ipopt:
                 f"IPOPT did not start with its options {self._options}: most often a linear_solver that is not "
                 "installed. Leave linear_solver out to use MUMPS, which always is."
             )
+        # A passed deadline ends IPOPT with the same status as Ctrl-C.
         interrupted = stats["return_status"] in INTERRUPTED and not passed
         x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(

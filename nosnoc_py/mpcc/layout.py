@@ -124,8 +124,11 @@ class Layout:
 
     def blocks(self, name: str | None = None, *, role: Enum | None = None) -> Iterator[Block]:
         """Iterate over the blocks of one name (which must exist), of one role (which need not), or over all."""
+        # An unknown name is a typing error. A role may be absent: most programs do not have every kind of row.
         if name is not None and name not in self.names:
             raise UnknownNameError(name, self.names, "layout block")
+        # A generator is returned, not yielded from, so that the error above is raised by the call and not by the first
+        # `next`.
         named = (block for block in self._blocks if name is None or block.name == name)
         return (block for block in named if role is None or block.role is role)
 
@@ -133,6 +136,7 @@ class Layout:
         name, *place = (key,) if isinstance(key, str) else key
         there = list(self.blocks(str(name)))
         at = At(*place[:3])  # type: ignore[arg-type]
+        # `place` has at most the three coordinates of `At`; a fourth one is an unknown place, not a TypeError.
         if len(place) > 3 or (str(name), at) not in self._index:
             raise UnknownNameError(f"{name} at {at}", (f"{name} at {b.at}" for b in there), "layout block")
         return self._index[str(name), at].rows
@@ -164,6 +168,7 @@ class Layout:
     def named(self, row: int) -> str:
         """Return the name of a row, with its place if it has one."""
         block, component = self.find(row)
+        # Rows of textbook programs (`MPCC.of_pairs`) have no place on a grid.
         return block.components[component] + (f" ({block.at})" if block.at != At() else "")
 
     def __repr__(self) -> str:

@@ -74,6 +74,7 @@ class Linearizer:
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
         jacobian = ca.jacobian(rows, mpcc.w)
         gradient = ca.densify(ca.gradient(mpcc.objective, mpcc.w))
+        # The penalty is no part of the problem that is certified.
         outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian.nz[:]]
         self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
         sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
@@ -92,6 +93,7 @@ class Linearizer:
             grad=grad,
             rows=rows,
             **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
+            # CasADi stores columns; the certificates slice and scale rows.
             jacobian=sparse.csc_array((nonzeros, *self._pattern), shape=self._shape).tocsr(),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
@@ -160,6 +162,7 @@ class LocalProgram:
         norm = row_maxima(self.matrix)
         matrix = rows_divided(self.matrix, norm)
         lower, upper = self.lower / norm, self.upper / norm
+        # linprog knows equations and upper limits only: lower limits are negated rows.
         equal = np.isfinite(lower) & (lower == upper)
         above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
         rows = sparse.vstack([matrix[below], -matrix[above]], format="csc")
@@ -173,6 +176,7 @@ class LocalProgram:
         )
         dual = np.zeros(norm.size)
         if answer.x is None or answer.status != 0:
+            # A bound of minus infinity proves nothing, so that a failed program can never become a certificate.
             status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
             return LPSolution(e=np.zeros(self.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
         count = int(below.sum())
@@ -180,6 +184,7 @@ class LocalProgram:
         dual[equal] = -answer.eqlin.marginals
         dual[below] -= answer.ineqlin.marginals[:count]
         dual[above] += answer.ineqlin.marginals[count:]
+        # Back from the scaled cost and the scaled rows.
         dual, bound = self.weak_duality(dual * self.scale / norm)
         return LPSolution(e=answer.x, value=float(self.cost @ answer.x), dual=dual, bound=bound, status="optimal")
 
@@ -198,6 +203,7 @@ class LocalProgram:
         signs = np.where(np.isfinite(self.lower), -np.inf, 0.0), np.where(np.isfinite(self.upper), np.inf, 0.0)
         dual = np.clip(dual, *signs)
         gradient = self.cost + self.exact.T @ dual
+        # Zero multipliers must not meet infinite limits: 0 times infinity is NaN.
         limit = np.where(dual > 0, self.upper, np.where(dual < 0, self.lower, 0.0))
         # Minimum of a linear function over a box, entry by entry.
         box = np.minimum(gradient * self.box_lower, gradient * self.box_upper)
@@ -292,6 +298,7 @@ def _own_row_is_zero(mpcc: MPCC, above: np.ndarray) -> np.ndarray:
     W-stationary would be called M-stationary.
     """
     plain = np.concatenate([mpcc.G_variable, mpcc.H_variable])
+    # A variable that is fixed by its bounds stays fixed: its box is not opened.
     index = plain[(plain >= 0) & (above == 0.0)]
     return np.asarray(index[mpcc.lbw[index] < mpcc.ubw[index]])
 
@@ -327,6 +334,7 @@ class LPSolution:
 
 
 # Tolerances of HiGHS in the order in which they are tried: a badly scaled program may fail with the tight ones only.
+# 1e-10 is the smallest tolerance that HiGHS accepts.
 TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 TOLERANCES: tuple[dict[str, Any], ...] = (TIGHT, {})
 
@@ -355,6 +363,7 @@ def linear_program(
             method="highs",
             options={**options, "time_limit": seconds_left(deadline)},
         )
+        # Optimal, out of time, or infeasible: an answer. Other statuses are numerical, and looser tolerances may help.
         if answer.status in (0, 1, 2):
             break
     return answer
@@ -362,6 +371,7 @@ def linear_program(
 
 def seconds_left(deadline: float) -> float:
     """Return the seconds until a time.monotonic() stamp, as a time limit that HiGHS accepts."""
+    # A deadline that has passed would give a negative limit, which HiGHS refuses.
     return float(np.clip(deadline - time.monotonic(), 1e-3, UNLIMITED))
 
 

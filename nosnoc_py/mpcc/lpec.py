@@ -70,6 +70,7 @@ def local_lpec(
     at: Linearization, program: LocalProgram, choice: Choice, radius: float, limit: float, deadline: float
 ) -> LPECResult:
     """Solve the LPEC of a local program; slopes below `limit` count as descent."""
+    # A zero gradient descends in no direction: no program is solved.
     if at.grad.any():
         answer = solve_local(program.with_zero_rows(choice.forced), choice, limit, deadline)
     else:
@@ -199,6 +200,7 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
         if answer.status != "optimal":
             return LPECResult(value=np.nan, d=still, zero=choice.zero, status=answer.status)
         if choice.complementary and answer.bound >= limit:
+            # The zero step is feasible and has slope 0: a positive bound is a rounding error.
             value = min(answer.bound, 0.0)
             return LPECResult(value=value, d=still, zero=choice.zero, status="optimal", dual=answer.dual)
         if not choice.open.any():
@@ -240,6 +242,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         answer = program.with_zero_rows(zero).solve(deadline)
         undecided = choice.open & ~left & ~right
         if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
+            # A search that is cut off has no verdict: unexplored branches may descend.
             status = "time limit" if answer.status == "optimal" else answer.status
             return LPECResult(value=np.nan, d=still, zero=choice.zero, status=status)
         if answer.bound >= limit:
@@ -298,7 +301,9 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
         )
     if answer.x is None:
         return None, -np.inf, {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
+    # Variables were magnified, and the cost with them; the value is divided again.
     bound = -np.inf if answer.mip_dual_bound is None else answer.mip_dual_bound * program.scale / _MAGNIFY
     left = np.zeros(groups.count, bool)
+    # z = 0 closes the span of the left side: left rows are zero.
     left[choice.open] = answer.x[size:] < 0.5
     return groups.rows(choice.open & left, choice.open & ~left, norm.size), bound, "optimal"

@@ -87,6 +87,7 @@ class NLP(SmoothProgram):
     @cached_property
     def jacobian(self) -> ca.SX:
         """Jacobian of g by x."""
+        # The common rows are differentiated by x without slacks, which are appended last and have zero columns there.
         return ca.vertcat(*[_padded(rows.jacobian, rows.jacobian.size1(), self.x.numel()) for rows in self.blocks])
 
     @cached_property
@@ -134,6 +135,8 @@ class Blocks:
         self.mpcc = mpcc
         self.lower_G, self.lower_H = implied_lower_bounds(mpcc)
         self.rows_G, self.rows_H = np.flatnonzero(~self.lower_G.implied), np.flatnonzero(~self.lower_H.implied)
+        # A parameter and no constant: derivatives and the finish on a branch evaluate the same program without the
+        # penalty.
         self.penalty_weight = ca.SX.sym("penalty_weight")
         self.x, scaled = _scaled(mpcc)
         f, penalty, g, self.G, self.H, self.r = scaled
@@ -143,6 +146,8 @@ class Blocks:
         rows = [g, _take(self.G, self.rows_G), _take(self.H, self.rows_H)]
         lower = np.concatenate([mpcc.lbg / mpcc.g_scale, np.zeros(self.rows_G.size + self.rows_H.size)])
         upper = np.concatenate([mpcc.ubg / mpcc.g_scale, np.full(lower.size - mpcc.lbg.size, np.inf)])
+        # The objective joins the first block, so that its part of the Hessian is differentiated together with that of
+        # the rows.
         self.common = block(self.x, ca.vertcat(*rows), lower, upper, self.multiplier_f * self.f)
 
     @cached_property
@@ -189,6 +194,7 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
     sigma = ca.SX.sym("sigma")
     a, b = blocks.products
     count = a.numel()
+    # Elastic slacks take the place of sigma; "direct" keeps it as a parameter.
     slack = ca.SX.sym("slack", {"direct": 0, "l_inf": 1, "l1": count}[steering])
     level = ca.repmat(slack, count, 1) if steering == "l_inf" else slack if steering == "l1" else sigma
     x = ca.vertcat(blocks.x, slack)
@@ -221,6 +227,8 @@ def _assemble(blocks: Blocks, rows: Sequence[ConstraintBlock], slack: ca.SX, ela
     return NLP(
         x=x,
         p=ca.vertcat(m.p, blocks.penalty_weight, sigma),
+        # An exact l1 penalty: slacks become zero at a finite weight 1 / sigma. It is linear and adds nothing to the
+        # Hessian.
         f=blocks.f + elastic,
         g=ca.vertcat(*[row.expression for row in rows]),
         lbx=np.concatenate([m.lbw / m.w_scale, fill]),
@@ -235,8 +243,10 @@ def _assemble(blocks: Blocks, rows: Sequence[ConstraintBlock], slack: ca.SX, ela
 
 def _scaled(mpcc: MPCC) -> tuple[ca.SX, list[ca.SX]]:
     """Return symbols x and the functions of the MPCC at w = w_scale x."""
+    # G, H and r keep the user's units, in which complementarity is measured.
     functions = [mpcc.objective, mpcc.penalty, mpcc.g / mpcc.g_scale, mpcc.G, mpcc.H, mpcc.r]
     if (mpcc.w_scale == 1.0).all():
+        # Without scales the expressions are used as they are; a substitution would copy the whole graph.
         return mpcc.w, functions
     x = ca.SX.sym("x", mpcc.w.numel())
     return x, ca.substitute(functions, [mpcc.w], [x * mpcc.w_scale])

@@ -28,6 +28,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.mpcc.program import MPCC
 
+# The trial process reads the texts in this order, and reports each one: the first that is missing has failed.
 SYMBOLS = ("w", "p")
 FUNCTIONS = ("g_fun", "G_fun", "H_fun", "objective_fun", "augmented_objective_fun")
 NUMBERS = ("lbw", "ubw", "w0", "lbg", "ubg", "p0")
@@ -77,10 +78,12 @@ def load(path: str | Path) -> MPCC:
         fields = _fields(path)
         numbers = {name: _numbers(name, fields[name]) for name in NUMBERS}
         texts = {name: _text(name, fields[name]) for name in TEXTS}
+        # Matching checksums prove that `save` wrote the texts; the process of its own is saved.
         if not _checksums_match(texts, fields.get("checksums")):
             _try_in_subprocess(texts)
         return _program(texts, numbers)
     except ModelError as error:
+        # The inner ModelError is quoted in full; only the cause below it is news in a traceback.
         raise ModelError(f"{path}: {error}") from error.__cause__
 
 
@@ -108,6 +111,7 @@ def save(mpcc: MPCC, path: str | Path) -> Path:
             'enforces; build it with another step equilibration than "direct" and isolate_forces=False.'
         )
     try:
+        # Strict JSON: infinities are strings already, and NaN is refused.
         write_atomically(path, json.dumps(_to_fields(mpcc), allow_nan=False, indent=1).encode())
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}.") from error
@@ -140,9 +144,11 @@ def _numbers(name: str, value: Any) -> list[float]:
 
 def _number(name: str, position: int, value: Any) -> float:
     try:
+        # bool is a subclass of int, and JSON's true would be read as 1.
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
         number = None
+    # Only infinities need quotes; a quoted number is a sign of another format.
     if number is None or (isinstance(value, str) and math.isfinite(number)):
         raise ModelError(f"{name}: expected numbers, given {_kind(value)} at position {position}.")
     return number
@@ -182,8 +188,12 @@ def _try_in_subprocess(texts: Mapping[str, str]) -> None:
     if not sys.executable or getattr(sys, "frozen", False):
         return  # a frozen application has no interpreter to start
     size = sum(map(len, texts.values()))
+    # Seconds and bytes grow with the texts, so that large valid files pass; 2 GiB of address space are for the
+    # libraries.
     order = json.dumps([texts, 3 + size // 10**6, 2**31 + 1000 * size])
+    # An empty entry of `sys.path` is the working folder, which the option -P below removes.
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    # Every thread reserves address space, which the limit of the trial counts.
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     try:
         command = [sys.executable, "-P", "-c", _TRIAL]  # -P: files in the working folder must not shadow modules
@@ -193,7 +203,9 @@ def _try_in_subprocess(texts: Mapping[str, str]) -> None:
         survived, failed, error = (late.stdout or b"").split(), True, ""
     except OSError:
         return  # no process can be started: read without the test
+    # Without the word "ready" the process itself could not start or import: that says nothing about the texts.
     if failed and survived:
+        # "ready" is the first word, so that the count of words minus one is the index of the text that failed.
         raise _unreadable(TEXTS[len(survived) - 1], error)
 
 
@@ -264,6 +276,7 @@ def _difference(augmented: ca.SX, objective: ca.SX) -> ca.SX:
             return sum((times * terms[key] for key, times in count.items() if times), ca.SX(0))
         node, sign = open_ends.pop()
         if node.op() in (ca.OP_ADD, ca.OP_SUB):
+            # The first operand is pushed last and popped first: terms keep their order, and sums their rounding.
             open_ends += [(node.dep(1), sign if node.op() == ca.OP_ADD else -sign), (node.dep(0), sign)]
         else:
             terms[node.element_hash()] = node

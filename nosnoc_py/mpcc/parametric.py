@@ -204,6 +204,8 @@ class Parametric:
         columns : int ndarray
             Indices of the parameters by which to differentiate.
         """
+        # Derivatives are those of the branch: signed quantities in one variable, and the penalty only if it was
+        # minimised there.
         x, penalised = as_differences(self.mpcc, w) / self.mpcc.w_scale, solved.way == "penalise"
         zeros = self._zeros(x, p)
         at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
@@ -211,6 +213,7 @@ class Parametric:
         active = list(self._active(at, p, solved, zeros.both))
         alone = RankRevealingQR(at.by_x[at.equal], DEPENDENT)
         fixed, flags = self._fixed(at, alone, active, zeros.both, columns)
+        # Gradients may be tiny near an optimum without cost; LEAST keeps noise from counting as strongly active.
         held, weak = list[_Active](), list[_Active]()
         size = max(float(np.abs(at.slope).max(initial=0.0)), LEAST)
         for one, is_fixed in zip(active, fixed, strict=True):
@@ -295,6 +298,7 @@ class Parametric:
     def _active(self, at: _Local, p: Array, solved: SolvedBranch, both: Array) -> Iterator[_Active]:
         """Yield the active inequalities of the branch without its biactive groups."""
         lbx, ubx, lbg, ubg = self.program.bounds(p, at.branch)
+        # CasADi's multipliers are negative at lower bounds; below, positive means that the bound holds the variable.
         lam_x, lam_g, sides = solved.lam_x, self._own_multipliers(solved), self._open_sides(both)
         by_p, unit = np.zeros(at.by_p.shape[1]), np.eye(at.free.size)
         for k, variable in enumerate(map(int, at.free)):
@@ -363,6 +367,7 @@ class Parametric:
         lam[at.equal] = equations.multipliers(slope)
         for one, value in zip(held, of_held, strict=True):
             if one.row >= 0:
+                # `by_x` is turned so that it points into the feasible side; the multiplier is turned back.
                 lam[one.row] += value * np.sign(one.by_x @ at.by_x[one.row])
         left = float(np.abs(Z.T @ slope).max(initial=0.0))
         if left > STATIONARY * max(float(np.abs(at.slope).max(initial=0.0)), LEAST):
@@ -408,10 +413,12 @@ class Parametric:
         x = _AffineSolution(moves.loose, moves.x).within(rows).step
         size = max(1.0, float(np.abs(x).max(initial=0.0)))
         for one, moved in zip(weak, rows.by_x @ x + rows.by_p, strict=True):
+            # Without a multiplier the constraint may hold on one side of the change only: the two derivatives differ.
             if np.abs(moved).max(initial=0.0) > MOVES * size:
                 flags.append(f"{one.name}, with no multiplier that holds it, and begins to move")
         by_w, loose = np.zeros((m.w0.size, columns.size)), np.zeros((m.w0.size, moves.loose.shape[1]))
         by_w[at.free], loose[at.free] = x, moves.loose
+        # The reported objective never contains the penalty, although the optimum may minimise it.
         without_penalty = np.append(at.parameters[:-1], 0.0)
         slope = np.asarray(self.program.nlp.derivatives["grad_f"](at.x, without_penalty)[1]).reshape(-1)
         f_p = np.asarray(self._by_p(at.x, without_penalty, 0.0)[0])[0, columns]
@@ -435,6 +442,7 @@ def _stacked(held: list[_Active], at: _Local) -> tuple[Array, Array]:
 
 def _unit(by_x: Array, by_p: Array) -> _Rows:
     length = np.linalg.norm(by_x, axis=1)[:, None]
+    # Rows of fixed variables are zero and stay zero.
     length = np.where(length > 0.0, length, 1.0)
     return _Rows(by_x / length, by_p / length)
 
@@ -451,6 +459,7 @@ def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, .
     """Solve curvature y = -right; return y, the directions without curvature, and flags."""
     if not curvature.size:
         return np.zeros(right.shape), np.zeros((len(curvature), 0)), ()
+    # Rounding errors make the reduced Hessian unsymmetric; `eigh` reads one half only.
     sizes, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     largest = float(np.abs(sizes).max())
     # Directions without curvature are no error if the parameters do not pull along them: they stay free.

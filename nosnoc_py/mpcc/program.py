@@ -77,10 +77,12 @@ class Side:
     def of(cls, rows: Sequence[np.ndarray], start: int = 0) -> Side:
         """Create from the rows of every group, counted from `start`."""
         sizes = [own.size for own in rows]
+        # The empty array keeps the type of indices, and a program without groups valid.
         return cls(start + np.concatenate([np.zeros(0, int), *rows]), np.repeat(np.arange(len(rows)), sizes), len(rows))
 
     def all(self, condition: np.ndarray) -> np.ndarray:
         """Return per group whether the condition (a mask of rows) holds for every row of this side."""
+        # Counting violations instead of members also gives True for an empty side.
         return np.bincount(self.group[~condition[self.row]], minlength=self.count) == 0
 
     def largest(self, values: np.ndarray) -> np.ndarray:
@@ -216,6 +218,7 @@ class MPCC:
         >>> MPCC.of_pairs(w=w, G=w[:2], H=w[1:], g=ca.sum1(w), lbg=1.0, ubg=1.0).pairs()
         (array([0, 1]), array([0, 1]))
         """
+        # `locals()` also holds `cls`, which is not read there.
         return cls(**_checked_pairs(locals()))
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -282,12 +285,14 @@ class MPCC:
         count = self.r.numel()
         if self.enforce_switched:
             return np.ones(count, bool)
+        # Programs that are built without `required` leave its default, which has no entries.
         return self.required if self.required.size == count else np.zeros(count, bool)
 
     def aggregates(self) -> tuple[ca.DM, ca.DM]:
         """Return 0-1 matrices that add up the rows of G, and of H, to the two factors of every aggregated product."""
         factors: list[tuple[Rows, Rows]] = []
         for group in self.groups:
+            # Words of the aggregation: left rows first.
             left, right = ("fe_fe" if group.summed else self.aggregation).split("_")
             factors += product(SUMS[left](group.left), SUMS[right](group.right))
         lefts, rights = ([pair[k] for pair in factors] for k in (0, 1))
@@ -310,6 +315,7 @@ class MPCC:
 def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an MPCC from the arguments of `of_pairs`."""
     w, p = _symbols(given["w"], "w"), _symbols(ca.SX(0, 1) if given["p"] is None else given["p"], "p")
+    # CasADi's == would build an expression: symbols are identified by the hashes of their nodes.
     known = set() if w.numel() + p.numel() == 0 else {s.element_hash() for s in ca.vertsplit(ca.vertcat(w, p))}
     if len(known) < w.numel() + p.numel():
         raise ModelError("w and p: the same symbol appears twice.")
@@ -329,6 +335,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
     labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
     for what in ("w", "g"):
         lower, upper = numbers[f"lb{what}"], numbers[f"ub{what}"]
+        # [inf, inf] and [-inf, -inf] pass lower <= upper, but contain no number.
         wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
         if wrong.size:
             i = int(wrong[0])
@@ -352,6 +359,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         "w_scale": np.ones(w.numel()),
         "g_scale": np.ones(n_g),
         "groups": tuple(Group(np.array([i]), np.array([i])) for i in range(n_c)),
+        # Every group has one row on each side, so that there is nothing to add up.
         "aggregation": "stage_stage",
     }
 
@@ -371,6 +379,7 @@ def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
         expression = ca.vec(ca.densify(ca.SX(value)))
     except (NotImplementedError, TypeError, RuntimeError):
         raise ModelError(f"{name}: expected an SX expression, given {type(value).__name__}.") from None
+    # NaN and infinity in a constant row would only appear as a failure of the solver, far from their cause.
     for row in ca.vertsplit(expression) if expression.numel() else []:
         if row.is_constant() and not np.isfinite(float(row)):
             raise ModelError(f"{name}: expected expressions of w and p or finite numbers, given {float(row)}.")
@@ -435,6 +444,7 @@ class _Quantities:
         known = self._rows.setdefault(key, [])
         # If states are expressions of stage derivatives, quantities at different stages have the same symbols: label
         # and symbols alone do not identify them.
+        # A constant has no symbols at which `_is_same` could evaluate it: constants are never merged.
         for row in known if key[1] else ():
             if _is_same(value, self.expressions[row]):
                 return row
@@ -476,6 +486,7 @@ class ProgramBuilder:
         """Append a variable and return its symbols."""
         self.layouts["variables"].add(name, at, tuple(components), role, edge, of)
         size = len(components)
+        # Names for printed expressions only; `layouts` decides which row is what.
         place = "_".join(str(c) for c in (at.stage, at.element, at.rk) if c is not None)
         symbol = ca.SX.sym(f"{name}_{place}", size)
         self._symbols.append(symbol)
@@ -514,6 +525,7 @@ class ProgramBuilder:
 
     def group(self, left: np.ndarray, right: np.ndarray, **kind: Any) -> None:
         """Make every product of a left and a right row vanish; `kind` are further fields of `Group`."""
+        # An empty side would count as zero everywhere (`Side.all`). A quantity that is stored once may be listed twice.
         if len(left) and len(right):
             self.groups.append(Group(np.unique(left), np.unique(right), **kind))
 
@@ -533,6 +545,7 @@ class ProgramBuilder:
         """
         self.layouts["switched"].add(name, at, (name,), role)
         self._required.append(required)
+        # The indicator is called in `build`: only then all rows of G and H exist.
         self._switched.append((residual, indicator))
 
     def quantities(self) -> tuple[ca.SX, ca.SX]:

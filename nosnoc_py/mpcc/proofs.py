@@ -104,6 +104,7 @@ class AffineProgram:
         cost, box = np.append(np.zeros(count), 1.0), np.vstack([box, [0.0, np.inf]])
         answer = linear_program(cost, box, (matrix, limit / size), deadline=deadline)
         if answer.status != 0 or answer.x is None:
+            # Minus infinity as a bound: a failed program proves nothing.
             return LeastViolation(w=None, bound=-np.inf, weight=np.zeros(self.lower.size))
         dual = np.maximum(-answer.ineqlin.marginals, 0.0) / size if limit.size else np.zeros(0)
         weight = np.zeros(self.lower.size)
@@ -218,6 +219,7 @@ def search_feasible(program: AffineProgram, tolerance: float, deadline: float = 
         if nearest.w is None:
             return Feasibility(programs=programs)
         if nearest.bound > CLEAR * tolerance:
+            # The proof is as strong as its weakest branch: the least violation is reported.
             least, weight = min(least, nearest.bound), weight + nearest.weight
             continue
         next_ = _children(program, left, right, program.away(nearest.w))
@@ -245,6 +247,7 @@ def search_ray(
         programs += 1
         zero = program.groups.rows(left, right, program.known.size)
         answer = cone.with_zero_rows(np.append(zero, np.zeros(flat.shape[0], bool))).solve(deadline)
+        # No direction of this branch descends clearly: nor does any of its children.
         if answer.bound >= -STEEP:
             continue
         if answer.status != "optimal":
@@ -352,7 +355,9 @@ class Proofs:
         mpcc = self._mpcc
         bounded = np.isfinite(mpcc.lbw).all() and np.isfinite(mpcc.ubw).all()
         if mpcc.objective.is_constant() or bounded:
+            # A bounded box has no ray, and the search for one is complete.
             return None, bool(bounded)
+        # A ray of the affine rows may leave the feasible set of the others.
         if not self.exact or self._quadratic is None:
             return None, False
         program = self.program(p)
@@ -363,18 +368,21 @@ class Proofs:
         hessian, cost = sparse.csr_array(hessian.sparse()), np.asarray(gradient).reshape(-1)
         if not np.isfinite(cost).all() or not np.isfinite(hessian.data).all():
             return None, False
+        # Columns are scaled anew, because the curvature and the cost are rows of the cone, too.
         program = replace(program, columns=_column_scale(program.matrix, hessian, cost))
         return search_ray(program, cost, hessian, tolerance, deadline)
 
     def program(self, p: np.ndarray) -> AffineProgram | None:
         """Return the affine rows for these parameters; None if there are none, or their numbers are not finite."""
         mpcc = self._mpcc
+        # At w = 0 the values of affine rows are their constants.
         at = self._linearizer(np.zeros(mpcc.w.numel()), p)
         known = np.append(self._affine, np.zeros(mpcc.r.numel(), bool))
         if not known.any():
             return None
         keep = np.repeat(known, np.diff(at.jacobian.indptr))
         matrix = at.jacobian.copy()
+        # Other rows may hold NaN at w = 0 and are cleared before the test below.
         matrix.data = np.where(keep, matrix.data, 0.0)
         matrix.eliminate_zeros()
         offset = np.where(known, at.rows, 0.0)
@@ -402,6 +410,7 @@ class Proofs:
         mpcc, affine = self._mpcc, self._alike.copy()
         candidates = np.flatnonzero(affine)
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H)[candidates.tolist(), 0]
+        # Equal slopes at two points may be chance or a kink elsewhere: the graph has the last word.
         affine[candidates] = ~depends(rows, mpcc.w, 2)
         return affine
 
@@ -413,6 +422,7 @@ class Proofs:
         """
         mpcc = self._mpcc
         random = np.random.default_rng(0)
+        # A fixed seed, so that the same program always gets the same proof.
         points = [random.uniform(-1.0, 1.0, mpcc.w.numel()) for _ in range(2)]
         one, other = (self._linearizer(point, mpcc.p0).jacobian for point in points)
         same = np.isclose(one.data, other.data, rtol=1e-9, atol=1e-12) & np.isfinite(one.data)

@@ -47,6 +47,7 @@ class Evaluator:
         unequal = ca.SX(ca.DM(mpcc.enforced.astype(float))) * mpcc.r * mpcc.indicator(mpcc.G, mpcc.H)
         outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r, unequal]
         self._function = buffered(ca.Function("mpcc", [mpcc.w, mpcc.p], outputs))
+        # Products are the single ones of the problem, independent of the aggregation that a solver sees.
         self._pairs = mpcc.pairs()
         self._enforced = bool(mpcc.enforced.any())
 
@@ -63,6 +64,7 @@ class Evaluator:
     def complementarity_min(self, at: Values) -> float:
         """Return max |min(G_i, H_j)| over all single products."""
         i, j = self._pairs
+        # The absolute value counts a negative side as a violation, too.
         return float(finite_or_inf(np.abs(np.minimum(at.G[i], at.H[j]))).max(initial=0.0))
 
     def infeasibility(self, at: Values) -> float:
@@ -74,6 +76,7 @@ class Evaluator:
         residuals = [
             Residual(float(violation[row]), kind, *layout.label(int(row)))
             for kind, layout, violation in self._violations(at)
+            # The largest `count` over all kinds are among the largest `count` of each kind.
             for row in np.argsort(-violation)[:count]
         ]
         products, (i, j) = self._products(at), self._pairs
@@ -81,6 +84,7 @@ class Evaluator:
             left, right = self.mpcc.left.label(int(i[k])), self.mpcc.right.label(int(j[k]))
             residuals.append(Residual(float(products[k]), "complementarity", f"{left[0]} * {right[0]}", right[1]))
         residuals.sort(key=lambda item: -item.value)
+        # A residual of zero explains nothing to the reader of a message.
         return tuple(item for item in residuals[:count] if item.value > 0.0)
 
     def _products(self, at: Values) -> np.ndarray:
@@ -120,6 +124,7 @@ def finite_or_inf(size: np.ndarray) -> np.ndarray:
 
 def outside(value: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
     """Return the distance of every entry to its interval; infinite for NaN."""
+    # Finite values give no inf - inf, even with infinite bounds: the usual case needs no masks.
     if np.isfinite(value).all():
         return np.asarray(np.maximum(np.maximum(lower - value, value - upper), 0.0))
     with np.errstate(invalid="ignore"):

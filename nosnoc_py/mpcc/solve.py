@@ -169,6 +169,7 @@ def solve_mpcc(
     check_type(mpcc, MPCC, "mpcc")
     solver = Auto() if solver is None else solver
     check_type(solver, Strategy, "solver")
+    # The clock includes the symbolic derivatives, which often take longer than the solve.
     started = time.monotonic()
     state = solver.run(mpcc, w0, p, callback=callback, time_limit=time_limit)
     return result_of(state, solver=repr(solver), started=started)
@@ -176,6 +177,7 @@ def solve_mpcc(
 
 def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
     """Return the result of a final state; a feasible point without a certificate gets one."""
+    # Only a user's own loop can end without a status; it has to pass the state of its last `terminate`.
     assert state.status is not None
     certificate = final_certificate(state)
     return MPCCResult(
@@ -197,6 +199,7 @@ def numbers_of(state: SolverState, certificate: StationarityCertificate | None) 
     """
     mpcc, values = state.solvers.mpcc, state.values
     known = certificate.biactive if certificate is not None else ()
+    # A certificate of an infeasible point lists no groups, although the values may show some.
     biactive = [mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE)]
     rows = [(int(group.left[0]), int(group.right[0])) for group in biactive]
     return {

@@ -147,6 +147,7 @@ def certify(
     deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
     held = held_rows(mpcc, at, biactive_tolerance) if held is None else np.asarray(held, bool)
     if not at.finite or _infeasibility(mpcc, at, w, held) > feasibility_tolerance:
+        # Every kind of stationarity presupposes a feasible point.
         return StationarityCertificate()
     program = local_program(mpcc, at, w, radius=radius, tolerance=biactive_tolerance, held=held)
     choice = decide_groups(Groups(mpcc, at), program, at)
@@ -157,10 +158,13 @@ def certify(
     # Multipliers of the solver usually prove S at once, without a linear program.
     dual, bound = proof.program.weak_duality(proof.rows_of(multipliers))
     if bound >= proof.limit:
+        # The zero step has slope 0, so that a positive bound is a rounding error.
         return proof.certificate(Stationarity.S, dual, True, min(bound, 0.0))
     lpec = local_lpec(at, program, choice, radius, proof.limit, deadline)
     if lpec.dual is not None:
+        # These multipliers belong to the program without products: they have the signs of S.
         return proof.certificate(Stationarity.S, lpec.dual, True, lpec.value, lpec)
+    # No branch descends, but multipliers exist for each branch alone: those of one branch are reported.
     if lpec.stationary:
         return proof.certificate(
             Stationarity.B, proof.prove(program.with_zero_rows(lpec.zero))[0], True, lpec.value, lpec
@@ -202,6 +206,7 @@ def indices(mask: np.ndarray) -> tuple[int, ...]:
 def _positive_sides(mpcc: MPCC, values: Values, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Return masks of the groups with a positive row (or NaN) on the left, and on the right."""
     left, right = mpcc.members
+    # Written so that NaN compares False and counts as positive: it can never make a pair complementary.
     return ~left.all(tolerance >= values.G), ~right.all(tolerance >= values.H)
 
 
@@ -239,10 +244,12 @@ class _Proof:
         """Return multipliers of the rows g, G, H, r; those of bounds that repeat a row are moved to the row."""
         if multipliers is None or not all(np.isfinite(getattr(multipliers, f.name)).all() for f in fields(multipliers)):
             return np.zeros(self.at.rows.size)
+        # nu enters the Lagrangian with a minus sign, multipliers of rows with a plus.
         dual = np.concatenate([multipliers.g, -multipliers.G, -multipliers.H, multipliers.r])
         plain = np.concatenate([self.mpcc.G_variable, self.mpcc.H_variable])
         row = self.at.offsets[1] + np.arange(plain.size)
         move = (plain >= 0) & (self.program.slack[row] == 0.0) & (self.program.box_lower[plain] == -1.0)
+        # A variable may be a row of G and of H; its multiplier may be moved to one of them only.
         index, first = np.unique(plain[move], return_index=True)
         dual[row[move][first]] += multipliers.w[index]
         return dual
@@ -274,12 +281,15 @@ class _Proof:
             [side.row[(side.group == k) & free[side.row]] for side in self.choice.groups.sides]
             for k in np.flatnonzero(self.choice.open)
         ]
+        # Depth first: one admissible set of signs is enough, whichever it is.
         stack, nodes = [(free, free)], 0
         while stack and nodes < _NODES and time.monotonic() < self.deadline:
             (positive, negative), nodes = stack.pop(), nodes + 1
             dual, proved = self.prove(self.limited(free, positive, negative))
+            # Fewer signs cannot give a better bound: the children of this node prove nothing either.
             if not proved:
                 continue
+            # nu = -dual, so that the smallest nu of a side is minus the largest multiplier.
             wrong = next((s for s in sides if not _legal(kind, -dual[s[0]].max(), -dual[s[1]].max())), None)
             if wrong is None:
                 return dual
@@ -312,6 +322,7 @@ class _Proof:
         multipliers = Multipliers(
             w=np.where(bounded, -gradient, 0.0) / program.w_scale,
             g=dual[at.block(0)],
+            # 0 - x instead of -x avoids negative zeros in printed multipliers.
             G=0.0 - dual[at.block(1)],
             H=0.0 - dual[at.block(2)],
             r=dual[at.block(3)],

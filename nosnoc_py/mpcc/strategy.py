@@ -45,6 +45,7 @@ HUGE = 1e12
 # A point that is this many times as large as the start and still descends is not a solution.
 FAR = 1e6
 # Factor beyond which a running solver is interrupted to test whether the program is unbounded.
+# It starts a proof and decides nothing, so that it may be much smaller than FAR.
 SUSPICIOUS = 1e4
 WORST = 3  # number of residuals in a message
 # Solvers of NLPs by the option `nlp_solver`.
@@ -187,6 +188,7 @@ class SolverState:
             w=outcome.w,
             branch=outcome.branch,
             solved_branch=outcome.solved,
+            # Newton's method on a branch has no multipliers; those of the last NLP are a better start than none.
             multipliers=outcome.multipliers or self.multipliers,
             certificate=None,
             **measure(self.solvers.evaluator, outcome.w, self.p),
@@ -305,10 +307,13 @@ class Strategy(Options):
         state = self.init(mpcc, guess, p, **options)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
+                # No `conclude`: there is no time left for a proof.
                 return self.finalise(state, Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
+                # A status that the last step reached has priority over the request to stop.
                 return self.conclude(self.finalise(state, self.terminate(state) or stop), started + limit)
+            # Tested in the loop, because an NLP solver may follow a ray for hundreds of iterations before it gives up.
             if self._is_lost(state, started + limit):
                 return self.conclude(self.finalise(state, Status.UNBOUNDED), started + limit)
         return self.conclude(self.finalise(state, status), started + limit)
@@ -318,6 +323,7 @@ class Strategy(Options):
         diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
         if not (diverging or _is_far(state, SUSPICIOUS)):
             return False
+        # Large iterates may return; only a ray that is proved ends the run.
         return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
 
     def conclude(self, state: Any, deadline: float = np.inf) -> Any:
@@ -327,12 +333,14 @@ class Strategy(Options):
         at which IPOPT stopped because its tolerances are relative to large numbers.
         """
         proofs, status, tolerance = state.solvers.proofs, state.status, self.infeasibility_tolerance
+        # Infeasibility first: a program without points is not unbounded.
         if status in UNPROVED:
             proof = proofs.feasibility(state.p, tolerance, deadline)
             if proof.violation > 0.0:
                 message = infeasibility_message(state.solvers.mpcc, proof)
                 return replace(state, status=Status.INFEASIBLE, message=message)
         if status in UNPROVED or status is Status.SOLVED:
+            # Solved points, too: a solver may stop at a local minimum, or far out with relative tolerances.
             ray, complete = proofs.ray(state.p, tolerance, deadline)
             if ray is not None:
                 local = status is Status.SOLVED and certificate_of(state).b_stationary is True
@@ -393,6 +401,7 @@ def _escapes(state: SolverState) -> bool:
 
 def _is_far(state: SolverState, factor: float) -> bool:
     """Return True if the point is larger than `factor` times the start, or NaN."""
+    # `not <` instead of `>=`: NaN is far.
     return not _size(state) < factor * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0))
 
 
@@ -448,6 +457,7 @@ def common(state: SolverState, *without: str) -> dict[str, Any]:
 
 def runs_away(state: SolverState) -> bool:
     """Return True if the iterate or its objective is NaN or too large for residuals to have a meaning."""
+    # `not (... and ...)`: NaN in either number counts as running away.
     return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
 
 
@@ -485,7 +495,9 @@ def certificate_of(state: SolverState, **options: Any) -> StationarityCertificat
     """Return the certificate of stationarity of the state's iterate; options as in `stationarity.certify`."""
     mpcc = state.solvers.mpcc
     if mpcc.objective.is_constant():
+        # Without an objective every feasible point is stationary; an LPEC would have a zero gradient.
         return feasibility_certificate(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
+    # Multipliers of a relaxed NLP belong to its products; only those of a branch are candidates for the MPCC's.
     at = state.solvers.linearizer(state.w, state.p)
     exact: dict[str, Any] = {} if state.branch is None else {"multipliers": state.multipliers, "held": state.branch.r}
     return certify(mpcc, at, state.w, **exact, **options)

@@ -79,8 +79,10 @@ def _implied_lower_bound(mpcc: MPCC, rows: ca.SX) -> ImpliedLowerBound:
     jacobian = ca.jacobian(rows, mpcc.w)
     row, variable = (np.array(index, dtype=int) for index in jacobian.sparsity().get_triplet())
     # Coefficients that depend on parameters count as nonlinear: the bound would change with them.
+    # A row may be nonlinear in p alone: with a constant Jacobian it is affine in w all the same.
     nonlinear = depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2) & (not jacobian.is_constant())
     at_zero = ca.Function("jacobian", [mpcc.w, mpcc.p], [jacobian.nz[:]])
+    # Coefficients of affine rows are the same everywhere; NaN of other rows (1 / w at zero) is masked below.
     coefficient = np.asarray(at_zero(zero, np.zeros(mpcc.p.numel()))).reshape(-1)
     # A row is smallest with each variable at its lower bound (positive coefficient) or upper bound (negative).
     value = np.where(coefficient >= 0, mpcc.lbw[variable], mpcc.ubw[variable])
@@ -100,6 +102,7 @@ def _implied_lower_bound(mpcc: MPCC, rows: ca.SX) -> ImpliedLowerBound:
         _base=np.bincount(row, weights=coefficient * value, minlength=n),
         _offset=ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))]),
     )
+    # A row that depends on p is nonnegative for p0 perhaps, but not for all parameters.
     return replace(floor, implied=affine & ~depends(rows, mpcc.p, 1) & (floor.lowest(mpcc.p0) >= -EXACT))
 
 
@@ -132,6 +135,7 @@ def derivatives(mpcc: MPCC) -> tuple[dict[str, int], ca.Sparsity, ca.Sparsity]:
         Hessian of the Lagrangian: objective, penalty, and these rows with multipliers.
     """
     first, second = mpcc.products()
+    # Switched equations that relaxed NLPs drop would show entries that no solver sees.
     imposed = np.flatnonzero(mpcc.relaxed).tolist()
     parts = {"g": mpcc.g, "r": mpcc.r[imposed], "G": mpcc.G, "H": mpcc.H, "G H": first * second}
     rows = ca.densify(ca.vertcat(ca.SX(0, 1), *parts.values()))

@@ -27,9 +27,12 @@ class Evaluation:
         first, jacobian, hessian = (nlp.derivatives[name] for name in ("grad_f", "jac_g", "hess_lag"))
         self.jacobian_pattern = _triplet(jacobian.sparsity_out(1))
         self.hessian_pattern = _triplet(hessian.sparsity_out(0))
+        # MX calls the derivative functions of `nlp` as they are; they are shared with IPOPT and not expanded a second
+        # time.
         x, p = ca.MX.sym("x", self.n), ca.MX.sym("p", nlp.p.numel())
         weight, multipliers = ca.MX.sym("weight"), ca.MX.sym("multipliers", self.m)
         values = ca.Function("values", [nlp.x, nlp.p], [ca.densify(nlp.f), ca.densify(nlp.g)])
+        # Nonzeros as dense columns: `buffered` would fill sparse outputs up to full matrices.
         slopes = [first(x, p)[1], ca.vec(jacobian(x, p)[1].nz[:])]
         bends = [ca.vec(hessian(x, p, weight, multipliers).nz[:])]
         self._values = buffered(values)

@@ -42,6 +42,7 @@ class KKT:
         # Only the upper half is stored: the block above the diagonal is the transposed Jacobian.
         j = [place[jacobian[1][self._in_jacobian]], row_place[jacobian[0][self._in_jacobian]]]
         d = np.arange(size)
+        # Sorted by column, then by row: the order of the nonzeros in a CSC matrix.
         keys = np.concatenate([h[1] * size + h[0], j[1] * size + j[0], d * size + d])
         places, position = np.unique(keys, return_inverse=True)
         self._h, self._j, self._d = np.split(position, np.cumsum([h[0].size, j[0].size]))
@@ -51,6 +52,7 @@ class KKT:
         )
         self._data = self._upper.data
         self._lower = sparse.csr_matrix((self._data, self._upper.indices, self._upper.indptr), (size, size))
+        # The constructor of QDLDL factorises at once: the placeholder has the signs of a quasi-definite matrix.
         self._data[self._d] = np.where(d < self.n, 1.0, -1.0)
         self._solver = qdldl.Solver(self._upper, upper=True) if size else None
         self._diagonal = self._data[self._d]
@@ -85,12 +87,14 @@ class KKT:
         if hessian is not None:
             self._data[self._h] = hessian[self._in_hessian]
         self._data[self._j] = self._scaled
+        # Diagonal entries of the Hessian share these places: added, not set.
         self._data[self._d] += diagonal
         self._diagonal = self._data[self._d]
         if not np.isfinite(self._data).all():
             return -1
         self._solver.update(self._upper, upper=True)
         pivots = self._solver.factors()[1]
+        # -1 never equals the number of rows that the caller expects, so that it regularises further.
         return -1 if not np.isfinite(pivots).all() or (pivots == 0.0).any() else int((pivots < 0.0).sum())
 
     def solve(self, right: Array) -> tuple[Array, float]:

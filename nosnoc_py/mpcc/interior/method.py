@@ -295,6 +295,7 @@ class InteriorRun:
         if not warm:
             self.y = self._least_squares()
             self._measure()
+        # theta_max and theta_min of the paper, relative to the infeasibility at the start.
         self.largest_theta, self.small_theta = (k * max(1.0, self.point.theta) for k in (1e4, 1e-4))
 
     def _warm(self, v: Array, given: Mapping[str, Array]) -> Array:
@@ -320,6 +321,7 @@ class InteriorRun:
         """
         right = self.slope - self._on_unknowns(self.sign * self.z)
         diagonal = np.concatenate([np.ones(self.n), np.where(self.equal, -DUAL, -1.0)])
+        # The system of a least-squares problem: the Hessian is replaced by the identity, slacks included.
         if not self.m or self.kkt.factorise(None, diagonal) != self.m:
             return np.zeros(self.m)
         b = np.concatenate([-right[: self.n], np.zeros(self.m)])
@@ -333,12 +335,14 @@ class InteriorRun:
         """Iterate until termination and return the status, one of IPOPT's words."""
         acceptable, last_acceptable = 0, self._state()
         while True:
+            # One sum shows NaN and infinity of any of them.
             if not np.isfinite(self.point.f + self.point.theta + self.dual):
                 return NOT_A_NUMBER
             if np.abs(self.point.v).max(initial=0.0) > FARTHEST:
                 return DIVERGES
             if self._optimal(self.settings.tol):
                 return SOLVED
+            # In a row: an acceptable point in passing may still improve.
             acceptable = acceptable + 1 if self._optimal(self.settings.acceptable_tol) else 0
             last_acceptable = self._state() if acceptable else last_acceptable
             if acceptable >= ACCEPTABLE:
@@ -466,6 +470,8 @@ class InteriorRun:
             diagonal[self.in_kkt] -= 1.0 / self.spread  # eliminated slacks
             if self.kkt.factorise(hessian, diagonal) == self.m:
                 break
+            # The first attempt has no regularisation beside the permanent one; then delta_w grows by 100 or 8
+            # (Algorithm IC).
             if primal == 0.0:
                 primal = FIRST if self.last_primal == 0.0 else max(PRIMAL, self.last_primal / 3.0)
             else:
@@ -574,6 +580,7 @@ class InteriorRun:
             new = self._towards_rows(damping)
             if new is None:
                 damping = max(100.0 * damping, 1e-6)
+                # So short a step is gradient descent on the infeasibility: if it does not help, no step does.
                 if damping > 1e6:
                     return INFEASIBLE
                 continue

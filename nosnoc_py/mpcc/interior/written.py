@@ -144,11 +144,13 @@ class _Writer:
         """Return all functions, with the pattern of the factors."""
         run, symbols = self.run, self.place.symbols
         matrix = self._matrix()
+        # The order is fixed with the pattern, so that the generated code needs no pivoting and no allocation.
         factor, order = matrix.sparsity().ldl()
         upper = ca.triu(matrix[order, order])
         back = np.argsort(order).tolist()
         right = ca.horzcat(self._right(self.c, self.lagrangian), self._right(0.0 * self.c, self.pull))[order, :]
         steps = ca.SX.sym("steps", run.n + run.m, 2)
+        # As many negative pivots as rows: other signs tell the caller that the Hessian has negative curvature.
         signs = np.repeat([1.0, -1.0], [run.n, run.m])[order]
         inputs, names = [symbols, self.plan], ["p", "plan"]
         look = [upper, ca.densify(right), self._report()]
@@ -169,8 +171,10 @@ class _Writer:
         lam = run.weight * np.concatenate(
             [self.place.duals["lam_x0"][run.free], (self.place.duals["lam_g0"][run.rows] / run.scale)[run.slack]]
         )
+        # CasADi's multipliers of lower bounds are negative, z is positive at either bound.
         z = np.maximum(-run.sign * lam[run.of], 0.0)
         x = np.where(run.free, self.place.x, run.x)
+        # The plan is in the user's units: generated code exchanges it with its caller.
         return np.concatenate([x * self.place.scale, run.point.v[run.n :], run.y, z])
 
     def _begun(self) -> ca.SX:
@@ -181,6 +185,7 @@ class _Writer:
         distance = self._distance(v)
         z = ca.fmax(self.z, mu / ca.fmax(distance, np.sqrt(mu)))
         least = ca.fmin(mu / z, ca.DM(0.25 * (run.high - run.low)[run.of]))
+        # One after the other: an unknown with two bounds is pushed away from both.
         for k, (i, sign) in enumerate(zip(run.of.tolist(), run.sign.tolist(), strict=True)):
             v[i] = run.bound[k] + sign * ca.fmax(sign * (v[i] - run.bound[k]), least[k])
         return self._plan(v, self.y, z)
@@ -207,6 +212,7 @@ class _Writer:
         slope = self.lagrangian - ca.mtimes(self.on_unknowns, self.signs * self.z)
         dual, primal, rows = _largest(slope), _largest(self.c), _largest(self.c / ca.DM(run.scale))
         pairs, of_bounds = _largest(self.distance * self.z), ca.sum1(self.z)
+        # Large multipliers relax the tolerance (s_max = 100, Eq. 6 of Waechter & Biegler 2006).
         s_dual = ca.fmax(1.0, (of_bounds + ca.sum1(ca.fabs(self.y))) / (100.0 * max(1, run.m + run.of.size)))
         s_pairs = ca.fmax(1.0, of_bounds / (100.0 * max(1, run.of.size)))
         shares = (
@@ -217,6 +223,7 @@ class _Writer:
             rows / s.constr_viol_tol,
             pairs / run.weight / s.compl_inf_tol,
         )
+        # A sum, because NaN and infinity of any entry survive in it; a maximum may drop NaN.
         everything = self.f + ca.sum1(ca.fabs(slope)) + ca.sum1(ca.fabs(self.c))
         return ca.densify(ca.vertcat(_largest(ca.vertcat(*shares)), everything, rows))
 
@@ -234,6 +241,7 @@ class _Writer:
             primal, dual = _longest(self.distance, d, 1.0), _longest(self.z, dz, 1.0)
             left = ca.sum1((self.distance + primal * d) * (self.z + dual * dz)) * self.mean
             now = ca.sum1(self.distance * self.z) * self.mean
+            # Mehrotra's rule with the exponent 3, as in `InteriorRun._probe`.
             mu = ca.fmin(ca.fmax(run.mu_min, (left / now) ** 3 * now), HIGHEST)
         dv, dy = dv + mu * dv_mu, dy + mu * dy_mu
         tau = ca.fmax(0.99, 1.0 - mu)
@@ -263,4 +271,5 @@ def _longest(values: ca.SX, steps: ca.SX, tau: ca.SX | float) -> ca.SX:
     if not values.numel():
         return ca.SX(1.0)
     shrinking = ca.mmax(ca.densify(-steps / values))
+    # 1e-300 avoids a division by zero if no value shrinks.
     return ca.fmin(1.0, tau / ca.fmax(shrinking, 1e-300))
