@@ -71,6 +71,8 @@ class NLPBlock:
         """Number of rows at one place."""
         return int(self.rows.numel())
 
+    # Outputs of all functions are dense or vectors of nonzeros: the entries of a `map` then have positions that are
+    # known without evaluating anything.
     @cached_property
     def values(self) -> ca.Function:
         """(y, c) -> rows, cost."""
@@ -92,6 +94,7 @@ class NLPBlock:
 
     @cached_property
     def _hessian_parts(self) -> tuple[ca.SX, ca.SX, ca.SX]:
+        # Multipliers and weight are inputs, so that one function serves all places.
         multipliers, weight = ca.SX.sym("multipliers", self.count), ca.SX.sym("weight")
         lagrangian = ca.dot(multipliers, self.rows) + weight * self.cost
         return ca.hessian(lagrangian, self.y)[0], multipliers, weight
@@ -166,6 +169,7 @@ class BlockNLP:
         rows = self.evaluate(w)[1]
         over = excess(rows, self.lower, self.upper)
         bounds = excess(w, self.lbw, self.ubw)
+        # NaN has no order: such a row is named before maxima are compared.
         if not np.isfinite(over).all():
             return np.inf, f"{self.label(int(np.argmin(np.isfinite(over))))}, which is not finite,"
         if over.max(initial=0.0) < bounds.max(initial=0.0):
@@ -176,6 +180,7 @@ class BlockNLP:
         """Return the name of a row."""
         k = int(np.searchsorted(self._offsets, row, "right")) - 1
         block = self.blocks[k]
+        # Rows of a block are ordered by place; labels repeat at every place.
         inside = (row - self._offsets[k]) % block.count
         return f"{block.name}: {block.labels[inside]}" if block.labels else block.name
 
@@ -188,6 +193,7 @@ class BlockNLP:
     def derivatives(self) -> dict[str, ca.Function]:
         """Derivative functions in the form that `nlpsol` takes."""
         x, p, weight, multipliers = self.x, self.p, ca.MX.sym("weight"), ca.MX.sym("multipliers", self.rows)
+        # Without these, `nlpsol` would differentiate the graph of all maps, which the blocks are there to avoid.
         gradient, jacobian = self._gradient(x), self._jacobian(x)
         hessian = self._hessian(x, weight, multipliers)
         return {
@@ -219,6 +225,7 @@ class BlockNLP:
                 for k in range(block.count):
                     sizes[:, k] = weighted[:, row == k].max(axis=1, initial=0.0)
             rows.append(sizes.ravel())
+            # `gradient[index] += ...` would keep only one of several contributions to the same unknown.
             np.add.at(gradient, block.index, self._evaluate(block, start, block.gradient)[0].T)
         # Several places may share an unknown: the gradient is summed before its size is taken.
         steepest = np.array([np.abs(gradient * self.scale).max()])
@@ -244,6 +251,7 @@ class BlockNLP:
                 values = ca.vec(block.gradient.map(block.places)(*self._gather(block, x)))
                 index = block.index.ravel()
                 total += _scatter(index, self.scale[index] * self.cost_scale, self.size) @ values
+        # IPOPT takes a dense gradient; unknowns without cost are structural zeros until here.
         return ca.densify(total)
 
     def _jacobian(self, x: ca.MX) -> ca.MX:
@@ -261,6 +269,7 @@ class BlockNLP:
     def _hessian(self, x: ca.MX, weight: ca.MX, multipliers: ca.MX) -> ca.MX:
         """Return the upper triangle of the Hessian of the scaled Lagrangian."""
         values, rows, columns = [ca.MX(0, 1)], [np.zeros(0, int)], [np.zeros(0, int)]
+        # IPOPT's multipliers belong to scaled rows, the functions of the blocks to rows in the user's units.
         scaled = multipliers * self.row_scale
         for block, first, last in zip(self.blocks, self._offsets, self._offsets[1:], strict=False):
             one, other = block.hessian_places()
@@ -307,9 +316,11 @@ def _scatter(index: Array, weights: Array, size: int) -> ca.DM:
 def _assemble(rows: Array, columns: Array, weights: Array, values: list[ca.MX], shape: tuple[int, int]) -> ca.MX:
     """Return the sparse matrix of weighted entries; entries of the same position are added, zero weights left out."""
     # Column-major positions: sorted, they are CasADi's order of nonzeros.
+    # 64 bits, as the number of matrix entries exceeds 32 bits on fine meshes.
     key = columns.astype(np.int64) * shape[0] + rows
     places, inverse = np.unique(key[weights != 0.0], return_inverse=True)
     pattern = ca.Sparsity.triplet(*shape, (places % shape[0]).tolist(), (places // shape[0]).tolist())
+    # Entries of weight zero keep the target 0, where `_scatter` adds nothing.
     target = np.zeros(key.size, int)
     target[weights != 0.0] = inverse
     return ca.MX(pattern, _scatter(target, weights, places.size) @ ca.vertcat(*values))

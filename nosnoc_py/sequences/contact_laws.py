@@ -85,6 +85,7 @@ class ContactLaws:
         self.shown = tuple((f"lambda_{kind}{label}", roles[kind][0], "N") for kind, label, _ in named)
         self.impulses = tuple((f"Lambda_{kind}{label}", roles[kind][1], "N s") for kind, label, _ in named)
         self.weights = ca.vertcat(ca.SX(0, 1), *(weight for *_, weight in named))
+        # Cached not only for speed: the program recognises phases of equal modes by the identity of this object.
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
@@ -140,6 +141,7 @@ class ContactLaws:
         """Return the modes of compliant contacts at states (m, n_x), decided by the middle one."""
         if not self.soft:
             return []
+        # The middle of a segment is far from the kinks at its ends, where the sign of the gap is rounding.
         gaps = np.asarray(function_of([self.system.x, self.system.p], self.soft_gaps)(states[len(states) // 2], p))
         return [APART if gap >= 0 else PRESSED for gap in gaps.reshape(-1)]
 
@@ -175,6 +177,7 @@ class ContactLaws:
             *((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.frames.names) if c not in closed)
         )
         inequalities += self._sides(mode)
+        # A closed contact holds its normal direction, a sticking one its tangents as well.
         held = [*closed, *(row for c, word in closed.items() if word == STICK for row in self._rows(c))]
         flow = s.state_rate(at.force + at.jacobian.T @ forces.total, drift)
         inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass, ca.SX.eye(s.y.numel()))
@@ -206,6 +209,7 @@ class ContactLaws:
             slips = self._slips(segments, c, closed)
             words = []
             for k, at in enumerate(samples):
+                # In the middle, as the slip may be zero at the ends of the segment.
                 rates = at.rates[len(at.rates) // 2]
                 words.append(OPEN if not closed[k] else self._slip(c, rates, slips=slips[k]))
             columns.append(words)
@@ -228,6 +232,7 @@ class ContactLaws:
 
     def _is_closed(self, c: int, at: Kinematics) -> bool:
         """True if a contact is closed at all of the states."""
+        # A user's gap may be scaled: divided by the length of its gradient it is a distance.
         gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c])
         return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
 
@@ -295,6 +300,7 @@ class ContactLaws:
         for c, (was, is_) in enumerate(zip(before, after, strict=True)):
             if was == OPEN and is_ != OPEN:
                 contacts.setdefault(c, is_)
+        # After the loop above has decided if there is an impact at all: without one, closed contacts have no impulse.
         for c, (was, is_) in enumerate(zip(before, after, strict=True)):
             if contacts and was != OPEN and is_ != OPEN:
                 contacts.setdefault(c, is_)
@@ -310,6 +316,7 @@ class ContactLaws:
         # At the boundary the rate of an opening gap is zero; its sign shows first at the first stage after it.
         beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in impacting))
         if not impacting:
+            # Slip ends or reverses at zero. A contact that opens while it slips ends its slip at any speed.
             ended = [
                 c
                 for c, (was, is_) in enumerate(zip(before, after, strict=True))
@@ -352,6 +359,7 @@ class ContactLaws:
             equations += Rows.of(
                 (f"gap[{name}]", at.gaps[c]), (f"restitution[{name}]", leaving[c] + rebound * approach[c] + soft)
             )
+            # With several contacts, nonnegative impulses alone do not ensure that each of them approaches.
             inequalities += Rows.of((f"approach[{name}]", -approach[c]))
             if stays and s.contacts[c].bounces:
                 # A restitution that depends on p may be zero, and then any approach may end at rest.
@@ -360,6 +368,7 @@ class ContactLaws:
                 inequalities += Rows.of((f"rest[{name}]", rests))
         free = [c for c in opening if c not in impacting]
         inequalities += Rows.of(*((f"gap rate after[{self.names[c]}]", leaving[c]) for c in free))
+        # Positions, and states y that no impact changes, are continuous.
         where = list(range(s.x.numel()))
         positions, others = (tuple((False, i) for i in where[part]) for part in (s.at_q, s.at_y))
         return Boundary(
@@ -388,6 +397,7 @@ class _Forces:
     def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
         frames, names = laws.frames, laws.names
         self.laws, self.kinds = laws, kinds
+        # Forces start at their typical value: an interior-point method would have to push them off the bound zero.
         normals = Unknowns.create(
             "normal", [f"normal {what}[{names[c]}]" for c in kinds], lower=0.0, initial=scale, scale=scale
         )
@@ -404,8 +414,10 @@ class _Forces:
             if word == STICK:
                 self.total[rows] = self._add_unknowns(f"tangential {what}", c, len(rows), scale=scale)
             elif word in SIGNS:
+                # Friction opposes the slip.
                 self.total[rows] = -SIGNS[word] * bound
             elif word == SLIP:
+                # Not zero: the row |d|^2 = 1 has no gradient there.
                 self.direction[c] = self._add_unknowns("direction of slip", c, 2, initial=np.sqrt(0.5))
                 self.slip_speed[c] = self._add_unknowns("speed of slip", c, 1, lower=0.0, scale=laws.speed)
                 self.total[rows] = -bound * self.direction[c]
@@ -425,6 +437,8 @@ class _Forces:
             name, rows = laws.names[c], laws._rows(c)
             force, bound = self.total[rows], laws.frames.friction[c] * self.normal[c]
             if word == STICK:
+                # The same compliance as of the normal direction: tangential forces of redundant contacts are not unique
+                # either.
                 equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c) * force))
                 # Two linear rows for one tangent; the quadratic cone for two (smooth where the force is zero).
                 room = ca.vertcat(bound - force, bound + force) if len(rows) == 1 else bound**2 - ca.sumsqr(force)
@@ -432,6 +446,7 @@ class _Forces:
             elif word in SIGNS:
                 inequalities += Rows.of((f"slip[{name}]", SIGNS[word] * rates[rows]))
             elif word == SLIP:
+                # With speed >= 0 and |d| = 1 the slip has this direction, and the rows are smooth where it vanishes.
                 d = self.direction[c]
                 equations += Rows.of(
                     (f"slip[{name}]", rates[rows] - self.slip_speed[c] * d),

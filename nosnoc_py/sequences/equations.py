@@ -55,6 +55,7 @@ class Unknowns:
         """Return unknowns with new symbols, one per label; numbers are broadcast to all of them."""
         size = len(labels)
         numbers = {"lower": lower, "upper": upper, "initial": initial, "scale": scale}
+        # Read-only views: numbers of unknowns are never changed in place.
         filled = {key: np.broadcast_to(np.asarray(value, float), (size,)) for key, value in numbers.items()}
         return cls(symbol=ca.SX.sym(name, size), labels=tuple(labels), **filled)
 
@@ -87,6 +88,7 @@ class Rows:
     @classmethod
     def of(cls, *parts: tuple[str, ca.SX]) -> Rows:
         """Return rows from pairs of a label and an expression; one label may stand for several rows."""
+        # The empty column keeps the type SX if there are no parts: `ca.vertcat()` is a DM.
         expression = ca.vertcat(ca.SX(0, 1), *[part for _, part in parts])
         return cls(expression=expression, labels=tuple(label for label, part in parts for _ in range(part.numel())))
 
@@ -150,6 +152,7 @@ class Boundary:
     y: Unknowns
     equations: Rows
     inequalities: Rows
+    # Components that do not jump are the same unknowns before and after: continuity needs no rows.
     after: tuple[tuple[bool, int], ...]
     beginning: Rows
     shown: ca.SX
@@ -181,6 +184,7 @@ class ModeLaws(Protocol):
         """Return the mode that applies if a phase does not mention a name; None if it must be mentioned."""
         ...
 
+    # Implementations return the same object for equal modes: the program makes one block of all phases that share it.
     def equations(self, mode: Mode) -> ModeEquations:
         """Return the DAE of a mode."""
         ...

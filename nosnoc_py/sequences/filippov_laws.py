@@ -69,6 +69,7 @@ class FilippovLaws:
         self.flow, self.parts = inclusion_of(system)
         self._entries = [entry for part in self.parts for entry in _entries(part)]
         self.names = tuple(name for name, _, _ in self._entries)
+        # There are no gaps whose margins it could scale.
         self.length = 1.0
         self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._entries}
         role = {REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
@@ -76,6 +77,7 @@ class FilippovLaws:
         shown = [(label, role.get(part.kind, Role.STEP_FUNCTION), "") for part in self.parts for label in part.labels]
         shown += [] if own is None else [(name, Role.ALGEBRAIC, "") for name in own.names or ()]
         self.shown = tuple(shown)
+        # Cached not only for speed: the program recognises phases of equal modes by the identity of this object.
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ class FilippovLaws:
         z, equations, inequalities = Unknowns(), Rows(), Rows()
         values, active = [], []
         for part in self.parts:
+            # The modes of a system are one flat tuple; a group has a part of it.
             own = {name: word for (name, owner, _), word in zip(self._entries, mode, strict=True) if owner is part}
             unknowns, held, away, value, weighted = self._of_part(part, own)
             z, equations, inequalities = z + unknowns, equations + held, inequalities + away
@@ -148,6 +151,7 @@ class FilippovLaws:
         for k, j in enumerate(on):
             value[j] = free.symbol[k]
         for j, sign in off:
+            # Off its surface a step function is 0 or 1, and a constraint without contact has no force.
             value[j] = float(sign > 0) if part.kind != FORCE else 0.0
         # With several switching functions a region's weight is a product of the steps of all of them.
         if part.modes is None:
@@ -165,6 +169,7 @@ class FilippovLaws:
         value = ca.SX.zeros(part.count)
         z, equations = Unknowns(), Rows()
         if others:
+            # All theta are unknowns and the simplex is a row: none of the regions is distinguished.
             z = Unknowns.create(
                 "theta", [part.labels[i] for i in regions], lower=0.0, upper=1.0, initial=1 / len(regions)
             )
@@ -181,6 +186,7 @@ class FilippovLaws:
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
         """Return the conditions of an initial state: on the surfaces of sliding, on the right side of the others."""
         dae = self.equations(mode)
+        # Rows of multipliers ("simplex", "algebraic") say nothing of the state: they are left out.
         known = ("surface[", "indicators[")
         held = [(label, row) for label, row in _each(dae.equations) if label.startswith(known)]
         away = [(label, row) for label, row in _each(dae.inequalities) if label.startswith(("side[", "indicators["))]
@@ -202,6 +208,7 @@ class FilippovLaws:
         if _signed(part):
             return {ABOVE: 1.0, HIGH: 1.0, BELOW: -1.0, LOW: -1.0}.get(word, np.nan)
         regions = self.regions(word)
+        # Only equality of sides matters to `of_sides`; NaN is equal to none.
         return float(regions[0]) if len(regions) == 1 else np.nan
 
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
@@ -227,6 +234,7 @@ class FilippovLaws:
 
         Between its thresholds the state alone does not determine the switch.
         """
+        # The first value is that after the events of the first segment, which therefore do not toggle it (`k` below).
         high, values = self.mode_at(segments[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
         for k, segment in enumerate(segments):
             passed = sum(event.name == name and event.kind == "switch" for event in segment.events)
@@ -246,6 +254,8 @@ class FilippovLaws:
                 high = part.high[j] if abs(c[0, j]) < 1.0 else bool(c[0, j] > 0.0)
                 modes.append(HIGH if (high if known is None else known) else LOW)
                 continue
+            # The largest value in the segment is a scale of the function; a segment on the surface has none, hence the
+            # typical size.
             size = CLOSE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
             if part.kind == REGION and not _signed(part):
                 above = (c - c.min(axis=1)[:, None]).max(axis=0)
@@ -256,6 +266,7 @@ class FilippovLaws:
                 modes.append(TOGETHER.join(str(i) for i in np.flatnonzero(close)))
                 continue
             held = bool(np.abs(c[:, j]).max() <= size) if known is None else known
+            # The middle sample: at the ends of a segment the function is zero.
             side = ABOVE if c[len(c) // 2, j] > 0.0 else BELOW
             modes.append((ACTIVE if held else FREE) if part.kind == FORCE else ON if held else side)
         return tuple(modes)
@@ -286,6 +297,8 @@ class FilippovLaws:
             if was == is_:
                 continue
             if part.kind == REGION and not _signed(part):
+                # A region joins where its indicator becomes as small as that of an active one; one that leaves needs no
+                # guard.
                 old, new = self.regions(was), self.regions(is_)
                 rows += [
                     (f"indicators[{name}]", part.functions[i] - part.functions[old[0]]) for i in new if i not in old
@@ -332,5 +345,6 @@ def _products(signs: Any, alpha: ca.SX, known: dict[int, float]) -> tuple[ca.SX,
         for j, sign in enumerate(row):
             weight *= alpha[j] if sign > 0 else 1 - alpha[j]
         theta.append(weight)
+        # A region that contradicts a sign has weight zero in this mode.
         positive.append(float(all(row[j] == sign for j, sign in known.items())))
     return ca.vertcat(*theta), positive

@@ -37,6 +37,7 @@ class HybridLaws:
         self.length = 1.0
         guards = [(f"guard[{jump.name}]", jump.guard) for jump in system.jumps]
         self._guards = Rows.of(*guards)
+        # One object for all phases: the program makes a single block of them.
         self._only = self._mode_equations()
 
     def _mode_equations(self) -> ModeEquations:
@@ -63,11 +64,13 @@ class HybridLaws:
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guard that is reached, and the reset."""
         s = self.system
+        # Exactly one: simultaneous jumps have no defined order.
         (jump,) = (jump for jump in s.jumps if jump.name in impacts)
         # The guard has to be falling where it is reached. A boundary has no control, so that the condition is left out
         # where the rate depends on it.
         rate = ca.jtimes(jump.guard, s.x, s.flow)
         falls = [] if ca.depends_on(rate, s.u) else [(f"approach[{jump.name}]", -rate)]
+        # A reset may change any component: all of them are unknowns after the jump.
         later = Unknowns.create("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
         return Boundary(
             y=later,

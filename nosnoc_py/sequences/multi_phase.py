@@ -127,6 +127,7 @@ class MultiPhase(CompleteMethod):
         """Return the mesh of a level of refinement; `points` is 1 once inequalities break between the nodes."""
         stages, elements = FINER[min(level, len(FINER) - 1)]
         return PhaseMesh(
+            # The largest number that the option itself accepts.
             stages=min(12, self.stages + stages),
             intervals=self.intervals,
             elements=self.elements * elements,

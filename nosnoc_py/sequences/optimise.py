@@ -65,6 +65,7 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
         return Status.INTERRUPTED, word
     if not np.isfinite([point.objective, point.violation]).all() or word == "Invalid_Number_Detected":
         return Status.NUMERICAL_ERROR, word
+    # Both are needed: IPOPT measures scaled residuals, and an iterate that is feasible need not be optimal.
     if point.violation <= tolerance and result.converged:
         return Status.SOLVED, ""
     if word == "User_Requested_Stop":

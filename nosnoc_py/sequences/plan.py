@@ -81,11 +81,14 @@ class Plan:
         """
         modes, impacts, begins, pending = list[Mode](), list[Mapping[str, str]](), list[float](), dict[str, str]()
         for k, mode in enumerate(self.modes):
+            # Later entries win: the phase's own impact has the mode that holds after it.
             pending = {**pending, **(self._closing(k) if removed[k] else {}), **self.impacts[k]}
+            # Without the phase between them, equal modes are one phase, unless an impact separates them.
             if removed[k] or (modes and mode == modes[-1] and not pending):
                 continue
             modes.append(mode)
             impacts.append(pending)
+            # The first phase that is left begins at 0, whatever was removed before it.
             begins.append(float(edges[k]) if modes[1:] else 0.0)
             pending = {}
         plan = Plan(modes=tuple(modes), impacts=tuple(impacts), contacts=self.contacts)
@@ -104,6 +107,7 @@ def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
         if name not in laws.names:
             raise ModelError(f"{where}: {unknown_name(name, laws.names, 'name')}")
         legal = laws.mode_names(name)
+        # Sliding regions of a partition are joined by "|"; other modes contain no bar.
         if any(part not in legal for part in word.split("|")):
             raise ModelError(f"{where}: {name}: {unknown_name(word, legal, 'mode')}")
     words = []
@@ -122,10 +126,12 @@ def _impacts(text: str, laws: ModeLaws) -> dict[str, str]:
     modes = {}
     for part in text.removeprefix(IMPACT).split(", ") if text else ():
         name, word = part, ""
+        # A name may contain blanks: only if the whole is no name, its last word is a mode.
         if part not in laws.names and " " in part:
             name, word = part.rsplit(" ", 1)
         if name not in laws.names:
             raise ModelError(f"Sequence: {text!r}: {unknown_name(name, laws.names, 'name')}")
+        # The first mode is "open", in which there is no impact.
         legal = laws.mode_names(name)[1:]
         if word and word not in legal:
             raise ModelError(f"Sequence: {text!r}: {unknown_name(word, legal, 'mode')}")

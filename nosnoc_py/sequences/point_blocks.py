@@ -28,8 +28,10 @@ def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
     s, nodes, lengths = program.ocp.system, np.append(0.0, program.tableau.c), ca.SX.sym("L", program.at_lengths.size)
     X, time = ca.SX.sym("X", program.n_x, nodes.size), ca.SX.sym("time")
     begin, own = ca.SX.sym("begin", lengths.numel()), ca.SX.sym("own", lengths.numel())
+    # Begin and length of the element are linear in all lengths, so that the block is the same at every place.
     place = (time - ca.dot(begin, lengths)) / ca.dot(own, lengths)
-    # Lagrange polynomials of the nodes (0 and the stages) at the symbolic place in [0, 1].
+    # Lagrange polynomials of the nodes (0 and the stages) at the symbolic place in [0, 1]; `lagrange_basis` takes no
+    # expressions.
     basis = [
         ca.SX(np.prod([1.0 / (a - b) for b in nodes if b != a])) * _product(place - b for b in nodes if b != a)
         for a in nodes
@@ -75,8 +77,10 @@ def _element_at(program: PhaseNLP, t: float) -> tuple[Array, Array, Array]:
             own = np.zeros_like(before)
             own[piece.length - first] = piece.share
             inside[k], end = e + 1, end + (b - a) / piece.elements
+            # An element without length is skipped: the place inside it would be 0 / 0.
             if b > a:
                 element = np.concatenate([left, program.at_x[k][e].ravel()]), before.copy(), own
+            # By rounding, `t` may lie behind the end of the last element, which is returned then.
             if element is not None and end >= t:
                 return element
             before += own

@@ -73,8 +73,10 @@ def polish(
             f"polish: the solution has the states {', '.join(solution.state_names)}, the OCP "
             f"{', '.join(ocp.system.state_names)}; give the OCP that was solved."
         )
+    # `follow`, as the sequence of an approximate solution is often not that of the exact motion.
     method = MultiPhase(intervals=max(INTERVALS, len(solution.u)), follow=True) if method is None else method
     check_type(method, MultiPhase, "method", [MultiPhase])
+    # A loaded solution may belong to another system with the same states.
     known = {part.name for part in getattr(ocp.system, "contacts", ())}
     foreign = {event.name for event in solution.events if event.kind == "impact"} - known
     if foreign:
@@ -83,6 +85,7 @@ def polish(
         )
     if (misfit := method.accepts(ocp.system)) is not None:
         raise OptionError(misfit)
+    # Strictly better: a tie returns the object that the caller has.
     improved = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)
     return improved if _true_objective(ocp, improved) < _true_objective(ocp, solution) else solution
 

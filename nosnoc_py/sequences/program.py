@@ -210,15 +210,19 @@ class PhaseNLP:
         self.n_x, self.n_u = int(ocp.system.x.numel()), int(ocp.system.n_u)
         self.modes: list[ModeEquations] = [laws.equations(mode) for mode in plan.modes]
         self.boundaries: list[Boundary | None] = [
+            # The initial state has a boundary only if the sequence begins with an impact. No mode precedes it: that of
+            # the first phase takes its place.
             laws.boundary(plan.modes[max(k - 1, 0)], plan.impacts[k], plan.modes[k]) if k or plan.impacts[0] else None
             for k in range(len(plan))
         ]
         self._store, self._blocks = _Store(), list[NLPBlock]()
+        # A limit on |u| has no derivative at u = 0, where optimal controls often lie; a limit on its square has.
         self.path_constraints = [c.without_roots(ocp.system.u) for c in ocp.path_constraints]
         self._held_rows: dict[int, list[Array]] = {}
         self._declare()
         self._write()
         lower, upper, w, scale = self._store.numbers()
+        # Fitted forces are negative where the motion of the start violates the contact laws.
         self.w0 = np.clip(self._with_forces(w), lower, upper)
         self.nlp = BlockNLP(self._blocks, lower, upper, scale, self.w0)
 
@@ -229,6 +233,7 @@ class PhaseNLP:
         ocp, start, horizon = self.ocp, self.start, float(self.start.edges[-1])
         self.sizes = self._state_sizes()
         lengths = np.diff(start.edges)
+        # Lengths are nonnegative and add up to a fixed horizon, which bounds each of them.
         longest = np.inf if ocp.free_time is None else ocp.free_time.upper
         shortest = self.mesh.shortest * horizon
         self.pieces: list[ControlPiece] = []
@@ -267,6 +272,7 @@ class PhaseNLP:
         nominal = np.asarray(self.ocp.system.x_nominal, float)
         ends = np.cumsum([0, *(getattr(self.ocp.system, name).numel() for name in self.ocp.system.states)])
         groups = [slice(first, last) for first, last in itertools.pairwise(ends)]
+        # A component that is nearly zero along this motion may be large at the optimum: its scale must not vanish.
         for group in groups:
             most[group] = np.maximum(most[group], 0.05 * most[group].max(initial=0.0))
         return np.where(most > 0.0, most, nominal)
@@ -304,6 +310,7 @@ class PhaseNLP:
                 piece_lengths.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
                 phases.append(k)
                 owners.append(j)
+        # `shortest` bounds phases, not pieces: a piece vanishes when its event lies at a node.
         at = self._store.add(0.0, longest, np.array(piece_lengths), horizon)
         self.at_lengths, self.length_phase, self.length_control = at, np.array(phases), np.array(owners)
         for position, k, j in zip(at, phases, owners, strict=True):
@@ -321,6 +328,8 @@ class PhaseNLP:
         begins = np.zeros(self.controls)
         ends = np.zeros(self.controls)
         for piece, (a, b) in zip(self.pieces, self.piece_times(), strict=True):
+            # With equal intervals several pieces share an interval: it begins with its first piece and ends with its
+            # last.
             begins[piece.control] = a if ends[piece.control] == 0.0 else begins[piece.control]
             ends[piece.control] = b
         times = begins[:, None] + (ends - begins)[:, None] * nodes
@@ -393,6 +402,7 @@ class PhaseNLP:
         low, high = self.ocp.x_bounds
         low, high = low[: self.n_x], high[: self.n_x]
         named = (self.start.margins.get(f"bound of {name}", 0.0) for name in self.ocp.system.state_names)
+        # A state with equal bounds has no interior: a margin would make it infeasible.
         margins = np.where(low < high, np.array([*named]), 0.0)
         horizon = float(self.start.edges[-1])
         a, b = self.start.edges[k : k + 2]
@@ -407,6 +417,8 @@ class PhaseNLP:
                 stages_x, stages_z = [], []
                 for c in self.tableau.c:
                     t = float(np.clip(t0 + c * h, a + inside, max(b - inside, a + inside)))
+                    # A parabola that is 1 in the middle of the horizon and 0 at its ends, where the state may be fixed
+                    # on its bound.
                     tight = margins * min(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)
                     stages_x.append(self._store.add(low + tight, high - tight, self.start.state(t, "-"), self.sizes))
                     z = mode.z
@@ -433,6 +445,7 @@ class PhaseNLP:
             if boundary is not None and boundary.y.size > sum(jumps for jumps, _ in boundary.after):
                 before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
                 s, y, jumped = self.ocp.system, boundary.y, sum(jumps for jumps, _ in boundary.after)
+                # The state after the jump is kept, as the motion knows it: only the impulses are fitted.
                 rows, unknown = boundary.equations.expression, y.symbol[jumped:]
                 slope = ca.Function("slope", [s.x, y.symbol, s.p], [rows, ca.jacobian(rows, unknown)])
                 value, matrix = (np.array(part) for part in slope(w[before], w[self.at_y[k]], w[self.at_p]))
@@ -447,6 +460,7 @@ class PhaseNLP:
         rest = inertia @ rate - mode.flow
         slope = ca.Function("slope", [s.x, z, s.u, s.p, rate], [rest, ca.jacobian(rest, z)])
         basis_u, inverse = self.control_nodes, np.linalg.inv(self.tableau.a).T
+        # Rates are those of the polynomials, not of the motion: the dynamics of the program compare forces with these.
         for e, (index, share, place, width) in enumerate(self.elements_of(k)):
             n_x, stages = self.n_x, self.tableau.stages
             left, X = w[index[:n_x]], w[self.at_x[k][e]].T
@@ -528,6 +542,7 @@ class PhaseNLP:
             of_place += [j] * (len(labels) - len(of_place))
             spent += float(scheme.b[j]) * running
             on_path += [(j, path, path.function(X[:, j], Z[:, j], u, p)) for path in paths if j in path.stages]
+        # Weights are symbols, since further points lie at other places in every element of the block.
         inner = self.inner_rows(mode)
         sizes = (s + 1, s, nodes.size)
         weights = [[ca.SX.sym("weight", size) for size in sizes] for _ in range(self.mesh.points)]
@@ -553,10 +568,13 @@ class PhaseNLP:
         constants = []
         for (_, part, place, width), places in zip(elements, inside, strict=True):
             at = self.control_basis(nodes, place + width * scheme.c)
+            # The state is continuous and has the left end as a node; multipliers jump between elements and have the
+            # stages only.
             of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
             of_u = self.control_basis(nodes, place + width * places)
             # Everything that differs between elements is a constant of their place: share of the length, weights.
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
+        # Equations (equal limits) get no margin: they would become infeasible.
         margins = self._margins(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
         least, most = low + margins, high - margins
         # Rows whose value terminal equations fix have no interior: they are left free at the end of the phase.
@@ -599,6 +617,7 @@ class PhaseNLP:
             for c, held in zip(self.path_constraints, self._held(mode), strict=True)
             if held.any()
         }
+        # Parabolas again, over the phase and over the horizon.
         is_gap = np.array([label.startswith("gap[") or label in still for label in labels])
         along = [
             4.0 * np.clip(share, 0.0, 1.0) * np.clip(1.0 - share, 0.0, 1.0) for share in map(np.array, (places, times))
@@ -614,6 +633,7 @@ class PhaseNLP:
         count = mode.inequalities.size
         lower, upper = [*low[bounded], *[0.0] * count], [*high[bounded], *[np.inf] * count]
         for c, *_ in self._paths(mode):
+            # Equations at further points would be more rows than the polynomials have coefficients.
             if (c.lower < c.upper).all():
                 rows += Rows.of((str(c.name), c.expression))
                 lower += [*c.lower]
@@ -629,6 +649,8 @@ class PhaseNLP:
             for e in range(piece.elements if piece.phase == k else 0):
                 width = (end - begin) / piece.elements
                 places = (self.start.peaks - begin - e * width) / width if width > 0.0 else np.zeros(0)
+                # Every element of a block has the same number of rows: peaks beyond it are dropped, missing ones are
+                # filled evenly.
                 places = np.unique(places[(places > 0.0) & (places < 1.0)])[:count]
                 by_element.append(np.append(places, even[: count - places.size]))
         return by_element
@@ -654,6 +676,7 @@ class PhaseNLP:
             if not rows.size:
                 continue
             some = c.rows_of(rows) if held.any() else c
+            # A constant control satisfies an equation at the end of its element, but rarely at all of its stages.
             stages = tuple(range(s)) if (c.lower < c.upper).all() or c.at == "rk_stages" else (s - 1,)
             function = ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [some.expression])
             paths.append(PathRows(some, function, stages, k, rows))
@@ -715,6 +738,7 @@ class PhaseNLP:
         low.append(ocp.horizon if free is None else free.lower)
         high.append(ocp.horizon if free is None else free.upper)
         if self.mesh.equal:
+            # The last interval has what is left of the horizon: a row for it would be redundant.
             for j in range(self.mesh.intervals - 1):
                 rows.append(
                     ca.sum1(lengths[np.flatnonzero(self.length_control == j).tolist()]) - total / self.mesh.intervals
@@ -724,6 +748,7 @@ class PhaseNLP:
                 labels.append("control interval")
         expressions = [ocp.terminal_cost, *[c.expression for c in ocp.terminal_constraints]]
         if free is not None:
+            # A free horizon is no unknown of its own but the sum of the lengths.
             expressions = ca.substitute(expressions, [free.symbol], [total])
         count = sum(c.lower.size for c in ocp.terminal_constraints) if self.mesh.penalty is not None else 0
         over, under = ca.SX.sym("over", count), ca.SX.sym("under", count)
@@ -759,6 +784,8 @@ class PhaseNLP:
         if constant:
             path = Rows.of(*((str(c.name), c.expression) for c in constant))
             lower, upper = (np.concatenate([getattr(c, side) for c in constant]) for side in ("lower", "upper"))
+            # With a fixed state and parameters the rows are constants: imposed only if violated, which makes the
+            # program infeasible as it should be.
             if ocp.x0 is None or ocp.free_parameters or self._breaks_limits(path, lower, upper):
                 self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
@@ -810,6 +837,7 @@ class PhaseNLP:
 
 def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
     """Return the number of control intervals of a phase on a moving grid, in proportion to its length."""
+    # At least one, however short the phase: its elements need a control.
     return mesh.intervals if mesh.per_phase else max(1, round(mesh.intervals * length / horizon))
 
 
@@ -817,4 +845,6 @@ def _least_squares(matrix: Array, value: Array) -> Array:
     """Return the least-squares solution of minimum norm; zero if an entry is not finite."""
     if not (np.isfinite(matrix).all() and np.isfinite(value).all()):
         return np.zeros(matrix.shape[1])
+    # Redundant contacts make the matrix singular: minimum norm shares the load evenly. The cutoff is far above
+    # rounding.
     return np.asarray(np.linalg.lstsq(matrix, value, rcond=1e-10)[0])

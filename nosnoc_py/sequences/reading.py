@@ -72,6 +72,7 @@ def read_sequence(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     impacts = [
         laws.impact_modes([event.name for event in s.events if event.kind == "impact"], s.after, p) for s in segments
     ]
+    # An impact separates phases of the same mode as well.
     first = [k for k, mode in enumerate(modes) if k == 0 or mode != modes[k - 1] or impacts[k]]
     times = [segments[k].begin for k in first[1:]]
     return sequence_from_modes([modes[k] for k in first], [impacts[k] for k in first], laws, times)
@@ -83,8 +84,10 @@ def segments_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[MotionSe
     close = TOGETHER * duration
     groups: list[list[Event]] = []
     for event in sorted([*motion.events, *more], key=lambda event: event.time):
+        # Compared with the last event of the group: impacts that accumulate are one group, however many.
         if groups and event.time - groups[-1][-1].time <= close:
             groups[-1].append(event)
+        # Events at the end begin no phase.
         elif event.time - t0 <= close or t0 + duration - event.time > close:
             groups.append([event])
     if not groups or groups[0][0].time - t0 > close:

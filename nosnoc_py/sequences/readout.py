@@ -28,7 +28,8 @@ from nosnoc_py.status import Status
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
-# Samples per element in the search for inequalities that are violated between the stages.
+# Samples per element in the search for inequalities that are violated between the stages: several per half-wave of a
+# polynomial with the largest number of stages (12).
 SAMPLES = 40
 
 
@@ -195,6 +196,7 @@ def solution_of(point: PhasePoint, status: Status, message: str, fields: dict[st
         message=message,
         objective=point.objective,
         penalty=(g.mesh.penalty or 0.0) * float(point.w[g.at_slack].sum()),
+        # The modes are fixed, so that there are no complementarities to violate.
         complementarity=0.0,
         complementarity_min=0.0,
         infeasibility=point.violation,
@@ -218,11 +220,13 @@ def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, floa
         Times [s] of the largest violation in every element, and the largest violation of every inequality.
     """
     g, e, p = point.program, point.elements(), point.p
+    # Midpoints: the end of an element is a stage of Radau IIA, where the row is imposed.
     places = (np.arange(SAMPLES) + 0.5) / SAMPLES
     of_x, of_z = lagrange_basis(np.append(0.0, g.tableau.c), places), lagrange_basis(g.tableau.c, places)
     times, amounts = [], dict[str, float]()
     for k, mode in enumerate(g.modes):
         rows, lower, upper, labels = g.inner_rows(mode)
+        # An element without length has values that belong to no time.
         for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
             # The state has a node at the left end, multipliers have the stages only.
             x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
@@ -232,6 +236,7 @@ def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, floa
             for label, column in zip(labels, over.T, strict=True):
                 j = int(column.argmax())
                 if column[j] > tolerance:
+                    # A further point must sit on the maximum itself: beside it a violation would be left.
                     times.append(e.t_left[i] + _highest(column, j, places) * e.h[i])
                     amounts[label] = max(float(column[j]), amounts.get(label, 0.0))
     return np.unique(times), amounts
@@ -264,6 +269,7 @@ def log_record(step: int, label: str, point: PhasePoint) -> StepRecord:
 def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
     """Return the fields of constant controls on intervals, or of polynomial ones with dense output."""
     g = point.program
+    # Elements, and with equal intervals phases, share a control: each is reported once, where it begins.
     firsts = np.flatnonzero(np.diff(e.control, prepend=-1))
     ends = np.append(e.t_left[firsts], e.t_left[-1] + e.h[-1])
     values = point.w[g.at_u].reshape(g.controls, g.control_nodes.size, g.n_u)[e.control[firsts]]
@@ -289,6 +295,7 @@ def _series(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series], dic
     series = {label: Series(times, flat[:, i], role) for i, (label, role, _) in enumerate(g.laws.shown)}
     units = {label: unit for label, _, unit in (*g.laws.shown, *g.laws.impulses) if unit}
     if g.laws.impulses:
+        # One row per phase, also without an impact (zeros): impulses stand at the beginning of their phase.
         edges = point.edges[:-1]
         impulses = np.array([_impulses(point, k) for k in range(len(g.plan))])
         series |= {label: Series(edges, impulses[:, i], role) for i, (label, role, _) in enumerate(g.laws.impulses)}
@@ -317,6 +324,7 @@ def _events(point: PhasePoint) -> tuple[Event, ...]:
         if g.boundaries[k] is None:
             continue
         impacts = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
+        # Impacts first: the changes of mode at the same time are their consequence.
         events += [Event(float(time), *impact) for impact in impacts]
         if k:  # the first phase has no mode before it
             events += kinds.events_at(float(time), g.laws.changes(g.plan.modes[k - 1], g.plan.modes[k]))
@@ -341,6 +349,8 @@ def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series]
             mode = g.modes[phases[0]]  # all phases of a block have the same mode
             inertia = None if mode.inertia is None else ca.Function("inertia", [s.x, s.p], [ca.densify(mode.inertia)])
             for j in range(stages):
+                # Rows are E S - h f: -mu' h f takes the place of h b lambda' E^-1 f in the Hamiltonian, hence sign and
+                # division by b.
                 mu = values[:, j * width : j * width + n_x] / g.tableau.b[j]
                 for i, row in enumerate(rows):
                     weight = mu[i] if inertia is None else np.array(inertia(e.x_stages[row, j], point.p)).T @ mu[i]
@@ -355,6 +365,7 @@ def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series]
             times, parts = rows_by_label.setdefault(label, ([], []))
             times.append(np.array([time]))
             parts.append(np.array([value]))
+    # Rows of one label come from several blocks. Stable, as boundaries of the same time keep their order.
     order = {label: np.argsort(np.concatenate(times), kind="stable") for label, (times, _) in rows_by_label.items()}
     multipliers = {
         label: Series(np.concatenate(times)[order[label]], np.concatenate(parts)[order[label]])

@@ -7,10 +7,9 @@ sequence replaces the sequence, a few times.
 
 Details that make the programs solvable:
 
-- At first, phases keep a fraction of their initial length, since a phase of length zero has no gradient that says how
-it
-  would be longer. Phases that stay at this bound are removed, which changes the sequence; only if the shorter sequence
-  is no better may they vanish in the program itself.
+- At first, phases keep a fraction of their initial length, since a phase of length zero has no gradient with respect to
+  its states and controls. Phases that stay at this bound are removed, which changes the sequence; only if the shorter
+  sequence is no better may they vanish in the program itself.
 - If terminal constraints cannot be satisfied from the start, an exact penalty finds a better one first.
 - On a grid of equal intervals an event cannot cross a node, as its phase would need another interval. Events held at a
   node are moved beyond it, while the objective decreases.
@@ -68,7 +67,8 @@ FINE, QUADRATURE = 2, 1e-2
 DRAWN = 200
 # Number of times that control intervals are distributed anew over the phases, by the lengths these turn out to have.
 PLACED = 2
-# Weight of the penalty of terminal constraints, as a multiple of the objective.
+# Weight of the penalty of terminal constraints, as a multiple of the objective. It need not exceed the multipliers, as
+# the penalised solution is only a start for the program with the constraints themselves.
 PENALTY = 10.0
 # Lower bound of the length of a phase at first, as a fraction of its initial length, and the relative distance from
 # this bound within which the phase counts as vanishing.
@@ -219,10 +219,12 @@ class Refinement:
         for _ in range(TRIES if self.method.follow else 1):
             tried.append(sequence)
             attempt = self.refine(laws, sequence, start_of_motion(self.ocp, sequence, motion))
+            # A simulation that failed shows no sequence to follow.
             if attempt.confirmed or attempt.certificate is None or not attempt.certificate.trajectory.success:
                 break
             motion = attempt.certificate.trajectory
             sequence = read_sequence(laws, motion, attempt.point.p)
+            # A sequence that comes again would do so for ever.
             if any(sequence == other for other in tried):
                 break
         if self.method.follow and self.best is not None and self.best.solution.success:
@@ -388,6 +390,7 @@ class Refinement:
             size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
             soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
             reached = self.run_ipopt(soft, soft.w0, "penalised", least=KEPT)
+            # The slacks are the only unknowns that the two programs do not share.
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
             again = self.run_ipopt(program, near, "phases", least=KEPT)
             point = min(point, again, key=self.violation_unless_solved)
@@ -509,6 +512,8 @@ def events_beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array |
         Ends of the phases [s] at the start, which decide the interval of an event, and in the solution.
     """
     width = after[-1] / mesh.intervals
+    # Pieces of the program belong to the intervals of the start, so that an event is held by the nodes of that
+    # interval.
     home = np.clip(np.floor(before[1:-1] / width + HELD), 0, mesh.intervals - 1)
     place = after[1:-1] / width - home
     shift = np.where((place > 1.0 - HELD) & (home < mesh.intervals - 1), 1.0 + BEYOND, np.nan)
@@ -517,6 +522,7 @@ def events_beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array |
         return None
     moved = after.copy()
     moved[1:-1] = np.where(np.isnan(shift), after[1:-1], (home + shift) * width)
+    # Events at the same node may be moved past others: their order must stay.
     return np.maximum.accumulate(moved)
 
 
@@ -656,6 +662,7 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
     duration = motion.duration or ocp.horizon
     scales = problem_scales(system, x0=np.array(motion.x[0]), control=law, p=p, duration=duration)
     at = system.kinematics(np.asarray(motion.x), 0.0, p)
+    # Without any force (free flight without gravity) there is no typical value.
     force = float(np.abs(at.force).max(initial=0.0)) or 1.0
     return ContactLaws(
         system,
