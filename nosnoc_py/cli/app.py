@@ -61,7 +61,7 @@ def _root(
 ONCE = "A `sweep` in it is left aside: the rest is done once."
 
 
-@app.command("simulate", help=f"Simulate the system of a configuration, as its part `simulate` says.\n\n{ONCE}")
+@app.command("simulate", help=f"Simulate the system of a configuration.\n\nThe part `simulate` has the data. {ONCE}")
 @app.command("solve", help=f"Solve the optimal control problem of a configuration.\n\n{ONCE}")
 def solve_or_simulate(
     context: typer.Context,
@@ -94,7 +94,7 @@ def sweep(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run all variations of a configuration, each in a process of its own.
+    """Run all variations of a configuration in separate processes.
 
     Finished runs are kept at once. The same command again goes on where it was interrupted or killed; --retry also does
     those again that died, timed out or raised an error.
@@ -120,7 +120,7 @@ def show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Tell and draw what is in a result.
+    """Print and draw the contents of a result.
 
     Of a solution or trajectory: its summary, events and figures. Of a sweep: the table of its runs, and a heat map over
     two swept quantities, or a performance profile.
@@ -142,9 +142,10 @@ def benchmark(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List benchmarks, or run one as `python -m problems.benchmarks.NAME` does.
+    """List the benchmarks, or run one.
 
-    They take --quick, --json, --set KEY=VALUE ... and --figures DIR; `benchmark NAME --help` tells all.
+    `benchmark NAME` does what `python -m problems.benchmarks.NAME` does. Benchmarks take --quick, --json, --set
+    KEY=VALUE ... and --figures DIR; `benchmark NAME --help` lists all options.
     """
     from nosnoc_py.cli import benchmarks
 
@@ -158,7 +159,7 @@ def benchmark(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def reproduce(context: typer.Context, json: Json = False) -> None:
-    """Run the experiments of the five papers again and write a report."""
+    """Repeat the experiments of the papers and write a report."""
     from nosnoc_py.cli import benchmarks
 
     raise typer.Exit(benchmarks.reproduce([*context.args, *(["--json"] if json else [])]))
@@ -168,9 +169,10 @@ def reproduce(context: typer.Context, json: Json = False) -> None:
 def examples(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")], json: Json = False
 ) -> None:
-    """Copy the models, problems and notebooks that come with the package to a folder.
+    """Copy models, problems and notebooks to a folder.
 
-    There every problem runs by `python -m problems.NAME`, and the commands benchmark and reproduce work.
+    The folder also gets tests/references, the reference solutions that problems compare with. In the folder every
+    problem runs by `python -m problems.NAME`, and the commands benchmark and reproduce work.
     """
     from nosnoc_py.cli import examples as examples_of_package
 
@@ -180,7 +182,7 @@ def examples(
 
 @app.command()
 def info(json: Json = False) -> None:
-    """Tell versions, the solvers that are found, and threads."""
+    """Show versions, available solvers and threads."""
     from nosnoc_py.cli.information import described, information
 
     told = information()
@@ -189,7 +191,7 @@ def info(json: Json = False) -> None:
 
 @app.command()
 def cite(json: Json = False) -> None:
-    """Write BibTeX entries of the package and of the articles whose methods it has."""
+    """Print BibTeX entries of the package and its methods."""
     from nosnoc_py.cli.citation import bibtex, keys
 
     write_json({"bibtex": bibtex(), "keys": keys()}) if json else typer.echo(bibtex(), nl=False)

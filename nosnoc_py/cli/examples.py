@@ -60,7 +60,7 @@ def copy(folder: Path) -> list[Path]:
 def told(folder: Path) -> str:
     """Return what to do with the copy, as lines for people."""
     return (
-        f"models, problems and notebooks are in {folder}. Next:\n"
+        f"models, problems and notebooks are in {folder}; the problems compare with tests/references. Next:\n"
         f"  cd {folder}\n"
         "  python -m problems.bouncing_ball     run a problem (--help tells its options)\n"
         "  nosnoc-py benchmark                  list the benchmarks\n"

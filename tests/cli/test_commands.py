@@ -29,6 +29,11 @@ def test_help_names_every_command():
     assert "130 interrupted" in text
 
 
+def test_the_list_of_commands_has_whole_sentences():
+    lines = succeeded("--help").split("Commands:")[1].splitlines()[1:10]
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reproduce"])
 def test_help_of_a_command(name: str):
     text = succeeded(name, "--help")

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_copy_is_complete_and_clean(tmp_path: Path) -> None:
     text = succeeded("examples", tmp_path / "mine")
     assert "python -m problems.bouncing_ball" in text
+    assert all(part.split("/")[0] in text for part in examples.PARTS)  # the message names every folder
     copied = {
         path.relative_to(tmp_path / "mine").as_posix() for path in (tmp_path / "mine").rglob("*") if path.is_file()
     }
