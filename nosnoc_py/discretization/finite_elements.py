@@ -224,19 +224,20 @@ class FiniteElements:
 
         A program whose controls are parameters is a simulation step.
         """
-        # Newton's method on finite elements reads steps with jumps in one form only.
+        # Newton's method on finite elements reads steps with jumps in one form only. Problems of optimal control are
+        # solved as an MPCC, which takes every form.
         if self.dcs.jump is None or not any(self.builder.layouts["parameters"].blocks(role=Role.CONTROL)):
             return
-        options, fits = self.options, "systems with jumps are simulated with"
+        options = self.options
         if self.scheme.has_derivatives:
             raise OptionError(
-                f"rk_representation: {fits} 'integral', given {options.rk_representation!r}; leave it out (it changes "
-                "the program, not its solution)."
+                f"rk_representation: simulations of systems with jumps take 'integral' only, given "
+                f"{options.rk_representation!r}; leave it out (it changes the program, not its solution)."
             )
         if options.switch_detection and options.step_equilibration == "linear_complementarity":
             raise OptionError(
-                f"step_equilibration: {fits} another one, given 'linear_complementarity'; use 'direct', which imposes "
-                "the same equations."
+                "step_equilibration: simulations of systems with jumps take every value but 'linear_complementarity'; "
+                "use step_equilibration='direct', which imposes the same equations, or leave it out."
             )
 
     def _step(self, at: At) -> ca.SX:

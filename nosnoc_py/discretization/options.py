@@ -167,9 +167,12 @@ class FESDJ(ContactOptions, FESD):
     cross_complementarity : {"fe_stage", "stage_fe", "fe_fe", "stage_stage"}
         How the products of one element are added up: the first word for the continuous side (gap), the second for the
         side that jumps (force); "fe" is the sum over the element. "fe_fe" is the one to use with equality relaxations.
-    step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"}
+    step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "linear_complementarity", \
+"none"}
         How step lengths are made equal where nothing switches (Eqs. 26-30, Remark 4). The heuristics add a small
         penalty; "l2_relaxed" weights it with the indicator; "direct" imposes the equations.
+        "linear_complementarity" writes them with linear equations and complementarities: `ns.solve` and
+        `ns.transcribe` take it, simulations with FESDJ refuse it (those with FESD and TimeFreezing take it).
         Without the active-set finish "direct" and "none" miss some inelastic landings.
     equilibration_weight : float
         Weight of the penalties. They are reported as `penalty`, never inside `objective`.
