@@ -94,6 +94,12 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
             raise ModelError(f"{kind}: scene: shape {k}: expected a shape of ns.scene, given {type(shape).__name__}.")
         check(shape.numbers, f"{kind}: scene: shape {k} ({shape.title})")
         if isinstance(shape, Mark) and shape.name not in (names := _event_names(system)):
+            if shape.name in [contact.name for contact in getattr(system, "compliant", ())]:
+                raise ModelError(
+                    f"{kind}: scene: shape {k}: Mark {shape.name!r}: this contact is compliant (stiffness= was given): "
+                    "its force grows with the overlap, so it has no event to mark. Leave out the mark, draw the force "
+                    "with ns.scene.Arrow, or make the contact rigid by leaving out stiffness=."
+                )
             raise ModelError(f"{kind}: scene: shape {k}: {unknown_name(str(shape.name), names, 'event')}")
     return tuple(given)
 

@@ -361,7 +361,7 @@ class Trail(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Mark(PlanarShape):
-    """Mark at a point (2,) that appears when the event `name` (contact, guard, switching function) happens."""
+    """Mark at a point (2,) that appears when the event `name` (rigid contact, guard, switching function) happens."""
 
     body: ClassVar[bool] = False
 

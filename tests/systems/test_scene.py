@@ -185,6 +185,9 @@ def test_a_mark_belongs_to_a_contact() -> None:
     assert system.scene[0].name == "ground"
     with pytest.raises(ModelError, match=r"event 'grond'.*Did you mean 'ground'"):
         planar(lambda *_: [scene.Mark("grond", q[:2])], q=q, contacts=[ground])
+    soft = ns.Contact("soft", gap=q[1], stiffness=1e3)
+    with pytest.raises(ModelError, match=r"Mark 'soft': this contact is compliant.*no event to mark. Leave out"):
+        planar(lambda *_: [scene.Mark("soft", q[:2])], q=q, contacts=[ground, soft])
 
 
 def test_systems_in_numpy_have_no_symbols_for_a_scene() -> None:
