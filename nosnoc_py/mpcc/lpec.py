@@ -79,7 +79,7 @@ def local_lpec(
     return replace(answer, d=answer.d * radius * program.w_scale, limit=limit)
 
 
-def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndarray:
+def imposed_equations(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndarray:
     """Return the mask of the enforced switched equations whose indicators are positive at this point.
 
     A branch may switch on further equations, which the LPEC leaves out: its value is then a lower bound, and a verdict

@@ -26,7 +26,7 @@ import numpy as np
 
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.linearization import UNLIMITED, Linearization, LocalProgram, local_program, row_maxima
-from nosnoc_py.mpcc.lpec import Choice, Groups, LPECResult, decide_groups, held_rows, local_lpec
+from nosnoc_py.mpcc.lpec import Choice, Groups, LPECResult, decide_groups, imposed_equations, local_lpec
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Values, outside
 from nosnoc_py.status import Stationarity
@@ -122,7 +122,7 @@ def certify(
     multipliers : Multipliers, optional
         Multipliers of a solver, tried first. Wrong signs are set to zero, so any numbers are valid.
     held : bool ndarray (n_r,), optional
-        Switched equations that are imposed; by default `lpec.held_rows`.
+        Switched equations that are imposed; by default `lpec.imposed_equations`.
     tolerance : float
         Tolerance on slopes and on the gradient of the Lagrangian, relative to max(1, |grad f|_inf).
     biactive_tolerance : float
@@ -145,7 +145,7 @@ def certify(
     """
     _check_sizes(mpcc, w, held, multipliers)
     deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
-    held = held_rows(mpcc, at, biactive_tolerance) if held is None else np.asarray(held, bool)
+    held = imposed_equations(mpcc, at, biactive_tolerance) if held is None else np.asarray(held, bool)
     if not at.finite or _infeasibility(mpcc, at, w, held) > feasibility_tolerance:
         # Every kind of stationarity presupposes a feasible point.
         return StationarityCertificate()

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from nosnoc_py.mpcc import lpec
 from nosnoc_py.mpcc.linearization import Linearizer, local_program
-from nosnoc_py.mpcc.lpec import Groups, LPECResult, decide_groups, held_rows, local_lpec
+from nosnoc_py.mpcc.lpec import Groups, LPECResult, decide_groups, imposed_equations, local_lpec
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.stationarity import certify
 from tests.mpcc import literature
@@ -35,7 +35,7 @@ def solve(mpcc, w, *, radius=1e-3, tolerance=1e-8, descent=1e-6, held=None, time
     """The LPEC at w; slopes above -descent max(1, |grad f|) do not count as descent."""
     w = np.array(w, float)
     at, deadline = Linearizer(mpcc)(w, mpcc.p0), time.monotonic() + time_limit
-    held = held_rows(mpcc, at, tolerance) if held is None else held
+    held = imposed_equations(mpcc, at, tolerance) if held is None else held
     program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
     choice = decide_groups(Groups(mpcc, at), program, at)
     found = local_lpec(at, program, choice, radius, -descent * program.scale, deadline)
