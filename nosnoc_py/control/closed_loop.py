@@ -28,8 +28,10 @@ from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Points of the motion per smooth phase between two samples that the log keeps (for plots and costs).
+# Points of the motion per smooth phase between two samples that the log keeps: enough for plots and for the trapezoidal
+# rule of the cost, few enough for thousands of samples.
 POINTS = 8
+# Source in the log of controls that come from a law, which has no plan.
 LAW = "law"
 
 
@@ -147,6 +149,7 @@ class _Loop:
             )
         check_positive(duration=duration, period=period, **({} if deadline is None else {"deadline": deadline}))
         period, duration = float(period), float(duration)
+        # Other laws may be sampled at any period; the plan of an MPC is shifted by whole control stages per sample.
         if own_period is not None and isinstance(controller, MPC) and abs(period - controller.period) > 1e-9 * period:
             raise OptionError(
                 f"close_loop: period: the controller plans for {controller.period:g} s, given {period:g} s."
@@ -155,6 +158,7 @@ class _Loop:
         delay = float(getattr(controller, "delay", 0.0))
         if isinstance(plant, Described | Simulator):
             plant = _SimulatedPlant(plant, EventDriven(grazing="continue") if method is None else method, period, delay)
+        # An adapter advances whole periods: a delayed control would have to start inside one.
         elif delay or method is not None:
             raise OptionError(
                 "close_loop: a delay and a method need a plant that is a system; this adapter steps whole periods."
@@ -165,6 +169,7 @@ class _Loop:
         start = np.asarray(x0, dtype=float).reshape(-1)
         if start.size != size or not np.isfinite(start).all():
             raise OptionError(f"close_loop: x0: expected {size} finite numbers, given {x0!r}.")
+        # The cost is a function of states of the model, which an adapter need not have.
         cost = controller.cost if isinstance(controller, MPC) and system is not None else None
         return cls(
             controller, plant, names, system, period, max(1, round(duration / period)), start, p,
@@ -178,6 +183,7 @@ class _Loop:
             self.controller.reset()
             if self.deadline is not None and self.controller.deadline is None:
                 self.controller.deadline = self.deadline
+        # `x` has one entry more than `rows`: the state at the start of every sample, and the last one.
         state = self.plant.init(self.x0, self.p)
         self.x = [np.asarray(state.x, dtype=float)]
         status, message = Status.SOLVED, ""
@@ -197,6 +203,7 @@ class _Loop:
         t = k * self.period
         disturbed = self._with_disturbance(t, self.x[-1])
         if disturbed is not None:
+            # A jump may push bodies into each other, where no simulation can start.
             disturbed = disturbed if self.system is None else admissible(self.system, disturbed, self.p)
             self.x[-1], state = disturbed, self.plant.put(state, disturbed)
         measured = self._with_noise(t, self.x[-1])
@@ -210,6 +217,8 @@ class _Loop:
             reason = getattr(state, "message", "") or state.status
             return state, state.status, f"the plant stopped in sample {k}: {reason}"
         began = time.perf_counter()
+        # After the plant has moved: real controllers prepare meanwhile, and the time counts as preparation, not as
+        # latency.
         if hasattr(self.controller, "prepare") and k + 1 < self.count:
             self.controller.prepare()
         row["preparation"] = time.perf_counter() - began
@@ -231,6 +240,7 @@ class _Loop:
         u = np.asarray(returned, dtype=float).reshape(-1)
         if u.size != len(self.names[1]) or not np.isfinite(u).all():
             raise ModelError(f"expected {len(self.names[1])} finite numbers of the controller, given {returned!r}.")
+        # A late control of a plain law still acts: only an MPC has a fallback, and decides itself.
         late = self.deadline is not None and latency > self.deadline
         row = {"measured": x, "u": u, "latency": latency, "late": late, "source": LAW, "status": Status.SOLVED}
         if isinstance(self.controller, MPC):
@@ -257,6 +267,7 @@ class _Loop:
             return np.nan
         t, x, _ = motion
         assert self.system is not None
+        # The plant's parameters, not the controller's: costs of different controllers on one plant are comparable.
         return float(self.cost.running(t, x, u, self.system.parameters(self.p)))
 
     def log(self, status: Status = Status.SOLVED, message: str = "") -> ClosedLoop:
@@ -302,6 +313,7 @@ class _SimulatedPlant:
                 )
             self.parts = [plant]
         else:
+            # A `Simulator` has one step length, hence one for each part; a part without length is left out.
             lengths = [length for length in (delay, period - delay) if length > 1e-12 * period]
             self.parts = [Simulator(plant, method, step=length) for length in lengths]
         self.delayed = bool(delay)
@@ -318,10 +330,12 @@ class _SimulatedPlant:
 
     def advance(self, state: Any, u: Array) -> tuple[Any, Any]:
         """Advance by one period; during the delay the previous control still acts."""
+        # Before the first control arrives, none acts.
         last_control = np.zeros_like(u) if self.acting is None else self.acting
         times, states, events, begin = [0.0], [np.asarray(state.x, dtype=float)], [], 0.0
         controls = [last_control, u][-len(self.parts) :] if self.delayed else [u]
         for part, control in zip(self.parts, controls, strict=True):
+            # The state of one simulator is none of the other: it starts anew from x.
             state = part.step(part.init(state.x, self.p) if len(self.parts) > 1 else state, control)
             if not state.status.success:
                 break
@@ -339,6 +353,7 @@ def _step_motion(state: Any, length: float) -> tuple[Array, Array, list[Event]]:
     history = getattr(state, "history", None)
     if history is None or not history.steps:
         return np.array([length]), np.asarray(state.x)[None], []
+    # The history counts from the start of the simulation, the log of a sample from its own start.
     begin = state.t - length
     t = np.concatenate([step.t for step in history.steps]) - begin
     x = np.concatenate([step.x for step in history.steps])

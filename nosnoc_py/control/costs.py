@@ -36,6 +36,7 @@ class MotionCost:
     def of(cls, ocp: OCP, n_u: int, n_p: int) -> MotionCost | None:
         """Return the cost for motions with the first n_u controls and n_p parameters of the OCP, or None."""
         s = ocp.system
+        # z and the symbols of a free horizon have no value on a simulated motion.
         known = ca.vertcat(s.x, s.u, s.p, s.x_initial)
         costs = ca.vertcat(ca.SX(ocp.stage_cost), ca.SX(ocp.terminal_cost))
         if not depends_only_on(costs, known):
@@ -49,8 +50,10 @@ class MotionCost:
     def running(self, t: Array, x: Array, u: Array, p: Array) -> float:
         """Integrate the stage cost (trapezoidal rule): times (m,), states (m, n_x), controls (n_u,) or (m, n_u)."""
         u = np.broadcast_to(u, (t.size, np.shape(u)[-1]))
+        # The slacks of soft constraints are further controls of the OCP, behind those of the system.
         u = np.hstack([u, np.zeros((t.size, self.more[0]))])
         values = np.array(self.stage(x.T, u.T, self._p(p), x[0])).reshape(-1)
+        # Both limits of a jump have the same time: the interval between them has no length and adds nothing.
         return float(np.sum(0.5 * (values[1:] + values[:-1]) * np.diff(t)))
 
     def final(self, x: Array, first: Array, p: Array) -> float:

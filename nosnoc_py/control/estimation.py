@@ -243,7 +243,9 @@ def _estimate(predictions: Predictions, optima: list[Optimum]) -> Estimate:
         predictions, best.jacobian, ~at_bound, 1.0 if known_noise else np.sqrt(chi2)
     )
     std = np.sqrt(np.diag(covariance))
+    # A value that the data do not determine differs between starts without being another optimum.
     distance = np.where(np.isfinite(std), APART_STDS * std, 0.0) + APART_FRACTION * widths
+    # Searches that did not converge may still be on their way to the best optimum.
     others = [o for o in optima[1:] if o.converged and (np.abs(o.values - best.values) > distance).any()]
     poor = known_noise and chi2 > POOR_FIT**2
     notes = []

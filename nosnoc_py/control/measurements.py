@@ -70,6 +70,7 @@ class Measurements:
             raise OptionError(f"Measurements: units: there are no values {', '.join(unknown)}.")
         for name, samples in self.values.items():
             factor = _factor(name, units.get(name, 1.0))
+            # NaN is allowed here: a value may be missing at a time at which others were measured.
             row = _numbers(samples, name)
             if row.shape != times.shape:
                 raise OptionError(
@@ -83,10 +84,12 @@ class Measurements:
         if sigma is None:
             if self.sigma is not None:
                 raise OptionError(f"Measurements: sigma: {name} has none; give one for every name, or none at all.")
+            # Unit weights; `fit` then estimates one common standard deviation from the residuals.
             return np.ones(shape)
         noise = np.broadcast_to(np.asarray(sigma, dtype=float), shape)
         if not ((noise > 0.0) & np.isfinite(noise)).all():
             raise OptionError(f"Measurements: sigma: expected positive numbers for {name}, given {sigma!r}.")
+        # The noise has the unit of the values, and is converted as they are.
         return noise * factor
 
     @named_arguments
@@ -94,6 +97,7 @@ class Measurements:
         """Return the measurements at some indices, with times counted from `begin`."""
         values = {name: row[indices] for name, row in self.values.items()}
         noise = {name: row[indices] for name, row in self.noise.items()}
+        # Values are in units of the system already: `units` must not be applied twice.
         return Measurements(self.times[indices] - begin, values, sigma=noise if self.sigma is not None else None)
 
     @property

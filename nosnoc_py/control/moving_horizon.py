@@ -32,12 +32,15 @@ from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Gauss-Newton iterations per sample, halvings of each step, and the step size [standard deviations] that ends them.
+# Gauss-Newton iterations per sample (few, as the last estimate is a good start), halvings of each step, and the step
+# size [standard deviations] that ends them, far below what the data can resolve.
 ITERATIONS, HALVINGS, STEP_TOLERANCE = 8, 6, 1e-3
 # A sample is an outlier if the root mean square of its residuals exceeds this many standard deviations.
 OUTLIER = 5.0
-# Step of finite differences in standard deviations, where a motion has no derivative.
+# Step of finite differences in standard deviations, where a motion has no derivative: inside the uncertainty, above the
+# errors of the simulation.
 DIFFERENCE_STEP = 1e-4
+# Simulator of the window: errors far below usual measurement noise; tighter tolerances would cost time at every sample.
 MODEL = EventDriven(grazing="continue", rtol=1e-7, atol=1e-9)
 
 
@@ -149,6 +152,7 @@ class MHE:
         noise = by_names(process, system.state_names, "MHE: process")
         if not (prior_std > 0.0).all() or (noise < 0.0).any():
             raise OptionError("MHE: expected positive x0_std and process that is not negative.")
+        # White noise: its variance grows with time, not with its square. Free parameters are constant and get none.
         self.Q = np.diag(np.append(noise**2 * self.period, np.zeros(len(self.free_indices))))
         # Arrival cost: mean and covariance of states and free parameters at the beginning of the window.
         self._mean = np.append(by_names(x0, system.state_names, "MHE: x0"), self._p0[self.free_indices])
@@ -194,6 +198,7 @@ class MHE:
     def _unpack(self, z: Array) -> tuple[Array, Array]:
         p = self._p0.copy()
         p[self.free_indices] = z[self.n_x :]
+        # Gauss-Newton steps may push bodies into each other, where no simulation can start.
         return admissible(self.system, z[: self.n_x], p), p
 
     def _motion(self, z: Array, duration: float, controls: Any, times: Array | None, *, sensitivities: bool) -> Any:
@@ -243,11 +248,13 @@ class MHE:
             step = -np.linalg.lstsq(current.jacobian, current.r, rcond=None)[0]
             # Halve the step until the cost decreases; the motion may also fail for too long steps.
             for fraction in 0.5 ** np.arange(HALVINGS):
+                # Without derivatives, which cost several simulations and are needed only at accepted points.
                 trial = self._evaluate(self._z + fraction * step, sensitivities=False)
                 if trial is not None and trial.cost < current.cost:
                     break
             else:
                 break
+            # Residuals are in standard deviations, and so is their change by the step.
             decrease = float(np.linalg.norm(current.jacobian @ (fraction * step)))
             better = self._evaluate(self._z + fraction * step, sensitivities=True)
             if better is None:
@@ -296,6 +303,7 @@ class MHE:
         if not finite.any() or np.isfinite(self._measured[-1]).any():
             return end
         p = self._unpack(self._z)[1]
+        # Two samples at the same time are the limits of an impact.
         candidates = [end]
         for before in np.flatnonzero(np.diff(motion.t) <= 0.0)[-1:]:
             if motion.t[-1] - motion.t[before] < self.period:
@@ -313,6 +321,7 @@ class MHE:
         means, first = [], 0
         for y in self._measured:
             count = int(np.isfinite(y).sum())
+            # The mean, as a sample with more measured values would have a larger sum.
             means.append(float(np.mean(fitted.r[first : first + count] ** 2)) if count else 0.0)
             first += count
         return int(np.argmax(means)), max(means)
@@ -324,6 +333,7 @@ class MHE:
             shifted = z.copy()
             shifted[i] += size
             other = function(shifted)
+            # A direction that cannot be simulated is frozen for one step.
             columns.append(np.zeros(value.size) if other is None else (other - value) / size)
         return np.array(columns).T
 
@@ -339,6 +349,7 @@ class MHE:
         def end(z: Array) -> Array | None:
             return getattr(self._motion(z, motion.duration, rows, None, sensitivities=False), "final_state", None)
 
+        # Only the rows of the state: free parameters are constant, and their rows are those of the unit matrix.
         transition[: self.n_x] = self._differences(z, motion.final_state, end)
         return transition
 
@@ -371,4 +382,5 @@ class MHE:
         least = 1e-12 * np.append(self.system.x_nominal, np.maximum(np.abs(p[self.free_indices]), 1e-3)) ** 2
         self._covariance = 0.5 * (covariance + covariance.T) + np.diag(least)
         self._mean = mean
+        # The start of the next search, on the same motion one period later.
         self._z = np.append(motion.final_state, p[self.free_indices])

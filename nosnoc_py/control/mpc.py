@@ -202,6 +202,7 @@ class MPC:
         self.cost = MotionCost.of(self.ocp, self.system.n_u, self.system.n_p)
         self.stage = float(self.ocp.horizon) / self.problem.grid.control_stages
         self.period = self.stage if period is None else _seconds(period, "period", positive=True)
+        # Plans are shifted by whole control stages from sample to sample.
         self.stages = round(self.period / self.stage)
         if (
             abs(self.period / self.stage - self.stages) > STAGE_TOLERANCE
@@ -240,6 +241,7 @@ class MPC:
     @property
     def lower(self) -> Array:
         """Lower bounds of the controls (n_u,)."""
+        # Controls behind those of the system are slacks of soft constraints.
         return np.asarray(self.ocp.u_bounds[0])[: self.system.n_u]
 
     @property
@@ -331,6 +333,7 @@ class MPC:
         time_limit : float, optional
             Seconds; default `preparation`.
         """
+        # First of all: a plan prepared for an earlier sample must not survive a failure below.
         self._ready = self._gain = None
         if self.last is None:
             return
@@ -440,6 +443,7 @@ class MPC:
             and plan is not None
             and 0 <= (passed := self._stages_from(began, t)) < len(plan.u)
         ):
+            # What is left of the plan; its last control fills the end of the horizon, so that both candidates cover it.
             rows[Source.SHIFTED] = np.vstack([plan.u[passed:], np.repeat(plan.u[-1:], passed, axis=0)])
         rows = {
             source: self._within_bounds(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()
@@ -448,6 +452,7 @@ class MPC:
             # After a large disturbance the first-order correction may be far off, so compare by simulation.
             best = min(rows, key=lambda source: self._simulated_cost(x0, rows[source], p))
             return rows[best][0], best
+        # One candidate, or no cost to compare by: "track" comes first.
         for source, u in rows.items():
             return u[0], source
         return self._last_control(), Source.HELD
@@ -480,6 +485,7 @@ class MPC:
         if self._predictor is None:
             self._predictor = Simulator(self.system, PREDICTION, step=self.delay)
         state = self._predictor.step(self._predictor.init(x, p), self._last_control())
+        # Without a prediction the measured state is the best start there is.
         return admissible(self.system, state.x, p) if state.status.success else x
 
     def _parameters(self, t: float, p: Any) -> Any:
@@ -497,6 +503,7 @@ class MPC:
 
     def _record(self, step: MPCStep, began: float) -> Array:
         seconds = time.perf_counter() - began
+        # With the time of the fallback; the very first control is excepted, as it had no deadline.
         late = step.late or (self.deadline is not None and self.last is not None and seconds > self.deadline)
         self.last = replace(step, seconds=seconds, late=late)
         return self.last.u

@@ -88,6 +88,8 @@ class MujocoPlant:
         check_positive(period=period)
         self.mujoco, self.model = compiled(model) if isinstance(model, str | Path) else _imported(model)
         step = float(self.model.opt.timestep)
+        # The control is held for whole steps of MuJoCo: a remainder would let clocks of controller and plant drift
+        # apart.
         self.steps = round(float(period) / step)
         if self.steps < 1 or abs(self.steps * step - float(period)) > 1e-9 * float(period):
             raise OptionError(f"MujocoPlant: period: expected whole steps of {step:g} s, given {period:g} s.")
@@ -106,6 +108,7 @@ class MujocoPlant:
         x = np.asarray(x0, dtype=float).reshape(-1)
         if x.size != len(self.state_names) or not np.isfinite(x).all():
             raise ModelError(f"MujocoPlant: expected {len(self.state_names)} finite numbers, given {x0!r}.")
+        # Clock, warm starts and counted warnings of an earlier loop must not leak into this one.
         self.mujoco.mj_resetData(self.model, self.data)
         self._put(x)
         return MujocoState(x=x.copy())
@@ -117,6 +120,7 @@ class MujocoPlant:
 
     def advance(self, state: MujocoState, u: Array) -> tuple[MujocoState, tuple[Array, Array, list[Any]]]:
         """Advance by one period with a held control; return the state and (times from its start, states, events)."""
+        # Generalised forces need no actuators in the model.
         control = self.data.qfrc_applied if self.forces else self.data.ctrl
         control[:] = u
         times, states = [0.0], [state.x]
@@ -125,20 +129,25 @@ class MujocoPlant:
             times.append((k + 1) * self.length / self.steps)
             states.append(np.concatenate([self.data.qpos, self.data.qvel]))
         x = states[-1]
+        # MuJoCo resets a simulation that diverges by itself: finite numbers alone prove nothing, its warnings have to
+        # be read.
         is_finite = bool(np.isfinite(x).all()) and not self.data.warning.number.any()
         status = Status.SOLVED if is_finite else Status.NUMERICAL_ERROR
         message = "" if is_finite else "MuJoCo warned of its numbers; use a shorter step or softer contacts"
         next_state = MujocoState(x=x, status=status, message=message, t=state.t + self.length)
+        # A log does not need every step; `POINTS` of the closed loop is of the same size.
         keep = np.unique(np.linspace(0, self.steps, min(self.steps, 8) + 1).astype(int))
         return next_state, (np.array(times)[keep], np.array(states)[keep], [])
 
     def _put(self, x: Array) -> None:
         self.data.qpos[:], self.data.qvel[:] = x[: self.model.nq], x[self.model.nq :]
+        # Quantities that follow from qpos and qvel (contacts, accelerations) still belong to the old state.
         self.mujoco.mj_forward(self.model, self.data)
 
     def _default_states(self) -> list[str]:
         """Return names of the joints if each has one coordinate, else numbered names."""
         nq, nv, count = self.model.nq, self.model.nv, self.model.njnt
+        # Free and ball joints have more coordinates than one: their names would not be unique.
         if nq == nv == count:
             kind = self.mujoco.mjtObj.mjOBJ_JOINT
             joints = [self.mujoco.mj_id2name(self.model, kind, i) or f"q_{i}" for i in range(count)]

@@ -30,7 +30,8 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import depends_only_on
 
 Array = np.ndarray
-# Step of finite differences relative to the range of a free value, where a motion has no derivative.
+# Step of finite differences relative to the range of a free value, where a motion has no derivative: well above the
+# tolerances of the simulation.
 STEP = 1e-6
 
 
@@ -106,6 +107,7 @@ class Predictions:
         names, entries, lower, upper = tuple(free), [], [], []
         for name, bound in free.items():
             base, _, suffix = name.partition("[")
+            # A state may itself be called "q[1]": the whole name wins over a number of a motion (below).
             number = int(suffix.rstrip("]")) if suffix.rstrip("]").isdigit() and base in system.state_names else 0
             if name in system.parameter_names:
                 entries.append(("p", system.parameter_names.index(name), 0))
@@ -123,12 +125,14 @@ class Predictions:
             lower.append(low)
             upper.append(high)
         many = len(runs) > 1
+        # A flat list is one state for all motions; a list of lists has one for each.
         starts = tuple(x0) if many and isinstance(x0, Sequence | np.ndarray) and np.ndim(x0[0]) else (x0,) * len(runs)
         controls = tuple(u) if many and isinstance(u, list | tuple) and len(u) == len(runs) else (u,) * len(runs)
         return cls(
             system=system, runs=runs, outputs=tuple(Output.of(system, run.names, outputs) for run in runs), names=names,
             bounds=(np.array(lower), np.array(upper)), entries=tuple(entries),
             x0=tuple(_state(system, start, names) for start in starts), p=_parameters(system, p, names), u=controls,
+            # A contact that only grazes for some values must not end the search there.
             method=EventDriven(grazing="continue") if method is None else method,
         )  # fmt: skip
 
@@ -162,6 +166,7 @@ class Predictions:
         if control is not None:
             whole_control = control_of(control, self.system.n_u, float(self.runs[0].times[-1]))
             control = _Later(whole_control, begin)
+        # States at the cuts are free unknowns and may penetrate on the way.
         start = admissible(self.system, x0, p)
         return simulate(
             self.system, x0=start, duration=end - begin, p=p, u=control, times=data.times[data.times > 0.0],
@@ -175,6 +180,7 @@ class Predictions:
         for run, (data, output) in enumerate(zip(self.runs, self.outputs, strict=True)):
             try:
                 motion = self.simulated(starts[run], p, run, sensitivities=True)
+            # An inadmissible state or parameter is a point that the search has to leave, not an error of the user.
             except ModelError:
                 return None
             if not motion.success:
@@ -190,6 +196,7 @@ class Predictions:
         self, motion: Trajectory, data: Measurements, output: Output, p: Array, run: int
     ) -> tuple[Array, Array] | None:
         sensitivity = motion.sensitivity
+        # Grazing and simultaneous events have no derivative, see the head of the file.
         if sensitivity is None or not sensitivity.smooth or sensitivity.orbital is None:
             return None
         r, by_x, by_p = weighted(motion, data, output, p)
@@ -197,6 +204,7 @@ class Predictions:
         for i, (kind, index, number) in enumerate(self.entries):
             if kind == "p":
                 jacobian[:, i] = by_p[:, index]
+            # The initial state of one motion does not influence the others.
             elif number == run:
                 jacobian[:, i] = by_x[:, index]
         return r, jacobian
@@ -226,6 +234,7 @@ class Predictions:
             # Step inwards at an upper bound: outside, a restitution or mass may be invalid.
             step[i] = size if values[i] + size <= upper[i] else -size
             shifted = self.only(values + step)
+            # A zero column freezes this value for one step, rather than the whole search.
             columns.append(np.zeros(base.size) if shifted is None else (shifted - base) / step[i])
         return base, np.array(columns).T
 
@@ -241,6 +250,7 @@ def weighted(motion: Trajectory, data: Measurements, output: Output, p: Array) -
         noise = np.array([data.noise[data.names[j]][k] for j in finite])
         r.append((np.array([data.values[data.names[j]][k] for j in finite]) - y[finite]) / noise)
         if sensitivity is not None and sensitivity.orbital is not None and sensitivity.orbital_p is not None:
+            # Minus: residuals are measured minus predicted.
             by_start.append(-by_state[finite] @ sensitivity.orbital[node] / noise[:, None])
             by_p.append(-(by_state[finite] @ sensitivity.orbital_p[node] + by_own[finite]) / noise[:, None])
     empty = np.zeros((0, 0))
@@ -286,11 +296,13 @@ class ShootingPieces:
                 f"fit: segments: expected at least two measurements in each, given {segments} for {data.times.size}."
             )
         rows_of = np.array_split(np.arange(data.times.size), segments)
+        # Cuts lie at measurements, where a measured state is a good start of the next piece.
         cuts = (0.0, *(float(data.times[rows_in[0]]) for rows_in in rows_of[1:]), float(data.times[-1]))
         pieces = [data.part(rows_in, begin) for rows_in, begin in zip(rows_of, cuts, strict=False)]
         motion = predictions.motion(start)
         states = [_measured_state(predictions.system, data, rows_in, motion) for rows_in in rows_of[1:]]
         lower, upper = predictions.bounds
+        # States at the cuts are internal unknowns: the gaps, not bounds, hold them.
         free = np.full((segments - 1) * n_x, np.inf)
         return cls(
             predictions=predictions, cuts=cuts, data=tuple(pieces), first=np.concatenate([start, *states]),
@@ -322,6 +334,7 @@ class ShootingPieces:
                 return None
             blocks = [weighted(motion, data, predictions.outputs[0], p)]
             if i + 1 < len(states):
+                # The gap is a residual like the data: its small scale is a large weight.
                 gap = (states[i + 1] - motion.x[-1]) / scale
                 blocks.append(
                     (gap, -sensitivity.orbital[-1] / scale[:, None], -sensitivity.orbital_p[-1] / scale[:, None])

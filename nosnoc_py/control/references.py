@@ -64,6 +64,8 @@ def references_of(plan: PlanWindows, windows: tuple[PlanWindow, ...]) -> tuple[R
         nodes, phases, flows = window.history.nodes, window.history.phases, window.history.flows
         for i, node in enumerate(nodes):
             jump = np.abs(node.after - node.before)[at_v].max(initial=0.0)
+            # An impact at the start or the end of a window has a phase on one side only, so that nothing can be
+            # extended.
             if node.impact is None or i == 0 or i >= len(phases) or jump <= MIN_JUMP * fastest:
                 continue
             impacts.append((node, flows[i - 1], phases[i - 1].regime, flows[i], phases[i].start))

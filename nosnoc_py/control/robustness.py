@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
     from nosnoc_py.control.tracking import TrackingLaw
 
 Array = np.ndarray
-# A run is lost if its final error exceeds this fraction of the extent of the plan, or if the simulation stops early.
+# A run is lost if its final error exceeds this fraction of the extent of the plan (the largest range of a coordinate),
+# or if the simulation stops early.
 LOST_FRACTION = 0.1
 
 
@@ -76,6 +77,8 @@ class Robustness:
 
     def __repr__(self) -> str:
         def quantiles(errors: Array) -> str:
+            # "higher" returns an error that occurred; interpolation with the infinite error of a lost run would give
+            # NaN.
             median, most = np.percentile(errors, [50, 90], method="higher")
             return f"median {median:.3g}, p90 {most:.3g}, largest {errors.max():.3g}"
 
@@ -98,6 +101,7 @@ def robustness(
     method: Any,
 ) -> Robustness:
     """Simulate random draws of a tracking law; see `TrackingLaw.robustness`."""
+    # Imported here, as `tracking` imports this file.
     from nosnoc_py.control.tracking import deviation
 
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
@@ -106,6 +110,7 @@ def robustness(
     if system.state_names != law.system.state_names or system.n_u != law.system.n_u:
         raise OptionError("robustness: plant: expected a system with the states and controls of the plan.")
     rng, method = np.random.default_rng(seed), EventDriven(grazing="continue") if method is None else method
+    # Parameters of another plant may mean something else: it has its own defaults.
     nominal = system.parameters(law.p if plant is None else None)
     half_widths, sigma = spread(x0, law.system, "x0"), spread(noise, law.system, "noise", coordinates=False)
     ranges = _parameter_ranges(parameters, system)
@@ -114,6 +119,7 @@ def robustness(
     planned, end = law.states[0], state_at(law.plan, law.plan.duration, "-")
     starts, values, ends = [], [], {True: list[Array](), False: list[Array]()}
     for _ in range(n):
+        # All random numbers of a draw come before its simulations: their sequence does not depend on how these end.
         p = nominal + ranges * rng.uniform(-1.0, 1.0, ranges.size)
         start = admissible(system, planned + half_widths * rng.uniform(-1.0, 1.0, half_widths.size), p)
         noises = sigma * rng.standard_normal((len(law.windows) + 1, half_widths.size))
@@ -147,6 +153,7 @@ class _ActuatedControl:
         self.planned = [plan.mean(float(a), float(b)) for a, b in pairwise(times)]
 
     def __call__(self, t: float, x: Array) -> Array:
+        # `t` is a sampling time up to rounding, hence the nearest sample and not the last one.
         k = min(round(t / self.law.period), len(self.law.windows) - 1)
         u = self.planned[k] if self.noises is None else self.law(t, x + self.noises[k])
         return np.asarray(self.share * u)

@@ -106,6 +106,7 @@ class TrackingLaw(SampledLaw):
         self.flags = tuple(flag for window in windows for flag in window.flags)
 
     def _value(self, t: float, x: Array) -> Array:
+        # A sampling time k * period may lie a rounding error before `times[k]`.
         k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
         state, gain = self.reference(t, np.asarray(x, dtype=float))
         # k is the sample of the control; `gain` may be that of a sample before the impact.
@@ -123,6 +124,7 @@ class TrackingLaw(SampledLaw):
         for event in self.references:
             if (other := event.other_side(t)) is None:
                 continue
+            # Velocities only: positions of both sides agree at an impact, velocities differ by the jump.
             is_nearer = _distance(self.system, x, other) < _distance(self.system, x, planned)
             if is_nearer:
                 before = bisect_right(self.times, event.time) - 1  # the sample before the impact
@@ -357,8 +359,10 @@ def riccati(
     P, s, gains, corrections = weights.Qf, weights.Qf @ state_offset[-1], [], []
     for k in reversed(range(len(windows))):
         A, B, c, h = windows[k].by_x, windows[k].by_u, windows[k].defect, windows[k].end - windows[k].start
+        # Weights are per second, so that the law hardly depends on the period.
         R, Q = h * weights.R, h * weights.Q
         hessian, gradient = R + B.T @ P @ B, P @ c + s
+        # lower <= u - k <= upper means u - upper <= k <= u - lower, hence the reversed order.
         step_bounds = tuple(windows[k].u - limit for limit in limits[::-1])
         K, step = _bounded_step(hessian, B.T @ P @ A, B.T @ gradient + R @ control_offset[k], *step_bounds)
         # With bounds K and step are not the unconstrained optimum, so the full (Joseph-like) form is needed.
@@ -378,6 +382,7 @@ def _bounded_step(hessian: Array, coupling: Array, gradient: Array, lower: Array
     for _ in range(gradient.size + 1):
         inner = hessian[np.ix_(free, free)]
         k[free] = np.linalg.solve(inner, gradient[free] - hessian[np.ix_(free, ~free)] @ k[~free])
+        # A control exactly at its bound counts as fixed: a gain would move it beyond.
         outside = free & ((k <= lower) | (k >= upper))
         if not outside.any():
             K[free] = np.linalg.solve(inner, coupling[free])
@@ -434,6 +439,7 @@ def _weights(plan: Trajectory, system: Described, Q: Any, R: Any, Qf: Any) -> We
         Q = np.diag(1.0 / (shares * ranges) ** 2)
     else:
         Q = _matrix(Q, n_x, "Q")
+    # By default the end counts as much as the whole motion before it.
     return Weights(Q=Q, R=R, Qf=Q * plan.duration if Qf is None else _matrix(Qf, n_x, "Qf"))
 
 
@@ -468,6 +474,7 @@ def _limits(problem: Any, system: Described, bounds: Any) -> tuple[Array, Array]
         except (TypeError, ValueError):
             raise OptionError(f"track: bounds: expected (lower, upper), given {bounds!r}.") from None
     limits = tuple(
+        # Bounds of an OCP with soft constraints also hold for their slacks, which come last.
         np.broadcast_to(np.asarray(side, dtype=float).reshape(-1)[: system.n_u], (system.n_u,))
         for side in (lower, upper)
     )
@@ -480,6 +487,7 @@ def deviation(system: Described, x: Any, reference: Array) -> Array:
     """Return x minus a reference (n_x,); quaternions q and -q are the same attitude, so take the nearer sign."""
     x = np.array(x, dtype=float)
     for part in unit_parts(system):
+        # sign(0) = 0 for attitudes half a turn apart would delete the quaternion: either sign will do.
         x[part] *= np.sign(x[part] @ reference[part]) or 1.0
     return np.asarray(x - reference)
 

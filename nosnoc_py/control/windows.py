@@ -112,6 +112,7 @@ class PlanWindows:
     def mean(self, start: float, end: float) -> Array:
         """Return the mean control (n_u,) of the plan between two times (midpoint rule)."""
         times = start + (np.arange(MEAN_POINTS) + 0.5) / MEAN_POINTS * (end - start)
+        # The control of a plan depends on time only; its state argument is not read.
         return np.mean([self.control(float(t), np.zeros(0)) for t in times], axis=0)
 
     def _run(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[SimulationResult, Control]:

@@ -242,6 +242,7 @@ class FiniteElements:
 
     def _step(self, at: At) -> ca.SX:
         """Return the relative length s = h / h0; its bounds do not depend on the horizon, which may be a parameter."""
+        # Relative steps are of order one for every horizon, and so is the start value.
         lower, upper = step_bounds(self.options, self.default_gamma)
         return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0, role=Role.STEP)
 
@@ -284,6 +285,7 @@ class FiniteElements:
             cost=cost,
             impacts=impacts,
             rows=rows,
+            # Without rows the scheme is stiffly accurate (or nothing is continuous): its last stage is the boundary.
             edge=edge if edge.rows else self._last_stage(rows, Z[-1]),
         )
 
@@ -291,6 +293,8 @@ class FiniteElements:
         """Create the unknowns of an element, and the stage and end states that depend on them."""
         n_s, scheme = self.tableau.stages, self.scheme
         places = [At(at.stage, at.element, j) for j in range(n_s)]
+        # The order of declaration is that of the unknowns in w: states, derivatives, right end, then algebraic
+        # variables.
         X = ca.horzcat(*[self._state("x", place) for place in places]) if scheme.has_states else ca.SX()
         V = ca.horzcat(*[self._derivative(place) for place in places]) if scheme.has_derivatives else ca.SX()
         S = scheme.increments(h, x_left, X, V)
@@ -308,6 +312,7 @@ class FiniteElements:
             if self.tableau.stiffly_accurate:
                 columns[-1] = x_right  # a variable equal to the last stage: sparser than the expression
             self._bound(places, columns)  # states that are no variables have bounds as constraints
+        # Declared once per element: its stages then refer to the same symbol, and cross complementarity counts it once.
         shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
         edges = [before.values if self._first_is_left(before) and j == 0 else {} for j in range(n_s)]
         Z = [self._algebraic(shared | edge, place) for edge, place in zip(edges, places, strict=True)]
@@ -471,6 +476,8 @@ class FiniteElements:
         first = at.stage == 0 and at.element == 0
         if jump is None:
             return ca.SX(0, 1), x_minus, ca.SX(0, 1)
+        # Fixed to zero rather than left out: all nodes keep the same unknowns, and readers need no exception for the
+        # first one.
         no_jump = first and isinstance(self.options, FESDJ) and not self.options.initial_impulse
         variables = [replace(v, lower=0.0, upper=0.0) if no_jump and v.impulsive else v for v in jump.variables]
         boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in variables])
@@ -503,6 +510,7 @@ def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, ca
     """Return (place, state there, element) for all points at which a path constraint is imposed."""
     if at == "control_grid":
         return [(At(e.at.stage), e.x_minus, e) for e in elements if e.at.element == 0]
+    # Left limits on the control grid: a jump at the node belongs to the stage that follows.
     if at == "element_ends":
         return [(e.at, e.x_right, e) for e in elements]
     return [(At(e.at.stage, e.at.element, j), x, e) for e in elements for j, x in enumerate(e.x_stages)]

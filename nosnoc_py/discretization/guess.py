@@ -79,6 +79,7 @@ class TimeGrid:
         """Return the time [s] of a block; controls are evaluated in the middle of their control stage."""
         if block.role is Role.CONTROL:
             nodes = self.nodes[block.at.stage or 0]
+            # A control is constant on its stage; at its ends a guess with the same stages would be ambiguous.
             return float(0.5 * (nodes[0] + nodes[-1]))
         return self.time(block.at, end=block.edge is Edge.RIGHT)
 
@@ -127,6 +128,7 @@ def _through(nodes: np.ndarray, times: Sequence[float]) -> np.ndarray:
         return nodes
     moved = [nodes[0], *inner, nodes[-1]]
     while len(moved) < len(nodes):
+        # Halving the longest element keeps the steps as equal as the events allow.
         k = int(np.argmax(np.diff(moved)))
         moved.insert(k + 1, 0.5 * (moved[k] + moved[k + 1]))
     return np.array(moved)

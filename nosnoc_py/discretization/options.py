@@ -117,11 +117,14 @@ class FESD(FiniteElementMethod):
     rk_representation: Representation | None = None
     cross_complementarity: Aggregation = "fe_stage"
     step_equilibration: Equilibration = "heuristic_mean"
+    # Small, as a penalty moves the optimum: enough to select among steps that are otherwise free.
     equilibration_weight: float = Field(default=1e-2, ge=0)
+    # Well below indicators made of quantities of order one, so that tanh maps these to about one.
     equilibration_epsilon: float = Field(default=1e-2, gt=0)
     switch_detection: bool = True
     gamma_h: float | None = Field(default=None, ge=0, le=1)
     dcs_mode: Literal["stewart", "step"] = "stewart"
+    # A simulation has no other check of its step length; NLP residuals say nothing of the discretisation error.
     error_tolerance: float | None = Field(default=SIMULATED, gt=0)
 
     @field_validator("finite_elements")
@@ -138,12 +141,14 @@ class FESD(FiniteElementMethod):
 
     def one_stage(self) -> FESD:
         """Return the options with one control stage, for a single step of a simulation."""
+        # A step has a prescribed length, so that free lengths of control stages make no sense.
         return self.replace(control_stages=1, equidistant_control_grid=True)
 
     @property
     def elements_per_stage(self) -> tuple[int, ...]:
         """Number of finite elements of every control stage. A tuple is returned as it is, of any length."""
         n = self.finite_elements
+        # The length of a tuple is checked by `Grid.of`, which knows the number of stages (one in a simulation step).
         return (n,) * self.control_stages if isinstance(n, int) else n
 
 
@@ -291,7 +296,9 @@ use ns.FESDJ(...).
 
     takes = (CLS,)
 
+    # Four elements: three for an impact, one for a stop or a release in the same control stage.
     fesd: FESD = Field(default_factory=lambda: FESD(finite_elements=4))
+    # The upper bound leaves room for frozen time that is many times longer than a control stage.
     speed_of_time: tuple[float, float] = (0.5, 20.0)
     stabilize: bool | None = None
 

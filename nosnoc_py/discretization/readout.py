@@ -75,6 +75,7 @@ class Readout(ElementStates):
 
     def later(self, time: float, n_x: int) -> Readout:
         """Return the readout with `time` [s] added to a clock, if there is one behind the n_x states of the system."""
+        # A clock state counts from the start of each simulated step, while readouts of all steps are joined.
         clock = np.where(np.arange(self.x_left.shape[1]) < n_x, 0.0, time)
         states = ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
         return replace(self, **{name: getattr(self, name) + clock for name in states})
@@ -108,6 +109,7 @@ class Reader:
         closed, b_lowest = self._sides(e, G, H)
         vectors = {name: getattr(e, name) for name in ("h", "x_minus", "x_left", "x_right", "boundary", "impacts")}
         stages = {name: ca.vertcat(*getattr(e, name)) for name in ("x_stages", "z_stages")}
+        # `vec` stacks columns: reshaped, the rows of the array are nodes.
         return {**vectors, **stages, "x_dense": ca.vec(e.x_dense), "closed": closed, "b_lowest": b_lowest}
 
     def _sides(self, e: Element, G: ca.SX, H: ca.SX) -> tuple[ca.SX, ca.SX]:
@@ -213,6 +215,7 @@ def _units(dcs: DCS) -> dict[str, str]:
 
 def impact_rows(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:
     """Return the indices of the elements that begin with an impact; spurious impulses of relaxations do not count."""
+    # Events carry these very numbers, so that they can be compared exactly below.
     t_left = np.cumsum(r.h) - r.h
     times = [event.time for event in find_events(dcs, r, t_left, p) if event.kind == "impact"]
     return np.flatnonzero(np.isin(t_left, times))
@@ -253,10 +256,12 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
             if pair.events is not None and was != is_
         ]
         watched = zip(dcs.switches, sides, strict=True)
+        # The multiplier of a silent switch is undetermined while its function is zero: changes of it mean nothing.
         changes += [(switch.name, kinds.of_sides(*side[both])) for switch, side in watched if not switch.silent]
         changes += [
             (slip.name, slips.change(e, i))
             for i, slip in enumerate(dcs.slip_indicators)
+            # A contact that closes or opens at this node has an event of its own, and no slip on one side.
             if closed[both, column[slip.pair, slip.component]].all()
         ]
         events += kinds.events_at(time, changes)
@@ -300,6 +305,7 @@ class _SlipStates:
             speed = values[..., 0].max(axis=1)
             # Of two relaxed complementary quantities the larger one is meant to be positive.
             slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > RESTING)
+            # The mean over the stages, as the slip may vanish at one end of the element.
             velocities.append(values[..., 2:].mean(axis=1))
         return cls(slips, tuple(velocities))
 

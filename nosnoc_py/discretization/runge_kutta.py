@@ -32,6 +32,7 @@ def representation_of(options: FESD, tableau: Tableau) -> Representation:
     """
     representation = options.rk_representation
     if representation is None:
+        # States first: one flow per row is sparser, and the states have the bounds as bounds of variables.
         return "integral" if tableau.invertible else "differential"
     if representation == "integral" and not tableau.invertible:
         raise OptionError(
@@ -87,11 +88,13 @@ class RungeKutta:
         """Return the states at the nodes of the dense output (n_x, nodes)."""
         if self.tableau.is_collocation:
             return X  # the stages are values of the collocation polynomial
+        # The last node is the right end, for which there is a symbol or an expression already.
         moved = _moved(left, increments, self.tableau.dense_weights[:-1])
         return ca.horzcat(moved, right)
 
     def dynamics(self, h: ca.SX, V: ca.SX, increments: ca.SX, flow: ca.SX) -> ca.SX:
         """Return the residuals (n_x, n_s) of k = f, or of h k = h f if the derivatives are not unknowns."""
+        # Never divided by h: the step of an element may become zero.
         return V - flow if self.has_derivatives else increments - h * flow
 
 
