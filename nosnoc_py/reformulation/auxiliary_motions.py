@@ -121,6 +121,7 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
         if slip.numel() == 1:
             name = f"tangential_velocity[{contact.name}]"
             functions.append(SwitchingFunction(Role.TANGENTIAL_VELOCITY, name, slip))
+            # Minus: friction opposes the slip. The coefficient is per unit of normal force, which is a_n.
             friction_force = -mu * a_n * (2 * alpha[2] - 1)
             cone_margin = 2 * ca.fmin(alpha[2], 1 - alpha[2])
         else:
@@ -129,8 +130,11 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
             speed = ca.sqrt(ca.fmax(ca.sumsqr(slip), (0.5 * epsilon_t) ** 2))
             # A function with the sign of |slip| - epsilon_t that is smooth also at zero slip.
             rounded = ca.sqrt(ca.sumsqr(slip) + epsilon_t**2)
+            # sqrt(2) epsilon_t is the value of `rounded` at |slip| = epsilon_t.
             fast = rounded - np.sqrt(2.0) * epsilon_t
             functions.append(SwitchingFunction(Role.SLIP_SPEED, f"slip_speed[{contact.name}]", fast))
+            # Plus in the second term: slower slip grows, faster slip decreases, so that the state slides on |slip| =
+            # epsilon_t, which stands for stick.
             friction_force = -alpha[2] * mu * a_n * slip / speed + (1 - alpha[2]) * slip
             cone_margin = 1 - alpha[2]
     return AuxiliaryMotion(
@@ -170,6 +174,8 @@ def spring_damper(system: CLS, contact: Contact, stiffness: float) -> AuxiliaryM
     force = -stiffness * ca.fmin(contact.gap, 0) - damping * approach
     half_period = np.pi / ca.sqrt(stiffness - damping**2 / 4)
     gap = _switching_functions(contact, approach)[:1]
+    # Half an oscillation takes the same time at any speed: an infinite strength drops the part that grows with the
+    # impulse.
     return _rebound_motion(system, contact, gap, lambda alpha, mass: mass * force, np.inf, half_period)
 
 
@@ -186,6 +192,8 @@ def constant_force(system: CLS, contact: Contact, a_n: float) -> AuxiliaryMotion
     def force(alpha: ca.SX, mass: ca.SX) -> ca.SX:
         return a_n * (1 - (1 - e**2) * alpha[1])  # alpha[1] = 1 on the way up
 
+    # With the effective mass m the way down takes m v / a_n, the way up m v / (e a_n): together the impulse (1 + e) m v
+    # over e a_n.
     return _rebound_motion(system, contact, functions, force, a_n * e, 0.0)
 
 

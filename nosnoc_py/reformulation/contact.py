@@ -145,6 +145,7 @@ def _friction_pairs(laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw,
     """
     # Stage pair and node pair of one law have the same order, because one function creates both.
     return tuple(
+        # A pair without cross products needs no value at the left boundary: it locates no switch.
         replace(pair, left=None if pair.cross == "none" else left.a, b_left=left.b if pair.cross == "both" else None)
         for law, node in zip(laws, node_laws, strict=True)
         for pair, left in zip(law.products, node.products, strict=True)
@@ -221,6 +222,7 @@ def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.S
 
     Without the last pair tau could hold a body on the surface while its velocity points away from it.
     """
+    # tau is of the order of the discretisation error, hence the pairs with a small side.
     drifts, pairs = drift_parts(contacts.names, contacts.gap)
     rates = [
         Variable.create(name, contacts.labels(name), role, lower=0.0)
@@ -235,6 +237,7 @@ def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.S
     parts = [(rate.components, rate.symbol) for rate in rates]
     return replace(
         dcs,
+        # Only positions are moved by tau, which is no force.
         flow=dcs.flow + ca.vertcat(along, ca.SX(dcs.flow.numel() - along.numel(), 1)),
         variables=(*dcs.variables, *drifts, *rates),
         equations=(*dcs.equations, Equation.of("gap_rate", Role.GAP_RATE, rest, contacts.labels("gap rate"))),
@@ -392,8 +395,10 @@ def jump_symbols(system: CLS, contacts: StackedContacts, options: ContactOptions
     # v+ is a variable, not an expression of the impulses: M(q) is then not inverted in every row of the jump law.
     v_plus = Variable.create("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
     labels = contacts.labels("Lambda_normal")
+    # Impulsive: fixed to zero at a first node without an impact.
     impulse = Variable.create("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
     after = _with_velocity(system, x_minus, v_plus.symbol)  # positions do not jump
+    # No typical impulse is known before the simulation, hence 1.
     at = {"x": after, "normal": impulse.symbol, "scale": np.ones(len(labels))}
     laws = friction_laws(system, contacts, options, **at, impulsive=True)
     return JumpSymbols(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
@@ -514,6 +519,7 @@ def _impulse_pairs(
         parts = {Role.IMPACT: slice(0, 1), Role.IMPACT_VELOCITY: slice(1, 3)}
         for role, rows in parts.items() if form == "product" else [(Role.IMPACT, slice(0, 3))]:
             pairs.append(NodePair.between(role, (labels[rows], ca.vertcat(*values[rows])), pressed, of=name))
+        # Y+ perp Y-: without it both could grow together where the impulse is zero.
         rebounds = (labels[1:2], values[1]), (labels[2:], values[2])
         pairs.append(NodePair.between(Role.REBOUND_PARTS, *rebounds, of=name, difference_only=True))
     return tuple(pairs)

@@ -223,6 +223,7 @@ class Pair(Sides):
     left: ca.SX | None = None
     b_left: ca.SX | None = None
     continuous: bool = False
+    # The rule that detects switches; a pair without it is an exception that has to be chosen.
     cross: Literal["left", "both", "none"] = "left"
     small_side: bool = False
     components: tuple[str, ...] = ()
@@ -368,6 +369,7 @@ class JumpLaw:
     @property
     def symbol(self) -> ca.SX:
         """All boundary variables, stacked."""
+        # The empty column keeps the type SX if there are none.
         return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
 
     def __repr__(self) -> str:
@@ -377,7 +379,8 @@ class JumpLaw:
 
 # --- step equilibration: an and/or tree that is positive where no switch happens at a node ---
 # Products stand for "and", sums for "or" (FESD-J, Eqs. 27-30): all quantities are nonnegative, so that the signs of
-# expressions follow the tree.
+# expressions follow the tree. It is data, not an expression: the rows it refers to exist only in a discretisation,
+# which may also write minima and maxima instead of products and sums.
 
 
 @dataclass(frozen=True)
@@ -388,6 +391,7 @@ class Leaf:
     value at the right limit, "end" the value of side b at the left limit.
     """
 
+    # "end" exists for side b only: side a is continuous, so that its left limit is not needed.
     over: Literal["backward", "forward", "node", "end"]
     pair: str
     side: Literal["a", "b"]
@@ -431,11 +435,14 @@ def before_and_after(pair: str, side: Literal["a", "b"], i: int = 0) -> And:
 
 def inactive(pair: str, i: int) -> And:
     """Return a tree that is positive if side a is positive before, at and after the node (for a contact: flight)."""
+    # Sums over both elements are positive also at an impact, where the gap is zero at the node only: hence its value
+    # there.
     return And((Leaf("node", pair, "a", i), *before_and_after(pair, "a", i).parts))
 
 
 def releases(pair: str, i: int) -> And:
     """Return a tree that is positive if side b is positive before the node and side a after it."""
+    # Not at the node: at a release a is zero there.
     return And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "a", i)))
 
 
@@ -447,6 +454,7 @@ def default_indicator(pairs: tuple[Pair, ...]) -> And:
     """
     # Pairs without cross products locate no switch, so that their changes need not lie at nodes.
     components = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())]
+    # An empty product is 1: without pairs nothing ever switches, and all steps are equal.
     return And(tuple(Or((inactive(pair, i), before_and_after(pair, "b", i))) for pair, i in components))
 
 
@@ -535,6 +543,7 @@ class DCS:
             u_scale=system.u_nominal,
             running_cost=ca.SX(running_cost),
             unit_parts=getattr(system, "unit_parts", ()),
+            # In this order, so that units of the caller replace those of the system.
             **{"units": dict(system.units), **fields},
         )
 
@@ -556,6 +565,7 @@ class DCS:
         for p in self.pairs:
             lines += [f"  pair     {p.name}: {', '.join(p.a_labels)} with {', '.join(p.b_labels)}"]
             sides = (*zip(p.a_labels, ca.vertsplit(p.a), strict=True), *zip(p.b_labels, ca.vertsplit(p.b), strict=True))
+            # Sides that are single variables need no text of their own.
             texts = {label: shown(side, self._named) for label, side in sides}
             lines += [f"           {label} = {text}" for label, text in texts.items() if label != text]
         if self.jump is not None:

@@ -97,6 +97,7 @@ def _simplex(modes: Modes) -> tuple[ca.SX, DCSContribution]:
 
     least = ca.mmin(modes.indicators)  # the KKT conditions give mu = min g and lambda = g - min g: exact estimates
     starts: dict[str, Any] = {"lower": 0.0, "initial": 1.0, "estimate": modes.indicators - least, "boundary": True}
+    # theta starts in the middle of the simplex: at a vertex an interior-point method would begin on its bounds.
     theta = Variable.create(title("theta"), labels("theta"), Role.CONVEX_MULTIPLIER, lower=0.0, initial=1 / modes.count)
     multiplier = Variable.create(title("lambda"), labels("lambda"), Role.REGION_MULTIPLIER, **starts)
     mu = Variable.create(title("mu"), (title("mu"),), Role.LOWEST_INDICATOR, estimate=least, boundary=True)
@@ -210,6 +211,7 @@ def step_functions(
     switches = tuple(
         Switch(
             name=name,
+            # The pair of lambda_n is active where alpha > 0, which is the side c > 0; that of lambda_p where alpha < 1.
             members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)),
             function=functions[i],
             silent=i in per_element,  # alpha is undetermined while the function is zero: changes of it are no events
@@ -235,9 +237,11 @@ def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, DCSContribution]:
         factors = [alpha[j] if sign > 0 else 1 - alpha[j] for j, sign in enumerate(signs)]
         product = factors[0]
         for j, factor in enumerate(factors[1:], start=2):
+            # The last product is the weight itself and appears in the flow: only those before it are lifted.
             product = product * factor
             key = tuple(signs[:j])
             if j < len(factors) and key not in known:
+                # 0.5**j is the value of the product at the start value 1/2 of all step functions.
                 known[key], lift = _lift(f"beta[{modes.name}][{len(known)}]", product, 0.5**j)
                 lifts += lift
             product = known.get(key, product)
@@ -258,6 +262,7 @@ def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
     # The state does not jump: a constraint is met with a force that begins to act, as at an inelastic contact in x'.
     force = Variable.create("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
     sides = (of_each("c", names), system.constraints), (force.components, force.symbol)
+    # Side a is a function of the state, so that the force needs no values at boundaries of elements.
     pair = Pair.between(Role.PROJECTION, *sides, name="constraint", components=names, events=("contact", "release"))
     flow = system.flow + system.normals @ force.symbol
     return _assemble(system, flow, running_cost, DCSContribution(variables=(force,), pairs=(pair,)))

@@ -216,6 +216,7 @@ def polyhedral(slip: SlipQuantities) -> FrictionLaw:
     """
     D = ca.DM(unit_directions(slip.size, slip.directions))
     count = int(D.shape[1])
+    # Every direction has its opposite, so that nonnegative components reach all forces.
     force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)
     size = ca.norm_2(slip.velocity)
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)

@@ -77,6 +77,7 @@ def hybrid(system: CLS) -> HybridSystem:
 def _jump(system: CLS, contact: Contact) -> StateJump:
     normal = system.normal(contact)
     response = ca.solve(system.mass_matrix, normal)  # change of v per unit impulse
+    # The gap rate, not n'v: the surface may move by itself.
     impulse = -(1 + contact.restitution) * system.gap_rate(contact) / ca.dot(normal, response)
     after = ca.vertcat(system.q, system.v + response * impulse, system.y)
     return StateJump(contact.name, guard=contact.gap, reset=after, impulse=impulse)

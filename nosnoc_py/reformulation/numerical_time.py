@@ -46,6 +46,7 @@ def frozen_dcs(frozen: Frozen, running_cost: Any, *, stabilize: bool | None = No
         dcs,
         u=ca.vertcat(dcs.u, speed),
         u_names=(*dcs.u_names, SPEED),
+        # The speed of time has no unit, and is 1 where nothing freezes.
         u_scale=np.append(dcs.u_scale, 1.0),
         flow=speed * dcs.flow,
         running_cost=speed * frozen.clock_rate * ca.SX(running_cost),

@@ -211,6 +211,7 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
     # 1 / omega of a spring with stiffness scale / delta.
     period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
     force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
+    # Critical damping (e = 0) does not oscillate: the bound keeps the expression finite; only bouncing contacts use it.
     return force, np.pi * period / ca.sqrt(ca.fmax(1.0 - zeta**2, FLAT))
 
 
@@ -228,6 +229,7 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
     slip = weight * system.slip(contact)
     creep = sigma * float(system.nominal["v"].max())  # slip speed at which friction reaches 1 / sqrt(2) of its bound
     force = -mu * normal * weight * slip / ca.sqrt(ca.sumsqr(slip) + creep**2)
+    # The cone is round in scaled coordinates: W^-1 lambda_t opposes W v_t.
     slack = mu * normal - _length(force / weight)
     label = f"slip_speed[{contact.name}] * slack[{contact.name}]"
     return _Force(
@@ -241,6 +243,7 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
 
 
 def _length(vector: ca.SX) -> ca.SX:
+    # The root of a square has the derivative 0 / 0 at zero; `fabs` has 0 there.
     return ca.fabs(vector) if vector.numel() == 1 else ca.sqrt(ca.sumsqr(vector))
 
 
@@ -292,6 +295,7 @@ def _steps(system: Heaviside) -> Smoothed:
     alpha, rest = (_smooth_steps(side, system, sigma) for side in (c, -c))
     own = system.algebraic
     if own is not None:
+        # The user's equations may contain alpha as well.
         own = replace(own, equations=ca.substitute(own.equations, system.alpha, alpha))
     flow = ca.substitute(system.flow, system.alpha, alpha)
     names = system.function_names or ()

@@ -174,6 +174,8 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
             # per element excludes an element that is partly jump and partly contact motion.
             shared.append(rows[Role.GAP])
         functions += motion.functions
+        # The weight is a product of step functions and multiplies forces: lifted, every equation has two factors at
+        # most.
         beta = ca.SX.sym(f"beta[{contact.name}]")
         lifts.append(_Lift(Role.AUXILIARY_WEIGHT, f"beta[{contact.name}]", beta, motion.weight))
         moves += beta * motion.position_rate
@@ -185,6 +187,8 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         theta = ca.SX.sym("theta_ode")  # lifted, because it multiplies the whole right-hand side
         lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, clock_rate))
         clock_rate = theta
+    # Forces are weighted, not the acceleration: M is the same in all motions, so that one solve with M serves all of
+    # them.
     force = clock_rate * system.force
     for contact, frozen in zip(system.contacts, contacts, strict=True):
         force += system.normal(contact) * frozen.normal_force
@@ -192,6 +196,7 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
             force += contact.tangent @ frozen.friction_force
     acceleration, lifted = _acceleration(system, force)
     lifts += lifted
+    # A system may have a state of this name already.
     clock, name = ca.SX.sym(CLOCK), system.unused(CLOCK)
     heaviside = Heaviside(
         **system.extended({name: clock}),
@@ -199,6 +204,7 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         functions=ca.vertcat(ca.SX(0, 1), *[function.expression for function in functions]),
         function_names=tuple(function.name for function in functions),
         per_element=tuple(shared),
+        # The acceleration contains the weights already (see `force`); y stands still while time does.
         flow=ca.vertcat(
             clock_rate * system.position_rate + moves, acceleration, clock_rate * system.y_rate, clock_rate
         ),
@@ -236,6 +242,7 @@ def _parameters(parameters: AuxiliaryParameters | None, options: Mapping[str, An
 def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, list[_Lift]]:
     """Return v': solved for a constant mass matrix, else as variables w with M w = force (M(q) is not inverted)."""
     if not ca.depends_on(ca.SX(system.mass_matrix), ca.vertcat(system.q, system.p)):
+        # Nothing to lift: the inverse consists of numbers.
         return ca.solve(system.mass_matrix, force), []
     w = ca.SX.sym("acceleration", system.n_v)
     # Written as "variable = expression", the form of all lifts: w_i = w_i - (M w - force)_i.
