@@ -78,7 +78,7 @@ def load(path: str | Path) -> MPCC:
         fields = _fields(path)
         numbers = {name: _numbers(name, fields[name]) for name in NUMBERS}
         texts = {name: _text(name, fields[name]) for name in TEXTS}
-        # Matching checksums prove that `save` wrote the texts; the process of its own is saved.
+        # Matching checksums show that the texts are undamaged: CasADi may read them at once.
         if not _checksums_match(texts, fields.get("checksums")):
             _try_in_subprocess(texts)
         return _program(texts, numbers)

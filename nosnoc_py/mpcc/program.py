@@ -292,7 +292,6 @@ class MPCC:
         """Return 0-1 matrices that add up the rows of G, and of H, to the two factors of every aggregated product."""
         factors: list[tuple[Rows, Rows]] = []
         for group in self.groups:
-            # Words of the aggregation: left rows first.
             left, right = ("fe_fe" if group.summed else self.aggregation).split("_")
             factors += product(SUMS[left](group.left), SUMS[right](group.right))
         lefts, rights = ([pair[k] for pair in factors] for k in (0, 1))

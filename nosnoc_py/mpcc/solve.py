@@ -177,7 +177,7 @@ def solve_mpcc(
 
 def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
     """Return the result of a final state; a feasible point without a certificate gets one."""
-    # Only a user's own loop can end without a status; it has to pass the state of its last `terminate`.
+    # `run` always ends with a status; the assertion is for the type checker.
     assert state.status is not None
     certificate = final_certificate(state)
     return MPCCResult(

@@ -188,7 +188,8 @@ class SolverState:
             w=outcome.w,
             branch=outcome.branch,
             solved_branch=outcome.solved,
-            # Newton's method on a branch has no multipliers; those of the last NLP are a better start than none.
+            # Newton's method on a branch has no multipliers: those of the last NLP remain as candidates of a
+            # certificate.
             multipliers=outcome.multipliers or self.multipliers,
             certificate=None,
             **measure(self.solvers.evaluator, outcome.w, self.p),

@@ -49,7 +49,7 @@ class Deviation(NamedTuple):
         Deviation after the corner, at the instant of the corner.
     delays : (crossings,)
         Changes of the crossing times, in the order of `Corner.crossings`.
-    stuck : int
+    blocked : int
         Index of a crossing that does not happen in the order of this direction, or is undone because the field after it
         leads back; -1 if all happen.
     """
@@ -105,11 +105,14 @@ class Corner:
             tau = max(float(times[next_index]), earliest)
             blocked = self._undone_crossing(w, rate, ahead, min(tau, -total) if self.ends else tau, reach)
             if blocked < 0 and self.ends and end is None and total + tau > 0.0:
+                # The motion ends before this crossing: the deviation is taken back to the end in the present mode.
                 end = w - total * rate
+            # No guard ahead rises in this mode: the order of this direction never completes.
             if blocked < 0 and tau == np.inf:
                 blocked = int(ahead[next_index])
             if blocked >= 0:
                 return _undefined(w, delays, blocked) if end is None else Deviation(end, np.full_like(delays, np.nan))
+            # From now on 0: crossings follow each other in time.
             w, total, earliest = w + tau * rate, total + tau, 0.0
             crossed, ahead = int(ahead[next_index]), np.delete(ahead, next_index)
             delays[crossed] = total
@@ -138,6 +141,7 @@ class Corner:
         return int(undone[0]) if undone.size else -1
 
     def _field(self, mode: Array) -> Array:
+        # Directions share modes: each field is evaluated once, which matters as the flow may be expensive.
         key = mode.tobytes()
         if key not in self._fields:
             self._fields[key] = np.asarray(self.flow(mode))
@@ -163,6 +167,7 @@ class Corner:
 
         Rows of delays are NaN for crossings whose time is not differentiable although the state is.
         """
+        # A single crossing inside the motion is always differentiable.
         if len(self.crossings) == 1 and not (self.starts or self.ends):
             return self._single()
         if np.bincount(self._pairs[:, 0]).max() > 2:
@@ -192,11 +197,13 @@ class Corner:
 
         Other directions need no test, since the contribution of the corner depends on the delays only.
         """
+        # A fixed seed: whether a motion is differentiable must not change from run to run.
         random = np.random.default_rng(0)
         n_g, n_w = self.gradients.shape
         slopes = self.gradients @ self._field(np.array(self.mode, dtype=float))
         orders = random.uniform(-1.0, 1.0, (PROBES, n_g)) * slopes @ np.linalg.pinv(self.gradients, rcond=ALONG).T
         orders = orders[np.abs(orders).max(axis=1) > 0.0]
+        # Both signs: a kink at the corner shows as a map that is not odd.
         return np.concatenate([-np.eye(n_w), orders, -orders])
 
 

@@ -69,6 +69,7 @@ def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Field
         If compilation is required for CasADi expressions, or numba fails.
     """
     if system.symbolic:
+        # "auto" takes CasADi systems without compilation; only an explicit wish is refused.
         if compile is True:
             raise OptionError(
                 "compiled: the system is written in CasADi, which numba does not compile; write flow, functions and "
@@ -84,6 +85,7 @@ def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Field
 
 
 def _two_rows(rows: np.ndarray) -> np.ndarray:
+    # One row: the negative of the function that sets a bit clears it.
     return np.concatenate([rows, -rows]) if len(rows) == 1 else rows
 
 
@@ -149,6 +151,7 @@ def _interpreted(sources: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: 
         _with_parameters(f, role, wrap) for role, f in zip(ROLES, sources, strict=True)
     )
     if sources[3] is None:  # bits are never cleared
+        # None: bits are never cleared. "negative" is no function either: `_stacked` then negates `functions`.
         back, back_jacobian = wrap(lambda x, p: NEVER), wrap(lambda x, p: 0.0)
     return flow, _stacked(functions, back), _stacked(jacobian, back_jacobian)
 
@@ -184,5 +187,6 @@ def _with_parameters(function: Any, role: str, wrap: Callable[..., Any]) -> Any:
 def _reason(error: Exception) -> str:
     """Return the first informative line of a numba error."""
     lines = [line.strip() for line in str(error).splitlines()]
+    # Numba repeats the stage at which it failed before the reason.
     informative = [line for line in lines if line and not line.startswith("Failed in")]
     return (informative or [type(error).__name__])[0].rstrip(".") + "."

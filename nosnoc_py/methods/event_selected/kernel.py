@@ -138,6 +138,7 @@ def advance(
     while True:
         if state.t >= t_end:
             return state, segments, crossings, FINISHED
+        # Tested before the step: a sweep may cross all guards at once.
         if segments == len(buffers.h) or crossings + len(once) > len(buffers.crossings):
             return state, segments, crossings, FULL
         if state.crossed > rules.max_events:
@@ -206,6 +207,7 @@ def node_after(state: State, point: EndPoint, t_end: float) -> State:
     """Return the node at the end of a segment."""
     # Mean rates over the segment: free of cost, and good enough to decide if a guard may be near.
     rates = (point.live - state.live) / point.length
+    # A sum would miss the end by rounding, and leave a last segment of that length.
     t = t_end if point.length >= t_end - state.t else state.t + point.length
     return State(t, point.x, state.mode, point.slope, point.values, point.live, rates, False, state.crossed)
 
@@ -270,6 +272,7 @@ def segment(
 ) -> tuple[EndPoint, int]:
     """Integrate the next segment with frozen bits; return its end and the guard that it ends on, or -1."""
     x, mode, live, rules = state.x, state.mode, state.live, system.rules
+    # 1e-9 keeps rounding from adding a tiny step at the end.
     step = remaining if remaining < rules.step * (1.0 + 1e-9) else rules.step
     is_located, band = False, 0.0
     if guard >= 0 and ahead < min(remaining, MAX_REACH * rules.step):
@@ -282,8 +285,10 @@ def segment(
         guard, band = -1, max(rules.eps, 0.0)
         point = point_at(system, x, mode, stages, step)
     point = keep_asleep(point, live)
+    # Fast path: no guard was near at the start and none at the end.
     if not is_located and not state.exact and point.live.max() <= -band:
         return point, -1
+    # Before the comparisons below, in which NaN would pass as "not reached".
     if not is_finite(point, system.loops):
         return point, -1
     if state.exact:
@@ -300,6 +305,7 @@ def up_to_first(
 ) -> tuple[EndPoint, int]:
     """Shorten a segment to the first guard or edge of a band inside of it."""
     x, mode, live, level = state.x, state.mode, state.live, 0.0
+    # Every guard may shorten the segment at its band and at zero; the limit only guards against cycling.
     for _ in range(2 * len(live) + 4):
         if point.live.max() <= -band:
             break
@@ -307,6 +313,7 @@ def up_to_first(
         if k < 0:
             break
         guard, level, many = k, high, system.rules.corrections
+        # An edge of a band is no crossing: it is located well even if the user allows few corrections for guards.
         many = many if high == 0.0 else max(many, 4)
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
         rise = state.rates[k] if state.exact else np.nan
@@ -375,6 +382,7 @@ def cross(
     crossed = np.flatnonzero(is_crossed)
     for k in crossed:
         mode[k] = 1.0 - mode[k]
+    # A copy, because a user's flow may return the same array every time.
     slope = system.flow(x, mode, system.p).copy()
     live = live_of(state.values, mode, system.loops)
     if len(state.values) == 2:

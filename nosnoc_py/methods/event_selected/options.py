@@ -101,6 +101,7 @@ class EventSelected(SimulationMethod):
             raise ValueError("option 'eps': expected 'auto' or a positive number")
         if any(bit not in (0, 1) for bit in self.initial_mode or ()):
             raise ValueError(f"option 'initial_mode': expected bits, 0 or 1, given {self.initial_mode!r}")
+        # Raises for an unknown or implicit scheme when the options are made, not when they are used.
         _ = self.tableau
         return self
 

@@ -33,8 +33,10 @@ def local_error(record: Record, tableau: Tableau, nominal: Array) -> Series | No
     segments = np.flatnonzero(~record.euler)
     if tableau.error is None or not segments.size:
         return None
+    # Weights of the error are b - bhat: the difference of both solutions needs no further evaluation.
     errors = record.h[segments, None] * np.abs(np.tensordot(record.slopes[segments], tableau.error, axes=(1, 0)))
     size = nominal + np.maximum(np.abs(record.x[segments]), np.abs(record.x[segments + 1]))
+    # Not finite means wrong: infinite here, and the largest double in the series, which has to be finite.
     values = np.nan_to_num((errors / size).max(axis=1), nan=np.inf, posinf=np.inf)
     return Series(record.t[segments + 1], np.minimum(values, np.finfo(float).max))
 
@@ -125,8 +127,10 @@ def record_of(
     empty = (np.zeros(0), np.zeros((0, len(x))), np.zeros(0), np.zeros((0, stages, len(x))), np.zeros(0, dtype=bool))
     t, states, h, slopes, euler = (np.concatenate(parts) for parts in zip(empty, *chunks, strict=True))
     crossed = np.concatenate([np.zeros((0, 3), dtype=np.int64), *rows])
+    # Rows of one sweep belong to one crossing.
     cuts = np.flatnonzero(np.diff(crossed[:, 2], prepend=-1))
     nodes = crossed[cuts, 0]
+    # Flips per crossing; their accumulated exclusive or gives the bits after each one.
     changes = np.zeros((len(cuts) + 1, len(mode)), dtype=np.int8)
     changes[0] = mode
     changes[np.searchsorted(cuts, np.arange(len(crossed)), side="right"), crossed[:, 1]] = 1
@@ -135,6 +139,7 @@ def record_of(
     return Record(
         t=np.concatenate([[0.0], t]),
         x=np.concatenate([x[None], states]),
+        # Several crossings at one node: the bits after the last of them.
         mode=bits[np.searchsorted(nodes, np.arange(len(t) + 1), side="right")],
         h=h,
         slopes=slopes,
@@ -165,6 +170,8 @@ def dense_output(tableau: Tableau, record: Record, ends: Array) -> RungeKuttaInt
     else:
         weights = s ** np.arange(1, degree + 1) @ tableau.extension.T
         states = left + length * np.einsum("qi,eix->eqx", weights, record.slopes)
+    # An Euler step is a straight line, whatever the scheme.
     states = np.where(record.euler[:, None, None], left + s * (right - left), states)
+    # Ends are the nodes exactly; the polynomial reaches them up to rounding.
     states[:, -1] = record.x[1:]
     return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=states)

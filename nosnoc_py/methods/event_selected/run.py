@@ -84,6 +84,7 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
         If the bits contradict the state, or a guard is on its surface and does not rise.
     """
     values, names = fields.guards(x, p), system.guard_names
+    # Rounding of the state moves a guard by |D h| |x| eps: smaller values have no sign.
     noise = NOISE * np.abs(fields.gradients(x, p)) @ np.abs(x)
     if method.initial_mode is not None:
         if len(method.initial_mode) != len(names):
@@ -104,9 +105,11 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
                     "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
                     "motion slides on it."
                 )
+    # Row b of values belongs to bit b; with the bits of the start every function has to be below zero.
     live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
     is_lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
     for k in np.flatnonzero(is_lost | (live > uncertain)):
+        # A bit without a way back has no `back`: there the function itself has fallen below zero.
         function = "back" if mode[k] and not is_lost[k] else "function"
         value = (values[0] if is_lost[k] else live)[k]
         raise ModelError(
@@ -119,7 +122,9 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
 @lru_cache(maxsize=1)
 def _compiled_loop() -> Callable[..., Any]:
     """Return the kernel loop, compiled once for all systems and cached on disk."""
+    # The compilation takes half a minute without output.
     notify(COMPILING)
+    # Examples fix the types alone, so that one compiled loop serves systems of every size.
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
@@ -139,6 +144,7 @@ def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
         h=np.zeros(room),
         slopes=np.zeros((room, n_s, n_x)),
         euler=np.zeros(room, dtype=bool),
+        # Room for one more sweep with all guards: the loop tests the room before a segment, not within it.
         crossings=np.zeros((room + m, 3), dtype=np.int64),
         report=np.zeros(3),
     )
@@ -160,9 +166,11 @@ class EventSelectedRun:
         self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
         self.callback, self.deadline = callback, deadline
         self.tableau: Tableau = method.tableau
+        # First same as last: the final stage of a step is the slope at its end, which the next step needs anyway.
         closing = self.tableau.stiffly_accurate
         own = self.tableau.stages - int(closing)
         self.scheme = Scheme(np.vstack([self.tableau.a[:own, :own], self.tableau.b[:own]]), own)
+        # Negative for "auto": the loop takes plain numbers.
         eps = -1.0 if method.eps == "auto" else float(method.eps)
         self.rules = Rules(step, eps, method.corrections, method.projection == "euler", method.max_events)
         self.status, self.message = Status.SOLVED, ""
@@ -173,6 +181,7 @@ class EventSelectedRun:
         """Simulate until the end, a failure, the time limit or a stop by the callback."""
         f = self.fields
         advance = _compiled_loop() if f.compiled else kernel.advance
+        # Plain arguments instead of a `System`: numba accepts no functions inside a tuple argument.
         arguments = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
         state = kernel.start_at(System(*arguments, f.compiled), x, mode)
         self.start, self.initial, self.end = state, mode, state
@@ -183,17 +192,22 @@ class EventSelectedRun:
                 self.status = Status.TIME_LIMIT
                 return
             state, count, rows, code = advance(*arguments, state, seconds, buffers, f.compiled)
+            # Copies: the buffers are filled again by the next chunk.
             self.chunks.append(tuple(array[:count].copy() for array in buffers[:5]))  # t, x, h, slopes, euler
+            # Nodes and sweeps count from zero in every chunk: shifted to those of the whole motion.
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + count, state
+            # The last sweep of the chunk, plus one, because sweeps count from zero.
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
             self.status = STATUS.get(code, Status.SOLVED)
             if count and self.callback is not None:
+                # Copies for the user, who may keep the state or change it.
                 t, x, bits = float(state.t), np.array(state.x), np.array(state.mode)
                 view = EventSelectedState(
                     t=t, x=x, p=self.p, mode=bits, crossings=int(state.crossed), status=self.status
                 )
                 stopped = asked_to_stop(self.callback, view)
+                # A failure in the same segment says more than the wish to stop.
                 if stopped is not None and self.status.success:
                     self.status = stopped
                     return
@@ -201,6 +215,7 @@ class EventSelectedRun:
 
     def _buffers(self, seconds: float) -> Buffers:
         expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing adds a segment
+        # Full buffers end a chunk: with room for one segment a callback sees every segment.
         room = 1 if self.callback is not None else expected
         return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
 
@@ -217,11 +232,13 @@ class EventSelectedRun:
     def _not_live(self, state: State, report: Array) -> str:
         k, before, after = int(report[0]), report[1], report[2]
         name, where = self.system.guard_names[k], f"at t = {state.t:.9g}"
+        # NaN marks a permanent bit that lost its guard; there is no crossing and no rate after it.
         if np.isnan(after):
             return (
                 f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: "
                 "turn its sign round, or give it a `back`"
             )
+        # Both speeds positive: only the unit of the guard makes them too small.
         slow = "; where its values are tiny, write it in smaller units" if min(before, after) > 0.0 else ""
         return (
             f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
@@ -266,8 +283,11 @@ class EventSelectedRun:
         return replace(motion.trajectory(system, self.p, control, status, notes), sensitivity=sensitivity)
 
     def _interpolant(self, record: Record) -> RungeKuttaInterpolant:
+        # A motion that ended at its start has one node and no segment.
         if not len(record.h):
             return RungeKuttaInterpolant.linear(record.t, record.x)
+        # The first slope of a segment is the last one of the segment before, unless a crossing changed the mode at the
+        # node.
         ends = np.concatenate([record.slopes[1:, 0], record.slopes[:1, 0]])
         if self.scheme.own == self.tableau.stages:  # the scheme has no last stage at the end of the step
             for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
@@ -291,6 +311,7 @@ def _series(names: tuple[str, ...], record: Record) -> dict[str, Series]:
             changes[k] += [t[crossing.node], t[crossing.node]]
     series = {}
     for name, first, times in zip(names, record.first.tolist(), changes, strict=True):
+        # Every change of the bit has two entries, before and after, at the same time.
         bits = [(first + i // 2) % 2 for i in range(len(times) + 2)]
         series[f"mode[{name}]"] = Series(np.array([t[0], *times, t[-1]]), np.array(bits, dtype=float))
     return series

@@ -144,6 +144,7 @@ def step_by_loops(
     A copy of `Tableau.step`, which numba cannot call; `tests/motion/test_compiled_roots.py` compares them.
     """
     own, n_x = len(weights) - 1, len(x)
+    # One buffer for all stages: allocation would cost more than the sums.
     total = np.empty_like(x)
     for i in range(1, own + 1):
         for j in range(n_x):
@@ -172,6 +173,7 @@ def step_by_arrays(
 @jitable
 def end_at(system: Any, mode: Array, length: float, x: Array) -> EndPoint:
     """Return the right end of a segment at a state."""
+    # A copy, because a user's flow may return the same array every time.
     slope = system.flow(x, mode, system.p).copy()
     values = system.rows(x, system.p)
     return EndPoint(length, x, slope, values, live_of(values, mode, system.loops))
@@ -253,6 +255,7 @@ def locate_crossing(
         if use_secant and last_size <= LAST_CORRECTION * length * speed:
             shift = -excess / speed
             return True, end_at(system, mode, length + shift, point.x + shift * point.slope)
+        # Once only, from the start of the segment; later the slope at the end is more accurate.
         cubic = last_length == 0.0 and corrections > 1
         next_length = length + correction_of(length, below, excess, rise if cubic else np.nan, speed)
         last_length, last_excess = length, excess
@@ -269,6 +272,7 @@ def locate_crossing(
 @jitable
 def correction_of(length: float, below: float, excess: float, rise: float, speed: float) -> float:
     """Return the correction of a length: to the root of a cubic if the rise is known, else Newton's."""
+    # A guard that does not rise at the end: minus infinity leaves the bracket, so that bisection or a failure follows.
     if not speed > 0.0:
         return -np.inf
     return root_of(length, below, excess, rise, speed) if rise > 0.0 else -excess / speed
@@ -283,6 +287,7 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
     """
     # Start and fallback: the tangent at the end.
     tangent = -last / speed
+    # The cubic interpolates; far outside of its data it is worse than the tangent.
     if abs(tangent) > 0.25 * length:
         return tangent
     difference = first - last + speed * length
@@ -291,6 +296,7 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
     d = tangent
     for _ in range(3):
         d -= (last + d * (speed + d * (b + d * a))) / (speed + d * (2.0 * b + 3.0 * d * a))
+    # A root far from that of the tangent belongs to another branch of the cubic.
     return d if abs(d - tangent) <= 0.5 * abs(tangent) else tangent
 
 
@@ -316,8 +322,11 @@ def first_passed(
     bit changed there, falls before it rises, so its fraction is 1. Guard `but` is ignored.
     """
     first, fraction, reached, after = -1, 2.0, 0.0, point.live
+    # Below its band a guard waits for the edge, else for zero; 1e-9, because one that stopped at the edge goes on to
+    # zero.
     levels = np.where(before < -band * (1.0 + 1e-9), -band, 0.0)
     risen = np.flatnonzero((after > np.maximum(levels, before)) & (before > NEVER))
+    # Before the gradients, which cost more than the rest: most segments pass no guard.
     if len(risen) == 0 or (len(risen) == 1 and risen[0] == but):
         return first, fraction, reached
     gradients = system.row_gradients(point.x, system.p)

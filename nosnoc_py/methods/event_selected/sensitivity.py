@@ -3,8 +3,8 @@
 The variables are w = (x, p), a state whose last components are constant. Variations are propagated along segments by
 the exact derivatives of their Runge-Kutta steps, and over single crossings by the saltation matrix Xi = I + (f+ - f-) D
 h / (D h f-) (Aizerman and Gantmakher 1958; see `motion.variations`). Where several guards are crossed at once
-(`Instants`), and at the ends of the motion, the map is only piecewise linear (`corner`). If all orders of crossings
-give the same matrix, the motion is differentiable there.
+(`SimultaneousCrossings`), and at the ends of the motion, the map is only piecewise linear (`corner`). If all orders of
+crossings give the same matrix, the motion is differentiable there.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class SimultaneousCrossings:
 
     def tolerance(self, t: float) -> float:
         """Return the time difference [s] at time t below which crossings are simultaneous."""
+        # The spacing of floating-point numbers at t bounds how well two instants can be told apart.
         return float(AT_ONCE * self.record.h.max(initial=0.0) + ULPS * np.spacing(abs(t)))
 
     def at_start(self) -> list[GuardCrossings]:
@@ -84,6 +85,7 @@ class SimultaneousCrossings:
     def _rising_guards(self, node: int, rows: Array, bits: Array) -> list[GuardCrossings]:
         """Return a crossing of the guards whose functions in `rows` are zero at a node and rise there, if any."""
         values, rates = self._guards(node, rows, bits)
+        # |h| / (D h f) is the time to the surface.
         rising = (rates > RISING) & (np.abs(values) <= self.tolerance(self.record.t[node]) * rates)
         before, after = np.where(rising, rows, bits), np.where(rising, 1.0 - rows, bits)
         guards = np.flatnonzero(rising)
@@ -98,6 +100,7 @@ class SimultaneousCrossings:
     def _at_once(self, group: list[GuardCrossings], crossing: GuardCrossings) -> bool:
         t, first = self.record.t[crossing.node], group[0]
         distance, tolerance = t - self.record.t[first.node], self.tolerance(t)
+        # Errors of projections cost evaluations and are far below a step: they are looked at only in between.
         if distance <= tolerance or distance > self.record.h.max(initial=0.0):
             return bool(distance <= tolerance)
         parts = [*group, crossing]
@@ -110,6 +113,7 @@ class SimultaneousCrossings:
         values, rates = self._guards(node, bits, bits)
         error = np.abs(values / rates)[crossing.guards].max()
         if node > 0 and self.record.euler[node - 1]:
+            # The Euler step was taken in the mode before its end.
             bits = self.record.bits(node - 1)
             first, last = (self._guards(end, bits, bits)[1][np.concatenate(ahead)] for end in (node - 1, node))
             rate_change = np.abs(last / first - 1.0)[first > RISING]
@@ -149,6 +153,7 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> SystemDerivati
 
 def transports(variations: SystemDerivatives, record: Record, tableau: Tableau, p: Array) -> Iterator[Array]:
     """Yield the derivatives (n_w, n_w) of the segments in order."""
+    # Batches keep vectorised evaluation without the Jacobians of the whole motion in memory.
     length = max(1, BATCH_SIZE // (tableau.stages * variations.n_w**2))
     for start in range(0, len(record.h), length):
         yield from _batch(variations, record, tableau, p, slice(start, start + length))
@@ -174,14 +179,17 @@ def _symbolic(system: EventSelectedSystem) -> SystemDerivatives:
     w = ca.vertcat(system.x, system.p)
     slope = ca.densify(ca.jacobian(system.flow, w))
     flow_w = buffered(ca.Function("flow_w", [system.x, system.mode, system.p], [slope]).map(POINTS))
+    # A constant instead of a missing function: its derivative is zero and is never used.
     backs = [0.0 if guard.back is None else guard.back for guard in system.guards]
     functions = ca.vertcat(*(guard.function for guard in system.guards), *backs)
     guards_w = buffered(ca.Function("guards_w", [system.x, system.p], [ca.densify(ca.jacobian(functions, w))]))
 
     def flow(x: Array, mode: Array, p: Array) -> Array:
+        # Padded to whole calls with zeros; their results are cut off below.
         rows = np.pad(np.hstack([x, mode]), ((0, -len(x) % POINTS), (0, 0))).reshape(-1, POINTS, n_x + m)
         slopes = np.hstack([flow_w(part[:, :n_x], part[:, n_x:], p)[0] for part in rows])
         matrices = slopes.reshape(n_x, -1, n_w).transpose(1, 0, 2)[: len(x)]
+        # Parameters are constant: the rows of their rates are zero.
         return np.pad(matrices, ((0, 0), (0, n_w - n_x), (0, 0)))
 
     def guards(x: Array, p: Array) -> Array:
@@ -286,6 +294,7 @@ class Directions:
         TranscriptionError
             If a guard is not crossed with speed in the order of v, so that the system is not event-selected there.
         """
+        # Between corners the map is linear; parameters do not move.
         w = self.matrices[0][:, : len(v)] @ v
         for corner, matrix in zip(self.corners, self.matrices[1:], strict=True):
             w = matrix @ self._over_corner(corner, w)
@@ -302,6 +311,7 @@ class Directions:
         return deviation.w
 
     def __reduce__(self) -> tuple[object, tuple[()]]:
+        # Functions of CasADi and numba cannot be pickled with their buffers.
         return type(None), ()
 
 
@@ -322,6 +332,7 @@ class _VariationPropagation:
     @property
     def W(self) -> Array:
         """Accumulated derivative (n_w, n_w); NaN after a corner."""
+        # After a corner the derivative depends on the direction: a matrix would be right for one piece only.
         return np.full_like(self.matrices[0], np.nan) if self.corners else self.matrices[0]
 
     def run(self) -> None:
@@ -351,6 +362,7 @@ class _VariationPropagation:
         if jump is None:
             self.corners.append(corner)
             self.matrices.append(np.eye(self.variations.n_w))
+            # W is NaN from here on: so are the rows of these times.
             self.times.extend(self.W[:1].repeat(len(corner.crossings), axis=0))
         elif len(crossings) == 1:
             self.times.extend(jump.delay @ self.W)
@@ -368,6 +380,7 @@ class _VariationPropagation:
         rest, tolerance = np.zeros(self.variations.n_w - self.variations.n_x), self.instants.tolerance(t)
         gradients = np.array(self.variations.guards_w(x, p)[rows, guards])
         speed = np.abs(gradients[:, : len(x)] @ np.asarray(self.fields.flow(x, mode, p)))
+        # The other function of the guard, which would change the bit back.
         below = self.fields.guards(x, p)[1 - rows, guards] < -tolerance * speed
         return Corner(
             t=float(t),

@@ -57,7 +57,7 @@ def advance(
 
     Parameters
     ----------
-    memory : Memory
+    memory : AndersonMemory
     control, target : ndarray of one shape
         Iterate and its image under the fixed-point map.
     relaxation : float
@@ -68,6 +68,7 @@ def advance(
     current, residual = control.ravel(), (target - control).ravel()
     if memory.residuals and (memory.residuals[-1].shape != residual.shape or memory.key != key):
         memory = replace(memory, controls=(), residuals=(), seen=0)
+    # A growing residual means that the secants point elsewhere; `seen` stays, as the sequence has not changed.
     if memory.residuals and np.linalg.norm(residual) > memory.growth * np.linalg.norm(memory.residuals[-1]):
         memory = replace(memory, controls=(), residuals=())
     window = slice(-memory.depth - 1, None)
@@ -86,5 +87,6 @@ def advance(
 def _mixing_coefficients(residual_changes: Array, residual: Array) -> Array:
     """Return gamma by least squares with normalised columns, ignoring directions at the level of rounding."""
     lengths = np.linalg.norm(residual_changes, axis=0)
+    # An iterate that repeats has a zero column, which least squares leaves out.
     lengths[lengths == 0.0] = 1.0
     return np.linalg.lstsq(residual_changes / lengths, residual, rcond=CUTOFF)[0] / lengths

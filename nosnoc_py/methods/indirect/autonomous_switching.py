@@ -70,7 +70,7 @@ class SwitchingState(IterationState):
         Cost as a function of the switchings; None if the start has no collision.
     at : ndarray
         Switching times and states in one vector, see `SwitchedPhases`.
-    value : Value, optional
+    value : SwitchingValue, optional
         Cost, gradient, guards and arcs at `at`.
     multipliers : (M,)
         eta of the augmented Lagrangian.
@@ -201,6 +201,7 @@ class AutonomousSwitching(Iteration):
         # Inner problem solved well enough for the present infeasibility: first-order multiplier update.
         if state.slope <= max(self.tolerance, state.infeasibility):
             multipliers = state.multipliers + self.weight * state.value.guards
+            # Arcs depend on the multipliers in their unreached costates only: Newton's method starts at its solution.
             value = state.phases.value(state.at, multipliers, self.weight, state.value.arcs)
             return self._logged(replace(state, multipliers=multipliers, value=value), started, "multipliers")
         return self._descend(state, started)
@@ -226,6 +227,7 @@ class AutonomousSwitching(Iteration):
             )
             if candidate is not None and candidate.total <= bound:
                 inverse_next = bfgs(state.inverse, length * direction, candidate.gradient - gradient)
+                # The next gradient step may be twice as long, so that its length adapts in both directions.
                 state = replace(state, at=trial, value=candidate, inverse=inverse_next, length=2 * length)
                 return self._logged(replace(state, iterations=state.iterations + 1), started, self.descent)
             length /= 2
@@ -252,6 +254,7 @@ class AutonomousSwitching(Iteration):
         assert state.value is not None
         horizon = state.problem.horizon
         durations = np.diff([0.0, *state.times, horizon])
+        # A phase at its bound does not move any more: the sequence has one collision too many.
         if state.times.size and durations.min() <= SHRUNK * self.shortest * horizon:
             return Status.NOT_AN_OPTIMUM, self._invalid(state)
         if state.slope <= self.tolerance and state.infeasibility <= FEASIBLE:
@@ -260,6 +263,7 @@ class AutonomousSwitching(Iteration):
         return (Status.ITERATION_LIMIT, "") if len(state.records) >= self.max_iterations else (None, "")
 
     def _invalid(self, state: SwitchingState) -> str:
+        # A guard that is not yet zero is seen as a penetration of the same size.
         tolerance = max(1e-6, 2 * state.infeasibility)
         shortest = self.shortest * state.problem.horizon
         return invalidity(state.problem, state.motion(), shortest=shortest, tolerance=tolerance)

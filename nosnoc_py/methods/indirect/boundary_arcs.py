@@ -72,6 +72,7 @@ class ArcSolution:
     def times(self, fractions: Array) -> Array:
         """Return the times [s] at fractions (m,) of every element: (E, m)."""
         times = self.arc.start + self.step * (np.arange(len(self.stages))[:, None] + fractions)
+        # Rounding must not put a time beyond the collision that ends the arc.
         return np.minimum(times, self.arc.end)
 
     def error_estimate(self) -> Array:
@@ -85,6 +86,7 @@ class ArcSolution:
         rates = np.linalg.solve(tableau.a, self.stages - self.nodes[:-1, None])  # of y by the fraction of the element
         basis = legendre.legvander(2.0 * tableau.c - 1.0, tableau.stages - 1)[:, -2:] * tableau.b[:, None]
         previous, last = np.abs(np.einsum("jk,ejy->key", basis, rates)).max(axis=1)
+        # A sequence that does not fall is not extrapolated.
         return np.asarray(last * np.minimum(1.0, last / np.maximum(previous, 1e-300)))
 
     def interpolated_control(self, fractions: Array) -> Array:
@@ -115,6 +117,7 @@ def same_structure(first: Sequence[Arc], second: Sequence[Arc]) -> bool:
 
 def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, min_length: float) -> list[Arc]:
     assert phase.costate is not None
+    # One control per node, as starts of the numeric minimiser; the last interval serves both of its ends.
     controls = np.vstack([phase.u, phase.u[-1:]])
     digits = problem.minimiser.regimes(phase.x, phase.costate, controls)
     changes = np.flatnonzero((digits[1:] != digits[:-1]).any(axis=1)) + 1

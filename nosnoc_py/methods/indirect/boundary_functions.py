@@ -51,6 +51,7 @@ def equations(name: str, unknowns: ca.SX, rows: ca.SX) -> Equations:
     rows = ca.densify(rows)
     jacobian = ca.jacobian(rows, unknowns)
     triplet = jacobian.sparsity().get_triplet()
+    # vertcat of nothing has no type; the empty column keeps the outputs alike.
     nonzeros = ca.vertcat(*jacobian.nonzeros()) if jacobian.nnz() else ca.SX(0, 1)
     return Equations(
         function=ca.Function(name, [unknowns], [rows, nonzeros]),
@@ -110,6 +111,7 @@ class BoundaryFunctions:
 
     def collision(self, first: Digits, second: Digits, jump: int) -> Equations:
         """Build the collision conditions: psi = 0, reset, costate jump with eta (Eq. 10), and H- = H+ (Eq. 11)."""
+        # eta is an unknown of the system: H- = H+ determines it together with the time.
         p, eta = self.problem, ca.SX.sym("eta")
         before, x, costate, hamiltonian, rows = self._side("before", first)
         after, later_x, later_costate, later_hamiltonian, later_rows = self._side("after", second)

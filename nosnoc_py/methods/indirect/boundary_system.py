@@ -78,6 +78,7 @@ class BoundarySystem:
         for equations, unknowns in self.pieces:
             value, nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
             blocks.append((value, self._sparse(value.size, nonzeros, equations.rows, unknowns[equations.columns])))
+        # The last length is an unknown like the others, which keeps all arcs alike and the rows sparse.
         duration = np.atleast_1d(z[self.lengths].sum() - self.problem.horizon)
         blocks.append((duration, self._sparse(1, 1.0, 0, self.lengths)))
         values, jacobians = zip(*blocks, strict=True)
@@ -130,6 +131,7 @@ class BoundarySystem:
         return [*pieces, (f.end(arcs[last].regime), self._side(last, 1))]
 
     def _side(self, index: int, end: int) -> Array:
+        # `end` is 0 or 1: -0 is the first node, -1 the last one.
         return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
 
     def guess(self, motion: HybridMotion) -> Array:
@@ -142,6 +144,7 @@ class BoundarySystem:
             stage_times = times[:-1, None] + length / self.elements * c
             z[self.nodes[k]] = _interpolated(phase, times)
             z[self.stages[k][:, :, :n]] = _interpolated(phase, stage_times)
+            # Only laws that are implicit in u have the control among their unknowns.
             if self.ends[k].size:
                 z[self.stages[k][:, :, n:]] = self._minimisers(
                     z[self.stages[k][:, :, :n]], _control(phase, stage_times)
@@ -166,6 +169,7 @@ class BoundarySystem:
         solutions, start, n = [], 0.0, 2 * self.problem.n_x
         for k, arc in enumerate(self.arcs):
             last = k == len(self.arcs) - 1
+            # A sum of lengths would miss the horizon by rounding.
             end = self.problem.horizon if last else start + float(z[self.lengths[k]])
             stages = z[self.stages[k]]
             control = self.functions.control(arc.regime, self.elements * self.tableau.stages + 2)
@@ -209,4 +213,5 @@ def _interpolated(phase: MotionPhase, times: Array) -> Array:
 
 def _control(phase: MotionPhase, times: Array) -> Array:
     interval = np.searchsorted(phase.t, times, "right") - 1
+    # Times at the ends of a phase belong to its first and last interval.
     return np.asarray(phase.u[np.clip(interval, 0, len(phase.u) - 1)])

@@ -1,7 +1,7 @@
 """Polishing of a motion by Newton's method on the multi-point boundary-value problem of the minimum principle.
 
 1. Read phases and arcs (regimes of the minimiser) from a motion with costates, usually an iterate of
-`MinimumPrinciple`.
+   `MinimumPrinciple`.
 2. Solve the collocation equations (`boundary_system`) by damped Newton with the natural monotonicity test (Deuflhard
    2004, Section 3.3): the simplified correction with the old Jacobian has to become shorter.
 3. Compare the regimes of the solution with the assumed arcs. Change the arcs, or halve the elements until the estimated
@@ -118,10 +118,12 @@ def control_at(functions: BoundaryFunctions, arc: ArcSolution, fractions: Array)
 def _subdivided(functions: BoundaryFunctions, arc: ArcSolution, intervals: int) -> tuple[Array, ...]:
     """Return left ends of the intervals of an arc, (x, lambda) there, states at stages, and u at both."""
     problem, c = functions.problem, arc.tableau.c
+    # 1e-9 absorbs the rounding of whole numbers.
     parts = max(1, ceil(intervals * arc.step / problem.horizon - 1e-9))
     edges = np.arange(parts) / parts
     stage_points = (edges[:, None] + c / parts).ravel()
     left = arc.at(edges).reshape(-1, 2 * problem.n_x)
+    # Nodes of the system exactly; the polynomial would add rounding.
     left[::parts] = arc.nodes[:-1]
     stages = arc.at(stage_points).reshape(len(left), c.size, -1)[:, :, : problem.n_x]
     u = control_at(functions, arc, stage_points).reshape(len(left), c.size, -1)

@@ -54,6 +54,7 @@ class ControlSet:
         if not self.is_ball:
             return np.clip(u, self.lower, self.upper)
         length = np.linalg.norm(u, axis=-1, keepdims=True)
+        # Inside the ball the factor is exactly 1, so that admissible controls are not changed by rounding.
         return np.asarray(u * (self.radius / np.maximum(length, self.radius)))
 
 
@@ -66,6 +67,7 @@ def control_set(ocp: OCP, method: str) -> ControlSet:
         For any other path constraint, or a ball together with bounds.
     """
     lower, upper = (np.array(bound) for bound in ocp.u_bounds)
+    # Several balls around zero: the smallest one is the set.
     radii = [_radius(ocp, constraint, method) for constraint in ocp.path_constraints]
     controls = ControlSet(lower=lower, upper=upper, radius=min(radii, default=np.inf))
     if controls.is_ball and controls.is_box:
@@ -78,6 +80,7 @@ def _radius(ocp: OCP, constraint: Constraint, method: str) -> float:
     expression = ca.substitute(ca.SX(constraint.expression), p, ca.SX(ocp.p))
     only_control = expression.numel() == 1 and not ca.depends_on(expression, ca.vertcat(ocp.system.x, ocp.system.z))
     low, high = float(np.max(constraint.lower)), float(np.min(constraint.upper))
+    # A positive lower bound cuts a hole into the ball: such a set is not convex.
     if only_control and low <= 0.0 and np.isfinite(high):
         if same_function(expression, ca.norm_2(u), u):
             return high
@@ -97,13 +100,16 @@ def same_function(a: ca.SX, b: ca.SX, *symbols: ca.SX) -> bool:
         left, right = (np.array(value) for value in both(*point))
         if np.isfinite(left).all() and np.isfinite(right).all():
             compared += 1
+            # Rounding of sums, far below the difference of two different formulas at random points.
             if not np.allclose(left, right, rtol=1e-11, atol=1e-12 * (1.0 + np.abs(left).max(initial=0.0))):
                 return False
+    # If no point could be compared, equality is not claimed.
     return compared > 0
 
 
 def probes(*symbols: ca.SX) -> Iterator[list[Array]]:
     """Yield random values of symbols in several sizes; a property that holds at all of them is assumed everywhere."""
+    # A fixed seed: the form of a problem must not change from run to run.
     random = np.random.default_rng(20)
     for size in SIZES:
         for _ in range(PROBES):

@@ -87,10 +87,12 @@ class Iteration(CompleteMethod):
     def solution(self, state: Any, *, wall_seconds: float | None = None) -> Solution:
         """Return the solution of a state, whatever its status; costates are series."""
         (status, message), (motion, iterations, residual) = self.outcome(state), self.result_of(state)
+        # A user's own loop has no start time: its time is that of the steps.
         seconds = sum(record.wall_seconds for record in state.records) if wall_seconds is None else wall_seconds
         return solution_of(
             state.problem,
             motion,
+            # A state without a status is one at which the user has stopped.
             status=status or Status.STOPPED,
             message=message,
             log=state.records,
@@ -133,6 +135,7 @@ def with_record(
         label=label,
         objective=objective,
         wall_seconds=time.monotonic() - started,
+        # Names instead of indices: records outlive the problem.
         collisions=tuple((state.problem.names[jump], float(t)) for jump, t in zip(jumps, times, strict=True)),
         **more,
     )
@@ -141,5 +144,6 @@ def with_record(
 
 def initial_state_only(problem: HybridProblem) -> HybridMotion:
     """Return a motion that holds only x0, for a method without a completed pass."""
+    # One node and no interval: plots and audits take it like any other motion.
     start = MotionPhase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
     return HybridMotion(phases=(start,), jumps=(), objective=np.nan)

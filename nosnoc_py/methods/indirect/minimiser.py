@@ -56,6 +56,7 @@ class NumericMinimiser:
             values, slope, hessians = (np.array(out) for out in function(x.T, costate.T, u.T))
             slope, curvature = slope.T, hessians.reshape(n_u, count, n_u).transpose(1, 0, 2)
             if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
+                # NaN makes the sweep fail with a message instead of iterating on a wrong control.
                 return np.full_like(u, np.nan)
             gradient_step = self.controls.project(u - slope) - u
             if np.abs(gradient_step).max(initial=0.0) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(initial=0.0)):
@@ -105,11 +106,13 @@ class NumericMinimiser:
         self, u: Array, value: Callable[[Array], Array], values: Array, slope: Array, trials: Iterable[Array]
     ) -> Array:
         """Apply, row by row, the first trial step with sufficient decrease from `values` (N,) with slopes (N, n_u)."""
+        # At the minimum H no longer falls by more than its rounding.
         rounding = 1e-14 * (1 + np.abs(values))
         done = np.zeros(len(u), bool)
         result = u.copy()
         for trial in trials:
             candidate = self.controls.project(u + trial)
+            # Armijo's condition; a trial that does not point downhill gets no credit.
             threshold = values + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding
             accepted = ~done & (value(candidate) <= threshold)
             result[accepted] = candidate[accepted]

@@ -4,8 +4,7 @@
   bound: bang-bang) or to a ball (R a multiple of the identity);
 - flow affine, cost e(x) |u|, u in a ball: full length against s if |s| > e, else zero (HMP, Section 5.4);
 - flow affine, cost sum of e_j(x) |u_j| + r_j(x) u_j^2 / 2: soft thresholding, clipped to a box; with r_j = 0 the
-control
-  is zero or at a bound (bang-off-bang);
+  control is zero or at a bound (bang-off-bang);
 - any other smooth Hamiltonian: Newton's method.
 
 Here s = H_u at u = 0 without the nonsmooth part of the cost. Forms are tested at random points (`same_function`).
@@ -75,9 +74,11 @@ def minimiser(
     linear, total = ca.densify(ca.mtimes(ca.jacobian(flow, u).T, costate)), ca.dot(costate, flow) + cost
     h = _Hamiltonian(x=x, costate=costate, u=u, linear=linear, cost=cost, total=total, controls=controls, method=method)
     affine = not ca.depends_on(ca.jacobian(flow, u), u) and not has_kink(flow, u)
+    # Nonsmooth forms first: they test the cost itself, and the others would differentiate its kink.
     closed_form = (_norm_cost_form(h) or _separable_form(h)) if affine else None
     if closed_form is None:
         _check_smooth(h)
+    # Closed forms before the numeric one, which costs a Newton method at every node.
     return closed_form or (_quadratic_form(h) if affine else None) or _numeric_form(h)
 
 
@@ -86,6 +87,7 @@ def has_kink(expression: ca.SX, u: ca.SX) -> bool:
     of_u = {s.element_hash() for s in ca.symvar(u)}
     others = [s for s in ca.symvar(expression) if s.element_hash() not in of_u]
     function = ca.Function("look", [u, ca.vertcat(ca.SX(0, 1), *others)], [expression])
+    # Instructions of a function name its registers, which are used again: the last write counts.
     depends: dict[int, bool] = {}
     for k in range(function.n_instructions()):
         kind, inputs = function.instruction_id(k), function.instruction_input(k)
@@ -141,8 +143,9 @@ def _norm_cost_form(h: _Hamiltonian) -> Minimiser | None:
     """Build the minimiser for L = L_0(x) + e(x) |u|: full length against s, or zero; None for another cost."""
     u, n_u = h.u, h.u.numel()
     if n_u == 1:
-        return None  # the absolute value, which `_separable` knows
+        return None  # the absolute value, which `_separable_form` knows
     rest = h.cost_at(np.zeros(n_u))
+    # The norm of a unit vector is 1: its cost is the weight.
     weight = h.cost_at(np.eye(n_u)[0]) - rest
     if not same_function(h.cost - rest, weight * ca.norm_2(u), h.x, u) or same_function(weight, ca.SX(0), h.x):
         return None
@@ -151,11 +154,13 @@ def _norm_cost_form(h: _Hamiltonian) -> Minimiser | None:
             f"{h.method}: with a cost of |u| the Hamiltonian is unbounded below in u; bound the control's length by a "
             "path constraint ca.sumsqr(u) <= r**2, or use a quadratic cost."
         )
+    # Along -s the cost falls by |s| and rises by e per unit of length: all or nothing.
     size, r = ca.norm_2(h.linear), h.controls.radius
     on = size > weight
     laws: dict[Digits, ca.SX] = {(0,): u, (1,): u + r * h.linear / size}
     back = u - h.linear
     length = ca.sqrt(ca.sumsqr(back))
+    # Proximal map of e |u|: it shortens the vector by e, but not below zero.
     shrunk = ca.fmin(ca.fmax(length - weight, 0), r) / ca.fmax(length, 1e-300)
     return h.minimiser(
         "length",
@@ -193,14 +198,17 @@ def _separable_form(h: _Hamiltonian) -> Minimiser | None:
     if (low > 0).any() or (high < 0).any():
         raise OptionError(f"{h.method}: with a cost of |u_j| the bounds of every control have to include zero.")
     s = h.linear + slopes
+    # A flat component has no curvature to divide by; its control is at a bound and uses the sign only.
     safe = ca.vertcat(*[ca.SX(1) if flat[j] else curvature[j] for j in range(n_u)])
     soft = -ca.sign(s) * ca.fmax(ca.fabs(s) - weights, 0) / safe
     at_bound = [ca.if_else(soft[j] > 0, high[j], ca.if_else(soft[j] < 0, low[j], 0)) for j in range(n_u)]
     free = ca.vertcat(*[at_bound[j] if flat[j] else soft[j] for j in range(n_u)])
     smooth = s + curvature * u
+    # Below zero |u| has the slope -1, above zero 1: hence the signs of the weights.
     laws = {0: u - ca.DM(low), 1: smooth - weights, 2: u, 3: smooth + weights, 4: u - ca.DM(high)}
 
     def edge(j: int, one: int, other: int) -> ca.SX:
+        # The boundary between two laws does not depend on the direction in which it is crossed.
         pair = {one, other}
         sign = 1.0 if max(pair) > 2 else -1.0  # above zero, or below
         if 2 in pair:
@@ -228,6 +236,7 @@ def _soft_digit(free: ca.SX, low: float, high: float) -> ca.SX:
 def _quadratic_form(h: _Hamiltonian) -> Minimiser | None:
     """Build the minimiser for L quadratic in u: -R(x)^-1 s, clipped; bang-bang for zero diagonals of R; or None."""
     controls, n_u, curvature = h.controls, h.u.numel(), ca.hessian(h.cost, h.u)[0]
+    # Not quadratic: the numeric form takes it.
     if ca.depends_on(curvature, h.u):
         return None
     at_zero = h.linear + ca.substitute(ca.gradient(h.cost, h.u), h.u, ca.SX.zeros(n_u))
@@ -244,6 +253,7 @@ def _quadratic_form(h: _Hamiltonian) -> Minimiser | None:
             "(at every x) and the controls without it have no bounds; add a cost like ca.sumsqr(u), or bound them."
         )
     if controls.is_ball:
+        # Only then the minimiser on the ball is the projected free one.
         multiple = same_function(ca.densify(curvature), curvature[0, 0] * ca.DM.eye(n_u), h.x) and not flat.any()
         return _quadratic_on_ball(h, at_zero, slope, curvature[0, 0]) if multiple else None
     if controls.is_box:
@@ -254,6 +264,7 @@ def _quadratic_form(h: _Hamiltonian) -> Minimiser | None:
         residual=slope,
         regime=ca.SX(0),
         law=lambda digits: slope,
+        # One regime only: there is no boundary to ask for.
         boundary=lambda one, other: ca.SX(np.nan),
     )
 
@@ -328,5 +339,6 @@ def _is_nonnegative(values: ca.SX, x: ca.SX) -> bool:
 def is_definite(matrix: ca.SX, x: ca.SX) -> bool:
     """True if a matrix that depends on x is positive definite at all random points."""
     function = ca.Function("matrix", [x], [ca.densify(matrix)])
+    # Points at which the matrix is not finite are outside of its domain and say nothing.
     matrices = [np.array(function(*point)) for point in probes(x)]
     return all(np.linalg.eigvalsh(value).min() > 0.0 for value in matrices if np.isfinite(value).all())

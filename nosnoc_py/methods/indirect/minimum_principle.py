@@ -169,6 +169,7 @@ class MinimumPrinciple(Iteration):
         if last is None or (plain and self.grid == "uniform") or state.retries == MAX_RETRIES:
             return replace(state, sweep=last or sweep, status=status, message=message)
         # Restart from the last good pass without the history, which may have caused the failure.
+        # Without acceleration the step that failed was this one already: halved at once.
         fraction = self.relaxation * 0.5 ** (state.retries + plain)
         memory = AndersonMemory(depth=self.acceleration, delay=ACCELERATION_DELAY)
         control = last.control + fraction * (last.target - last.control)
@@ -221,6 +222,7 @@ class MinimumPrinciple(Iteration):
         sweep = state.sweep
         if not self.refine or sweep is None or state.refined_at == state.iterations:
             return False
+        # Also at the end: a converged or exhausted iteration is refined once.
         finished = sweep.slope < self.tolerance or state.iterations >= self.max_iterations
         return finished or state.iterations % REFINE_AFTER == 0
 
@@ -249,9 +251,9 @@ class MinimumPrincipleState(IterationState):
         Control of the next pass.
     sweep : GridSweep, optional
         Result of the last pass.
-    memory : Memory
+    memory : AndersonMemory
         Earlier iterates of the acceleration.
-    polish : Polish, optional
+    polish : BoundaryValueResult, optional
         Result of the last refinement.
     retries : int
         Number of shortened steps since the last successful pass.

@@ -101,6 +101,7 @@ def depths_at(problem: HybridProblem, t: Array, states: Array) -> Measured:
 def cubics(values: Array, rates: Array, places: Array) -> Array:
     """Evaluate cubic Hermite polynomials at places (m,) from values and rates (K + 1, n) at equal nodes in [0, 1]."""
     count = len(values) - 1
+    # The place 1 belongs to the last interval.
     k = np.minimum((places * count).astype(int), count - 1)
     s, difference = (places * count - k)[:, None], values[k + 1] - values[k]
     correction = (1.0 - s) * (rates[k] / count - difference) - s * (rates[k + 1] / count - difference)
@@ -109,11 +110,14 @@ def cubics(values: Array, rates: Array, places: Array) -> Array:
 
 def _sampled(phase: MotionPhase) -> Array:
     """Return states (K, SAMPLES + 1, n_x) on the intervals of a phase; its repeated node if there are none."""
+    # A collision at the end of the horizon leaves a phase of one node.
     if not len(phase.u):
         return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
+    # Guards may dip below zero between nodes, where collocation polynomials show it and nodes do not.
     c, left, stages = phase.dense
     basis = lagrange_basis(np.append(0.0, c), np.linspace(0.0, 1.0, SAMPLES + 1))
     states = np.einsum("mj,kjx->kmx", basis, np.concatenate([left[:, None], stages], axis=1))
+    # Interpolation has rounding errors at the right ends; the nodes have none.
     states[:, -1] = phase.x[1:]
     return states
 
@@ -125,6 +129,7 @@ def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]
     )
     events = []
     for before, after, jump in zip(motion.phases[:-1], motion.phases[1:], motion.jumps, strict=True):
+        # The rate of a gap is its velocity, for every kind of guard.
         rates, impulses = function(before.x[-1], before.u[-1] if len(before.u) else 0.0)
         later, _ = function(after.x[0], after.u[0] if len(after.u) else 0.0)
         impulse = float(impulses[jump, 0])
@@ -150,6 +155,7 @@ def solution_of(
     (residuals of the method's own equations) and the penetration at the nodes. `fields` are passed to `Solution`.
     """
     ocp, phases = problem.ocp, motion.phases
+    # The time of a collision occurs twice, with the states before and after it.
     t, x = np.concatenate([phase.t for phase in phases]), np.vstack([phase.x for phase in phases])
     u = np.vstack([phase.u for phase in phases])
     names = ocp.system.state_names
@@ -157,6 +163,7 @@ def solution_of(
         t=t,
         x=x,
         state_names=names,
+        # Controls need each time once: the first nodes of later phases repeat the last ones before.
         u_grid=np.concatenate([phases[0].t[:1], *[phase.t[1:] for phase in phases]]),
         u=u,
         control_names=ocp.system.control_names,
@@ -179,6 +186,7 @@ def solution_of(
 
 
 def _costates(phases: Sequence[MotionPhase], t: Array, names: Sequence[str]) -> dict[str, Series]:
+    # All or none: with a phase left out the series would have a gap.
     if any(phase.costate is None for phase in phases):
         return {}
     values = np.vstack([phase.costate for phase in phases if phase.costate is not None])

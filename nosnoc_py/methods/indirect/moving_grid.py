@@ -85,6 +85,7 @@ class MovingGrid:
         try:
             return self.resequenced(guess)
         except SweepFailure:
+            # One phase without a collision: the sweep then reports what is wrong with the control.
             return self._sampled_control(guess, np.array([0.0, self.problem.horizon]), ())
 
     def sweep(self, control: Array) -> GridSweep:
@@ -159,8 +160,11 @@ class MovingGrid:
         phases: list[GridPhase] = []
         x, remaining = self.problem.x0, self.problem.horizon
         for row in control:
+            # Combinations of Anderson's acceleration are affine, not convex: they may leave the control set.
             values = self.problem.controls.project(row[2:].reshape(self.nodes, -1))
+            # Combinations of equal indices are equal up to rounding only.
             jump = int(np.rint(row[1]))
+            # The last phase has no collision: it takes the time that is left.
             phase = self._integrate_phase(x, values, float(row[0]) if jump >= 0 else remaining, jump, remaining)
             phases.append(phase)
             remaining -= phase.length
@@ -183,6 +187,7 @@ class MovingGrid:
         return costates[::-1]
 
     def _integrate_phase(self, x: Array, values: Array, length: float, jump: int, remaining: float) -> GridPhase:
+        # A polynomial may exceed its bounds between the nodes.
         u = self.problem.controls.project(self._basis @ values)
         triples = _step_controls(u)
         if jump >= 0:
@@ -218,6 +223,7 @@ class MovingGrid:
     def _check_sequence(self, states: Array, u: Array, h: float, jump: int) -> None:
         """Raise if a guard is at or below zero before its collision, at nodes or at minima of cubics between them."""
         guards, rates, *_ = self._all_guards(states, u[::2])
+        # The first node is left out: right after a collision its guard is zero by construction.
         least = np.minimum(guards[:, 1:], interval_minima(guards, h * rates))
         if jump >= 0:
             # The guard of the collision itself is zero at the end of the phase.
@@ -256,6 +262,7 @@ class MovingGrid:
         for run, costate in zip(runs, costates, strict=True):
             end = self.problem.horizon if run.jump < 0 else start + run.length
             stages = self._hermite(run, costate, inner)[:, :n_x].reshape(self.steps, THIRDS.size, n_x)
+            # The last third is the node itself, without the rounding of the interpolation.
             stages[:, -1] = run.x[1:]
             # Simpson's rule: mean of the control over each step.
             mean = (run.u[:-1:2] + 4.0 * run.u[1::2] + run.u[2::2]) / 6.0
@@ -286,6 +293,7 @@ class MovingGrid:
         p, slope = self.problem, ca.SX.sym("slope", self.problem.n_x)
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
         end, cost = self._step(p.x, u, h)
+        # dx/dlength along the whole phase: every step is 1 / K of the length.
         moved = ca.jtimes(end, ca.vertcat(p.x, h), ca.vertcat(slope, 1.0 / self.steps))
         both = ca.Function("ahead", [ca.vertcat(p.x, slope), u, h], [ca.densify(ca.vertcat(end, moved)), cost])
         return buffered(both.mapaccum("ahead", self.steps))
@@ -295,6 +303,7 @@ class MovingGrid:
         """Adjoint of a step: (costate after, x before, u, h) -> costate before."""
         p, u, h = self.problem, ca.SX.sym("u", 3 * self.problem.n_u), ca.SX.sym("h")
         end, cost = self._step(p.x, u, h)
+        # The gradient of the discrete step, so that the costate is that of the scheme and not of the flow.
         before = ca.gradient(ca.dot(p.costate, end) + cost, p.x)
         function = ca.Function("back", [p.costate, p.x, u, h], [ca.densify(before)])
         return buffered(function.mapaccum("backward", self.steps))

@@ -93,6 +93,8 @@ class HybridProblem:
     def guard_rates(self) -> ca.Function:
         """Function (x, u) -> guards psi, their rates psi_x f, and the scale |psi_x| |f| of the rates."""
         gradient = ca.densify(ca.jacobian(self.guards, self.x))
+        # By Cauchy-Schwarz the largest rate that is possible: rate over size is the sine of the angle to the guard
+        # surface.
         sizes = ca.sqrt(ca.sum2(gradient**2)) * ca.norm_2(self.flow)
         outputs = [self.guards, ca.mtimes(gradient, self.flow), sizes]
         return ca.Function("guard_rates", [self.x, self.u], [ca.densify(out) for out in outputs])
@@ -111,6 +113,7 @@ class HybridProblem:
         """Functions (x-, lambda+, eta) -> lambda- = g_x' lambda+ + eta psi_x' (HMP, Eq. 10), one per jump."""
         eta = ca.SX.sym("eta")
         pairs = zip(self.resets, ca.vertsplit(self.guards), strict=True)
+        # One gradient gives both terms of Eq. 10 without forming g_x.
         slopes = [ca.gradient(ca.dot(self.costate, g) + eta * psi, self.x) for g, psi in pairs]
         return tuple(ca.Function("jump", [self.x, self.costate, eta], [ca.densify(slope)]) for slope in slopes)
 
@@ -124,6 +127,7 @@ class HybridProblem:
     def along(self, outputs: Sequence[ca.SX], count: int) -> Callable[..., list[np.ndarray]]:
         """Build a fast evaluation of expressions at points x, lambda, u, (count, n) each; results are columns."""
         dense = [ca.densify(output) for output in outputs]
+        # One call for all points: calls from Python cost more than the evaluations.
         return buffered(ca.Function("along", [self.x, self.costate, self.u], dense).map(count))
 
     @property
@@ -154,6 +158,7 @@ def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
     """
     system = hybrid_system(ocp, method)
     _check_fits(ocp, method)
+    # `_check_fits` refuses a free initial state; this is for the type checker.
     assert ocp.x0 is not None
     controls = control_set(ocp, method)
     problem = substituted_problem(
@@ -197,10 +202,12 @@ def substituted_problem(
 ) -> HybridProblem:
     """Insert numbers for x0 (n_x,), the horizon [s] and p (n_p,) into an OCP and its hybrid system."""
     jumps, settled = system.jumps, ocp.settled(horizon, p)
+    # The terminal cost may refer to x(0), which is a number here.
     terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
     expressions = {
         "flow": system.flow,
         "guards": ca.vertcat(*[jump.guard for jump in jumps]),
+        # NaN marks jumps without an impulse, which events then leave out.
         "impulses": ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps]),
         "running_cost": ocp.stage_cost,
         "terminal_cost": terminal,
@@ -230,6 +237,7 @@ def with_cost(problem: HybridProblem) -> HybridProblem:
     return replace(
         problem,
         x=ca.vertcat(problem.x, cost),
+        # Jumps cost nothing: the accumulated cost passes through every reset.
         x0=np.append(problem.x0, 0.0),
         flow=ca.vertcat(problem.flow, problem.running_cost),
         resets=tuple(ca.vertcat(reset, cost) for reset in problem.resets),
@@ -238,6 +246,7 @@ def with_cost(problem: HybridProblem) -> HybridProblem:
 
 def _check_fits(ocp: OCP, method: str) -> None:
     """Raise an error that lists the features of an OCP outside of the scope of the method."""
+    # All reasons are collected, so that a user does not meet them one by one.
     lower, upper = ocp.x_bounds
     conditions = {
         "a free initial state": ocp.x0 is None,

@@ -44,6 +44,7 @@ class UniformGrid:
 
     def __init__(self, problem: HybridProblem, steps: int, search: float = 0.05) -> None:
         self.problem, self.steps = problem, steps
+        # Rounded up, so that a window has at least one step unless `search` is 0.
         self.reach = ceil(search * steps)
         self.forward = Forward(problem, steps)
         self.dt = self.forward.dt
@@ -51,6 +52,7 @@ class UniformGrid:
         self._residual_and_cost = problem.along([problem.minimiser.residual, problem.running_cost], steps)
         self._jumps = costate_jumps(problem)
         h = ca.SX.sym("h")
+        # Explicit in the costate: H is linear in it, and the step uses lambda_{n+1}.
         back = ca.densify(problem.costate + h * ca.gradient(problem.hamiltonian, problem.x))
         step = ca.Function("back", [problem.costate, problem.x, problem.u, h], [back])
         self._euler = buffered(step)
@@ -84,6 +86,7 @@ class UniformGrid:
             slope=float(np.sqrt(self.dt * (slopes**2).sum())),
             times=tuple(c.step * self.dt + c.s for c in rollout.collisions),
             jumps=tuple(c.jump for c in rollout.collisions),
+            # Built on demand: most passes only need the next control.
             motion=lambda: self._motion(rollout, costate, limits_at_jumps, objective),
         )
 
@@ -102,8 +105,10 @@ class UniformGrid:
             for c in collisions:
                 after_jump = self._euler(value, c.x_after, after, end - c.s)[0][:, 0]
                 value = self._jumps[c.jump](after_jump, c.x_before, before, after)
+                # Collisions are met backwards and listed forwards.
                 limits_at_jumps.insert(0, (value, after_jump))
                 end = c.s
+            # The part of the step before its first collision, with the control of the step itself.
             costate[n] = self._euler(value, rollout.x[n], rollout.u[n], end)[0][:, 0]
             last = n
         self._backward_steps(costate, rollout, 0, last)
@@ -158,6 +163,7 @@ def costate_jumps(problem: HybridProblem) -> list[Callable[..., Array]]:
             z = np.append(x, 0.0)
             reset, slope, _, (normal,) = crossing(z)
             event = saltation(normal, rate(z, before)[0][:, 0], rate(reset[:, 0], after)[0][:, 0], slope)
+            # The costate of the accumulated cost is 1 everywhere.
             return np.asarray(np.append(costate, 1.0) @ event.jump)[: x.size]
 
         return jump

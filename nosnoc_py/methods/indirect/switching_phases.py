@@ -186,6 +186,7 @@ class SwitchedPhases:
         edges = np.concatenate([[0.0], times, [self.problem.horizon]])
         x, arcs = np.asarray(self.problem.x0), list[OptimalArc]()
         for i, duration in enumerate(np.diff(edges)):
+            # Arcs of the last switchings are close, so that Newton's method starts near its solution.
             costate = np.zeros(n) if start is None else start[i].first[n:]
             arcs.append(self._solve(i, x, float(duration), ends[i] if i < len(ends) else None, costate))
             if i < len(self.jumps):
@@ -244,6 +245,7 @@ class SwitchedPhases:
         else:
             basis, rest = self.bases[i], self.rests[i]
             residual = np.concatenate([basis.T @ last[:n] - end, rest.T @ last[n:-1]])
+            # Unreached costates have an end condition of zero for now, which makes the matrix square.
             matrix = np.vstack([basis.T @ derivative[:n], rest.T @ derivative[n:]])
         first = np.concatenate([x, costate])
         return residual, OptimalArc(duration=duration, first=first, last=last[:-1], matrix=matrix, cost=float(last[-1]))

@@ -50,6 +50,7 @@ def predicted_collisions(
     if prescribed is None:
         return times, jumps
     if jumps[: len(prescribed)] != prescribed:
+        # Wrong times of the right number are a better start than right times of other collisions.
         times = np.linspace(0.0, problem.horizon, len(prescribed) + 2)[1:-1]
     return times[: len(prescribed)], prescribed
 
@@ -65,6 +66,7 @@ def _collisions(
 ) -> tuple[Array, tuple[int, ...]]:
     """Return times and jumps of the events of a guess, or of a simulation with its control."""
     if isinstance(guess, Trajectory) and guess.impacts:
+        # Events at the ends would give phases of zero length.
         events = [event for event in guess.impacts if guess.t0 < event.time < guess.t0 + problem.horizon]
         return np.array([e.time - guess.t0 for e in events]), tuple(_index(problem, e.name, method) for e in events)
     forward = Forward(problem, PREDICTION, "rk4", "same")
@@ -81,6 +83,7 @@ def _collisions(
 
 def motion_under(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> HybridMotion | None:
     """Simulate a control held on equal steps, with its objective; None if the simulation fails."""
+    # The cost is integrated as a state, with the accuracy of the motion.
     extended = with_cost(problem)
     forward = Forward(extended, steps, "rk4", "same")
     try:
@@ -114,7 +117,9 @@ def roll_out_sequence(
             gramian, state = by_x @ gramian @ by_x.T + input_gramian, end_state[:, 0]
         values, vectors = np.linalg.eigh(gramian)
         ends.append(state)
+        # Directions that the control does not reach cannot be prescribed: Newton's matrix would be singular there.
         bases.append(vectors[:, values > UNREACHED * max(values[-1], 1e-300)])
+        # The reset is applied whether or not the guard is zero: the iteration brings it there.
         state = problem.crossings[jump](state)[0][:, 0]
         begin = time
     return ends, bases

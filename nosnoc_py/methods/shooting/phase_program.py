@@ -48,7 +48,9 @@ def phase_program(
         Initial iterate.
     """
     laws = HybridLaws(system)
+    # Every guard waits in every phase; only jumps distinguish them.
     mode = (WAITING,) * len(laws.names)
+    # The first phase begins without a jump.
     impacts = ({}, *({laws.names[jump]: JUMPS} for jump in jumps))
     plan = Plan(modes=(mode,) * len(impacts), impacts=impacts, contacts={})
     mesh = PhaseMesh(stages=STAGES, intervals=intervals, per_phase=True, shortest=shortest)
@@ -79,6 +81,7 @@ def roll_out_sequence(
         for k in range(intervals):
             lefts.append(state_here)
             state_here = np.array(step(state_here, control(a + (k + 0.5) * step_length), p, step_length))[:, 0]
+            # Right ends before the reset of the next phase: one-sided limits at a jump.
             rights.append(state_here)
             begins.append(a + k * step_length)
             widths.append(step_length)
@@ -88,6 +91,7 @@ def roll_out_sequence(
     )
 
     def state(t: float, side: Side) -> Array:
+        # Rounding of sums of durations may ask beyond the end.
         return interpolant(min(t, float(edges[-1])), side)
 
     return PhaseStart(edges=edges, state=state, control=control, p=p)
@@ -99,6 +103,7 @@ def motion_of_point(point: PhasePoint, intervals: int, jumps: tuple[int, ...]) -
     shape = (len(jumps) + 1, intervals)
     t_left, h = e.t_left.reshape(shape), e.h.reshape(shape)
     left, stages = (part.reshape(*shape, *part.shape[1:]) for part in (e.x_left, e.x_stages))
+    # The control is constant on an element: the first stage has it.
     u = e.u_stages[:, 0].reshape(*shape, -1)
     phases = tuple(
         MotionPhase(

@@ -79,6 +79,7 @@ class PhaseShooting(Iteration):
         takes_guess = ocp.x0 is None and isinstance(guess, Trajectory)
         x0, horizon = np.array(guess.x[0]) if takes_guess else _start(ocp), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
+            # A guess outside of the bounds of a free horizon is moved to the nearest one.
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
         problem = _problem_of(ocp, system, x0, horizon, ocp.p)
         law = control_of_guess(problem.ocp, guess)
@@ -86,6 +87,7 @@ class PhaseShooting(Iteration):
         try:
             times, jumps = predicted_collisions(problem, guess, law, self.sequence, NAME)
         except SweepFailure as failure:
+            # The state needs a motion even so: one phase without jumps.
             times, jumps, status, message = np.empty(0), (), failure.status, failure.message
         edges = np.array([0.0, *times, horizon])
         # Jumps at the predicted times regardless of the guards: the NLP makes the guards zero.
@@ -117,6 +119,7 @@ class PhaseShooting(Iteration):
         return state.motion, state.iterations, state.infeasibility
 
     def _status(self, state: PhaseState) -> tuple[Status, str]:
+        # A point without small violations is no motion, so that its validity says nothing.
         status, message = status_of(state.point, self.tolerance)
         if not status.success:
             return status, message
@@ -147,6 +150,7 @@ class PhaseState(IterationState):
         motion = motion_of_point(point, intervals, jumps)
         first, last = motion.phases[0], motion.phases[-1]
         ocp = point.program.ocp
+        # Free quantities have new values at every iterate: costs and guards are those of its own problem.
         problem = _problem_of(ocp, system, first.x[0], float(last.t[-1]), point.p)
         return cls(point=point, system=system, intervals=intervals, problem=problem, motion=motion, **fields)
 

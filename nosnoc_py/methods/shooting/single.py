@@ -71,6 +71,7 @@ class SingleShooting(CompleteMethod):
         """Run the descent from the control of the guess and return the solution."""
         problem = hybrid_problem(ocp, NAME)
         self._check(problem)
+        # The rule of the paper belongs to its Euler scheme; otherwise an interval keeps its control.
         forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
         descent = Descent(
             gradient=EventGradient(forward),
@@ -82,7 +83,9 @@ class SingleShooting(CompleteMethod):
         )
         u = problem.controls.project(forward.sampled_control(control_of_guess(problem.ocp, guess), 0.0))
         status, message = self._run_descent(descent, u)
+        # A solved iterate need not have the lowest objective seen; without success the lowest one is the most useful.
         result = descent.last if status.success else descent.best
+        # No iterate was accepted: a motion at rest with the control of the guess, and NaN as its objective.
         standstill = StepMotion(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
         rollout = standstill if result is None else result.rollout
         return solution_of(
@@ -97,11 +100,13 @@ class SingleShooting(CompleteMethod):
         )
 
     def _check(self, problem: HybridProblem) -> None:
+        # These forms have a cost with a kink at zero, where optimal controls often stay.
         if problem.minimiser.kind in ("length", "separable"):
             raise OptionError(
                 f"{NAME}: |u| has no derivative at u = 0; write ca.sqrt(ca.sumsqr(u) + delta**2) with a small delta, "
                 "or use ns.MinimumPrinciple(...), which needs none."
             )
+        # SciPy's L-BFGS-B knows boxes only.
         if self.descent == "lbfgs" and problem.controls.is_ball:
             raise OptionError(
                 f"{NAME}: descent='lbfgs' takes bounds on u, not a bound on its length; use descent='gradient' or "
@@ -114,6 +119,7 @@ class SingleShooting(CompleteMethod):
             if self.descent == "gradient":
                 return gradient_descent(descent, u, _scale(descent.problem, self, descent.dt))
             return lbfgs(descent, u) if self.descent == "lbfgs" else ipopt(descent, u)
+        # Also `DescentEnd`, by which a solver's loop is left with success.
         except SweepFailure as failure:
             return failure.status, failure.message
         except KeyboardInterrupt:
@@ -130,4 +136,5 @@ def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
             f"{NAME}: descent='gradient' takes its rate from the curvature of the stage cost in u, which is not "
             "constant and positive here; give rate=..., or use descent='lbfgs'."
         )
+    # dJ/du is dt H_u: division by dt makes the step independent of the grid.
     return np.asarray(options.relaxation / dt * np.linalg.inv(np.array(ca.evalf(ca.densify(curvature)))))

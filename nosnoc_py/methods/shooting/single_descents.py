@@ -86,7 +86,7 @@ class Descent:
 
         Raises
         ------
-        EndedError
+        DescentEnd
             If it is solved, not finite, has no collision, or the callback or the time limit ends the descent.
         """
         if not np.isfinite([evaluation.objective, *evaluation.gradient.ravel()]).all():
@@ -115,6 +115,7 @@ class Descent:
 
     def slope(self, evaluation: ShootingEvaluation) -> float:
         """Return the L2 norm of H_u (HMP, Eq. 30), or of u - P(u - H_u) on a bounded set."""
+        # A gradient by one control is dt H_u.
         u, step = evaluation.rollout.u, evaluation.gradient / self.dt
         return float(np.sqrt(self.dt * ((u - self.problem.controls.project(u - step)) ** 2).sum()))
 
@@ -126,12 +127,14 @@ class Descent:
             # Before the first accepted iterate there is no scale for a penalty, so the failure is final.
             if self.last is None:
                 raise
+            # A large finite value: with infinity the interpolation of a line search would be NaN.
             return FAILED_COST * (1.0 + abs(self.last.objective)), np.zeros_like(u)
         return evaluation.objective, evaluation.gradient
 
 
 def gradient_descent(descent: Descent, u: Array, scale: Array) -> tuple[Status, str]:
     """Iterate u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
+    # One more evaluation than steps: the last iterate is judged, too.
     for _ in range(descent.max_iterations + 1):
         evaluation = descent.evaluate(u)
         slope = descent.accept(evaluation)
@@ -144,6 +147,7 @@ def lbfgs(descent: Descent, u: Array) -> tuple[Status, str]:
     from scipy.optimize import Bounds, minimize
 
     shape, controls = u.shape, descent.problem.controls
+    # The start counts as an iterate, so that a solved guess ends here and penalties have a scale.
     descent.accept(descent.evaluate(u))
 
     def objective(flat: Array) -> tuple[float, Array]:
@@ -160,6 +164,7 @@ def lbfgs(descent: Descent, u: Array) -> tuple[Status, str]:
         method="L-BFGS-B",
         bounds=Bounds(np.tile(controls.lower, len(u)), np.tile(controls.upper, len(u))) if controls.is_box else None,
         callback=accept,
+        # SciPy must not stop by its own tolerances: `accept` decides on the slope.
         options={"maxiter": descent.max_iterations, "maxfun": 20 * descent.max_iterations + 20, "ftol": 0, "gtol": 0},
     )
     return no_descent(descent, result.nit >= descent.max_iterations)
@@ -226,6 +231,7 @@ class _Callback(ca.Callback):
 
     def eval(self, arguments: Any) -> list[ca.DM]:
         try:
+            # After an exception IPOPT may go on calling for a while: NaN ends it soonest.
             if not self.ends:
                 return [ca.DM(self.evaluate(np.array(arguments[0]).reshape(self.shape)))]
         except KeyboardInterrupt:
@@ -248,8 +254,10 @@ def ipopt(descent: Descent, u: Array) -> tuple[Status, str]:
 
     sizes = {"x": u.size, "f": 1, "g": length.numel(), "lam_x": u.size, "lam_g": length.numel(), "lam_p": 0}
     output_sizes = [sizes[ca.nlpsol_out(i)] for i in range(ca.nlpsol_n_out())]
+    # The fallback NaN is a failed evaluation to IPOPT: it shortens the step, or stops.
     value = _Callback("value", lambda u: descent.trial(u)[0], u.shape, [u.size], ca.DM.nan(1), raised)
     slope = _Callback("slope", lambda u: descent.trial(u)[1].ravel(), u.shape, [u.size], ca.DM.nan(u.size), raised)
+    # The result 1 asks IPOPT to stop; it is the fallback, so that an exception stops it.
     watched = _Callback("watch", watch, u.shape, output_sizes, ca.DM(1), raised)
     settings = {
         "print_time": False,
@@ -271,5 +279,6 @@ def ipopt(descent: Descent, u: Array) -> tuple[Status, str]:
     bounds = {"lbx": np.tile(controls.lower, len(u)), "ubx": np.tile(controls.upper, len(u))}
     solver(x0=u.ravel(), lbg=-np.inf, ubg=controls.radius**2, **bounds)
     if raised:
+        # The first exception is the cause; later ones follow from it.
         raise raised[0]
     return no_descent(descent, solver.stats()["return_status"] == "Maximum_Iterations_Exceeded")

@@ -54,7 +54,7 @@ class SmoothedState(SolverState):
     ----------
     sigma : float
         Smoothing of the next NLP.
-    left : float
+    last_sigma : float
         Smoothing of the problem that w solves; if none was solved, of the last one tried.
     solved : bool
         True if an NLP converged; w is then the solution of the last one that did.
@@ -62,7 +62,7 @@ class SmoothedState(SolverState):
         Number of failed NLPs since then.
     dual : NLPResult, optional
         Last converged result, which starts the next NLP.
-    word : str
+    solver_status : str
         IPOPT's return status of the last NLP.
     """
 
@@ -94,6 +94,7 @@ def with_simulated_notes(ocp: OCP, solution: Solution, guess: Any, deadline: flo
     """
     if solution.status.success:
         return solution
+    # Simulations are exact motions: they tell a bad smoothing from a bad problem.
     simulated, guess_motion = (simulated_guess(ocp, motion, deadline) for motion in (solution, guess))
     notes = [solution.message] if solution.message else []
     notes += [] if simulated is None else [f"its control, {simulated}"]
@@ -104,6 +105,7 @@ def with_simulated_notes(ocp: OCP, solution: Solution, guess: Any, deadline: flo
         and (simulated is None or not simulated.feasible or simulated.objective > guess_motion.objective)
     ):
         notes.append(f"the control of the guess, {guess_motion}: go on from that by ns.MultiPhase() or finite elements")
+    # A motion exists that nearly satisfies everything: "infeasible" would be a wrong message.
     nearly_feasible = simulated is not None and simulated.broken <= NEARLY
     status = (
         Status.NOT_COMPLEMENTARY
@@ -145,6 +147,7 @@ class SmoothedProblem:
             switch_detection=False,
         )
         horizon = ocp.horizon if ocp.free_time is None else ocp.free_time
+        # sigma is the last parameter of the smoothed system, so that one NLP serves all values.
         smooth_ocp = replace(ocp, system=smoothed.system, horizon=horizon, p=np.append(ocp.p, options.sigma_0))
         transcription = transcribe(smooth_ocp, method)
         dcs = replace(transcription.dcs, outputs=smoothed.outputs, units=smoothed.units)
@@ -165,7 +168,9 @@ class SmoothedProblem:
 
     def ended(self, state: SmoothedState) -> dict[str, Any] | None:
         """Return the final status as a field, or None while the sequence continues."""
+        # Small residuals end the sequence early: a smaller sigma makes the NLP stiffer for nothing.
         finished = state.solved and (residuals_small(state, self.options) or state.failures >= FAILURES)
+        # 1e-9 absorbs the rounding of sigma_0 kappa^i.
         if state.status is None and not finished and state.sigma >= self.options.sigma_min * (1 - 1e-9):
             return None
         return {"status": state.status or self.verdict(state)}
@@ -193,6 +198,7 @@ class SmoothedProblem:
         dual = state.dual if state.failures == 0 else None
         multipliers = {} if dual is None else dual.duals
         ipopt = self._ipopt(warm=dual is not None)
+        # Parameters of relaxed NLPs are (p, weight of the penalty, sigma).
         result = ipopt.solve(state.w / scale, np.concatenate([p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x * scale
         w = w if np.isfinite(w).all() else state.w  # discard an iterate with NaN or inf
@@ -201,7 +207,9 @@ class SmoothedProblem:
         records = (*state.records, record(candidate, LABEL, sigma, word=result.solver_status, **log))
         status = Status.INTERRUPTED if result.interrupted else None
         if result.solver_status == "User_Requested_Stop" and not result.interrupted:
+            # IPOPT says the same for a deadline and for Ctrl-C; only `interrupted` tells them apart.
             status = Status.TIME_LIMIT
+        # Before a first success every iterate is as good as the last one.
         following = candidate if result.converged or not state.solved else replace(state, failures=state.failures + 1)
         if result.converged:
             following = replace(
@@ -220,12 +228,14 @@ class SmoothedProblem:
             **(WARM_START if warm else {}),
             **options.ipopt,
         }
+        # There are no products left: the relaxation is a formality of the common interface.
         return self.transcription.solvers.relaxed("scholtes", "direct", settings)
 
     def _measure(self, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
         """Return the residuals of the problem without smoothing, as fields of a state."""
         fields, (_, a, b) = measure(self.transcription.solvers.evaluator, w, p), self._sides(w, p)
         minima = np.minimum(a, b)
+        # A negative side violates its own bound: that is infeasibility, not complementarity.
         sizes = {"complementarity": scaled_products(a, b), "infeasibility": -minima}
         sizes["complementarity_min"] = np.abs(minima)
         return fields | {name: _worst(size, fields[name]) for name, size in sizes.items()}

@@ -37,6 +37,7 @@ def feature_point(shape: Shape, support: Support, index: int, nu: Vector) -> tup
     ellipsoids, vertices, lenses = shape
     if index < ellipsoids.shape[0]:
         e = ellipsoids[index]
+        # Semi-axes are the columns of A: the lowest point of an ellipsoid is c - A A'nu / |A'nu|.
         a = e[3] * nu[0] + e[6] * nu[1] + e[9] * nu[2]
         b = e[4] * nu[0] + e[7] * nu[1] + e[10] * nu[2]
         c = e[5] * nu[0] + e[8] * nu[1] + e[11] * nu[2]
@@ -51,8 +52,10 @@ def feature_point(shape: Shape, support: Support, index: int, nu: Vector) -> tup
     index -= ellipsoids.shape[0]
     if index < vertices.shape[0]:
         v = vertices[index]
+        # A vertex has a skin of radius v[3], a sphere around it.
         point = (v[0] - v[3] * nu[0], v[1] - v[3] * nu[1], v[2] - v[3] * nu[2])
         return v[0] * nu[0] + v[1] * nu[1] + v[2] * nu[2] - v[3], point
+    # Support functions return the highest point in a direction; the lowest one is in the direction -nu.
     extreme_point = lens_support(lenses[index - vertices.shape[0]], np.array((-nu[0], -nu[1], -nu[2])))
     point = (extreme_point[0], extreme_point[1], extreme_point[2])
     return dot(point, nu), point
@@ -95,6 +98,7 @@ def approach(
     fastest, where = math.inf, (0.0, 0.0, 0.0)
     for index in range(count_of(shape, support)):
         height, point = feature_point(shape, support, index, nu)
+        # Several features may touch; the one that approaches fastest gets its impulse first.
         if height <= lowest + slack:
             velocity = dot(cross(point, nu), omega)
             if velocity < fastest:

@@ -158,6 +158,7 @@ def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
         for j in range(3):
             matrix[3 + i, 3 + j] = body[2][3 * i + j]
     for k in range(rows.shape[0]):
+        # A point without an impulse adds nothing.
         if slopes[k, 0, 0] == 0.0:
             continue
         for r in range(3):
@@ -165,6 +166,7 @@ def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
                 slope = 0.0
                 for q in range(3):
                     slope += slopes[k, r, q] * rows[k, q, j]
+                # `slopes` is -epsilon dp/d(J w), so that -J' dp/dw is added with a plus.
                 slope /= softness[k]
                 if slope != 0.0:
                     for i in range(6):
@@ -181,6 +183,7 @@ def gaussian_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
         for i in range(k + 1, n):
             if abs(A[i, k]) > abs(A[pivot, k]):
                 pivot = i
+        # A singular matrix gives no step: the caller then ends with the next softness or attempt.
         if A[pivot, k] == 0.0:
             return np.zeros(n)
         if pivot != k:
@@ -211,6 +214,7 @@ def solve_balance(
     for _ in range(MAX_NEWTON_STEPS):
         if error <= enough:
             break
+        # A copy: elimination overwrites the right side, and the residual is tested below.
         step = gaussian_solve(matrix_of(body, points, slopes), residual.copy())
         factor = 1.0
         for k in range(MAX_HALVINGS):
@@ -218,10 +222,12 @@ def solve_balance(
             project_onto_cones(points, impulses, trial, projection, slopes)
             residual = momentum_of(body, trial - free) - generalised_impulse(points.rows, projection)
             trial_error = energy_norm(body, velocity_of(body, residual))
+            # The last halving is accepted in any case: kinks of the projection may need a step that does not descend.
             if trial_error < (1.0 - 0.1 * factor) * error or trial_error <= NOISE * enough or k == MAX_HALVINGS - 1:
                 break
             factor *= 0.5
         w = trial
+        # The error no longer halves near rounding: further steps only repeat it.
         if trial_error > 0.5 * error and trial_error <= NOISE * enough:
             break
         error = trial_error
@@ -242,6 +248,7 @@ def solve_contacts(
     -------
     w (6,), the velocity with these impulses.
     """
+    # Targets count, too: a body at rest inside a plane has no free velocity.
     scale, softness = max(energy_norm(body, free), np.abs(targets).max()), np.empty(rows.shape[0])
     points = Points(rows, targets, friction, softness, False)
     if not (
@@ -268,12 +275,15 @@ def update_impulses(
         change = 0.0
         for i in range(rows.shape[0]):
             for r in range(3):
+                # epsilon times a change of p is the change of J w: the test is in velocities, like the tolerance.
                 change = max(change, softness[i] * abs(projection[i, r] - impulses[i, r]))
                 impulses[i, r] = projection[i, r]
         if change <= 10.0 * ROUNDING * scale and scale_of_softness <= soft:
             return True
+        # Sharpened in each update, also if Newton's method has not converged: the multipliers approach in parallel.
         if scale_of_softness > soft:
             scale_of_softness *= 0.1
             softness *= 0.1
+    # The next attempt must not start from impulses that diverged.
     impulses[:] = 0.0
     return False

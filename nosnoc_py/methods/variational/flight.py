@@ -78,6 +78,7 @@ def rotation_over(body: Body, p: Vector) -> tuple[bool, Matrix, float]:
     """Solve G(f) = p + p x f + (p . f) f - 2 J f = 0 for p = h Pi; return True if solved, F and tr((I - F) J_d)."""
     inertia = body[2]
     f = times(body[3], p)
+    # Solution of the equation without its quadratic terms, exact for slow rotations.
     f = (0.5 * f[0], 0.5 * f[1], 0.5 * f[2])
     converged = False
     for _ in range(MAX_ITERATIONS):
@@ -108,6 +109,7 @@ def free_flight(body: Body, segment: Segment, s: float) -> State:
     gamma = plus(momentum, body[0] * tau, body[1])
     converged, increment, _ = rotation_over(body, (s * spin[0], s * spin[1], s * spin[2]))
     if converged:
+        # Products of rotations leave SO(3) by rounding, which would add up over 1e5 steps.
         rotation = orthonormal(product(rotation, increment))
         before, spin = dot(spin, spin), transposed_times(increment, spin)
         # F preserves |Pi|. Without the correction its rounding error accumulates when F is equal in all steps.
@@ -131,6 +133,7 @@ def discrete_energy(body: Body, x: Vector, gamma: Vector, spin: Vector, s: float
     """
     potential = -body[0] * (dot(body[1], x) + 0.125 * s * s * dot(body[1], body[1]))
     translational = 0.5 * dot(gamma, gamma) / body[0] + potential
+    # The last term of E_d is 0 / 0 at s = 0; its limit is used.
     if s < 1e-100:
         return True, translational + 0.5 * dot(spin, times(body[3], spin))
     converged, _, action = rotation_over(body, (s * spin[0], s * spin[1], s * spin[2]))

@@ -72,6 +72,7 @@ def impact_impulse(
         slip[1],
         -restitution * u[2],
     )  # exact, not by differences: without losses the energy is conserved to rounding
+    # Work of an impulse: its product with the mean of the velocities before and after.
     gain = 0.5 * (dot(p, u) + dot(p, after))
     impulse = plus(plus((p[0] * tangent_1[0], p[0] * tangent_1[1], p[0] * tangent_1[2]), p[1], tangent_2), p[2], normal)
     torque = plus(plus((p[0] * first[0], p[0] * first[1], p[0] * first[2]), p[1], second), p[2], chi)
@@ -81,6 +82,7 @@ def impact_impulse(
 @jitable
 def tangents(normal: Vector) -> tuple[Vector, Vector]:
     """Return two unit vectors that form a right-handed frame with the normal."""
+    # With the limit 0.8 the part of this axis across the normal has at least the length 0.6: no cancellation.
     other = (1.0, 0.0, 0.0) if abs(normal[0]) < 0.8 else (0.0, 1.0, 0.0)
     first = plus(other, -dot(other, normal), normal)
     length = math.sqrt(dot(first, first))
@@ -101,10 +103,12 @@ def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> 
         return frictionless
     # Impulse that stops tangential motion; admissible inside of the cone.
     stick = solve3(weights, determinant(weights), (-u[0], -u[1], -(1.0 + restitution) * u[2]))
+    # A negative normal impulse fails here, too: the cone is empty for it.
     if math.hypot(stick[0], stick[1]) <= friction * stick[2]:
         return stick
     has_slip, angle = slip_direction(weights, u, restitution, friction)
     p = _sliding_impulse(weights, u, restitution, friction, angle)
+    # Without a consistent direction friction along u_t- is kept only if the contact pushes with it.
     return p if has_slip or p[2] > 0.0 else frictionless
 
 
@@ -131,6 +135,7 @@ def slip_direction(weights: Matrix, u: Vector, restitution: float, friction: flo
             angle = 2.0 * math.atan(half) + (0.0 if side > 0.0 else math.pi)
             p = _sliding_impulse(weights, u, restitution, friction, angle)
             slip = plus(u, 1.0, times(weights, p))
+            # Grows with the difference of the angles, without a case for a full turn.
             distance = -math.cos(angle - start)
             # Accept a root if the impulse pushes and the slip after the impact has the direction of the angle.
             if p[2] > 0.0 and math.cos(angle) * slip[0] + math.sin(angle) * slip[1] >= 0.0 and distance < nearest:
@@ -145,12 +150,14 @@ def roots_between(coefficients: np.ndarray, low: float, high: float) -> np.ndarr
     A double root counts if the polynomial vanishes there up to rounding.
     """
     roots = np.zeros(0)
+    # Between two neighbouring roots of its derivative a polynomial is monotone and has at most one root.
     for order in range(coefficients.size - 2, -1, -1):
         derived = coefficients
         for _ in range(order):
             derived = derived[1:] * np.arange(1, derived.size)
         limits = np.concatenate((np.array((low,)), roots, np.array((high,))))
         values = np.array([polynomial(derived, part) for part in limits])
+        # For |x| <= 1 Horner's rule has errors of this size; smaller values have no sign.
         values[np.abs(values) <= 1e-15 * np.abs(derived).sum()] = 0.0
         inside = [
             bisect_root(derived, limits[k], limits[k + 1], values[k])
@@ -190,6 +197,7 @@ def bisect_root(coefficients: np.ndarray, low: float, high: float, f_low: float)
 def _sliding_impulse(weights: Matrix, u: Vector, restitution: float, friction: float, angle: float) -> Vector:
     """Return the impulse for sliding in the direction of an angle; zero if it would have to pull."""
     c, s = math.cos(angle), math.sin(angle)
+    # A weight that is not positive means that friction jams the contact (Painleve): no sliding impulse.
     weight = weights[8] - friction * (weights[6] * c + weights[7] * s)
     value = -(1.0 + restitution) * u[2] / weight if weight > 0.0 else 0.0
     return (-friction * value * c, -friction * value * s, value)
@@ -217,6 +225,7 @@ def limit_energy_gain(weights: Matrix, u: Vector, restitution: float, p: Vector)
             low = scale
         else:
             high = scale
+    # The lower end has no gain; the middle of the interval may have one.
     scaled = _scaled_impulse(weights, u, restitution, p, coupling, low)
     return scaled, max(gain, 0.0)
 

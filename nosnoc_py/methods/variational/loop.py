@@ -43,6 +43,7 @@ from nosnoc_py.systems.shapes.shape import Features
 
 # Steps between two checks of the time limit: some milliseconds.
 CHUNK = 1000
+# An interpreted step takes far longer: fewer of them fill the same milliseconds.
 CHUNK_INTERPRETED = 20
 NO_FEATURES = Features.of()
 
@@ -63,6 +64,7 @@ class LieGroupVariationalState(StepState):
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """Return the compiled loop, cached on disk."""
+    # The first compilation takes many seconds without output; later processes read it from the disk.
     notify(COMPILING)
     return compiled(kernel.versioned(version_of(kernel, support_kernels)), cache=True)
 
@@ -91,6 +93,7 @@ def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
     shape: Any = tuple(NO_FEATURES if features is None else features)
     rule = Rule(
         h=h,
+        # Twice the height of fall in a step; 1e-12 remains without gravity.
         closed=float(np.sqrt(gravity @ gravity)) * h * h + 1e-12,
         variational=method.algorithm == "5.1",
         samples=method.samples,
@@ -99,6 +102,7 @@ def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
     )
     return Scene(
         rule=rule,
+        # Rounding makes the inverse unsymmetric, and the conserved energy would depend on the order of its factors.
         body=(float(system.mass), as_tuple(gravity), as_tuple(system.inertia), as_tuple(0.5 * (inverse + inverse.T))),
         shape=shape,
         support=None if features is not None else system.shape.support,
@@ -109,6 +113,7 @@ def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
 def initial_contacts(scene: Scene, x: np.ndarray) -> Contacts:
     """Return the contact data at the start; a tolerated penetration becomes slack."""
     position, rotation = as_tuple(x[0:3]), as_tuple(x[3:12])
+    # A penetration that the model tolerates must not count as an impact at t = 0.
     gaps = np.array([gap_of(plane, scene.shape, scene.support, position, rotation) for plane in scene.planes])
     zeros = np.zeros((2, gaps.size))
     return Contacts(slack=np.minimum(gaps, 0.0), settled=zeros[0], left=np.maximum(gaps, 0.0), ends=zeros[1])
@@ -116,6 +121,7 @@ def initial_contacts(scene: Scene, x: np.ndarray) -> Contacts:
 
 def allocate_output(scene: Scene, chunk: int) -> OutputBuffers:
     """Allocate buffers for `chunk` impact-free steps plus two steps with the maximum number of impacts."""
+    # An impact writes a node before and one after it, on every plane at worst; `run_steps` keeps this room free.
     reserve = 2 * (scene.rule.max_impacts + 2) * (len(scene.planes) + 1)
     return OutputBuffers(
         nodes=np.empty((chunk + 2 * reserve + 1, 19 + len(scene.planes))),
@@ -153,6 +159,7 @@ class VariationalLoop:
     def largest_step(self, spin: Vector) -> str:
         """Return the largest step for which the equation of flight has a solution."""
         low, high = 0.0, self.h
+        # Bisection, because a step below one that has a solution has one, too: only h |Pi| counts.
         for _ in range(50):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if self.can_fly(spin, middle) else (low, middle)
@@ -165,8 +172,10 @@ class VariationalLoop:
         progress = ((x, momentum, 0.0, rotation, spin), 0.0, 0.0)
         current = np.concatenate([[0.0], start, contacts.left + contacts.slack])
         record.add(current[np.newaxis], np.empty((0, 8)))
+        # A callback sees every step, so that it is called between chunks of one.
         chunk = 1 if callback is not None else CHUNK_INTERPRETED if self.steps is run_steps else CHUNK
         output = allocate_output(self.scene, chunk)
+        # The rotation of the first node, from which turns are measured.
         output.last[1:] = start[3:12]
         done, code, status, slow_impacts, plane = 0, FINISHED, Status.SOLVED, 0, -1
         while done < count and status is Status.SOLVED and code in (FINISHED, FULL):
@@ -178,11 +187,15 @@ class VariationalLoop:
                 self.scene, contacts, output, progress, done, stop, count, self.method.record_every
             )
             rows, n_events, n_slow = output.counts.tolist()
+            # A chunk without impacts reports -1 and must not erase the plane for the message.
             plane, slow_impacts = last_plane if last_plane >= 0 else plane, slow_impacts + n_slow
             record.add(output.nodes[:rows], output.events[:n_events])
+            # The row after the last node holds the current state; the next chunk overwrites it.
             current = output.nodes[rows].copy()
+            # With full buffers the step is not finished; it continues after they are emptied.
             if callback is not None and code != FULL:
                 status = callback_status(callback, current, n_events)
+        # A run that stops between two recorded nodes still ends at its last state.
         if current[0] > record.last:
             record.add(current[np.newaxis], np.empty((0, 8)))
         status, notes = self.status_and_notes(status, code, current, plane)
@@ -222,6 +235,7 @@ def callback_status(callback: Callable[[Any], Any], node: np.ndarray, impacts: i
     """Call a callback with the current state; return its status."""
     state = LieGroupVariationalState(
         t=float(node[0]),
+        # A callback may keep the state, whereas the buffer is used again.
         x=node[1:19].copy(),
         p=np.empty(0),
         contacts=impacts,

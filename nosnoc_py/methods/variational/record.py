@@ -26,12 +26,14 @@ class RecordBuffers:
 
     def add(self, nodes: np.ndarray, events: np.ndarray) -> None:
         """Copy the filled rows of a chunk."""
+        # Copies, because the loop overwrites its buffers in the next chunk.
         self.nodes.append(nodes.copy())
         self.events.append(events.copy())
 
     @property
     def last(self) -> float:
         """Time of the last node [s]."""
+        # The last chunks may have no node, if few steps are recorded.
         return next(float(nodes[-1, 0]) for nodes in reversed(self.nodes) if len(nodes))
 
     def trajectory(self, body: RigidBody, status: Status, notes: list[str]) -> Trajectory:
@@ -47,6 +49,7 @@ class RecordBuffers:
             series=series,
             units=units,
         )
+        # No controls: one interval over the whole time, with zero columns.
         control = t[[0, -1]], np.empty((1, 0))
         return motion.trajectory(body, np.zeros(0), control, status, [*notes, *friction_notes(events)])
 
@@ -70,6 +73,7 @@ def events_of(body: RigidBody, rows: np.ndarray) -> tuple[Event, ...]:
         Event(row[TIME], names[int(row[PLANE])], "impact", row[IMPULSE], row[BEFORE], row[AFTER], row[GAIN])
         if row[KIND] == 0.0
         else Event(row[TIME], names[int(row[PLANE])], "contact")
+        # Lists, so that events hold plain floats and not NumPy scalars.
         for row in rows.tolist()
     )
 

@@ -98,6 +98,7 @@ def relative_turn(rotation: Matrix, other: Matrix) -> Vector:
         rotation[0], rotation[3], rotation[6], rotation[1], rotation[4], rotation[7], rotation[2], rotation[5],
         rotation[8],
     ), other)  # fmt: skip
+    # 1 + trace is zero for half a turn, which a step of a resting body never makes.
     scale = 2.0 / (1.0 + F[0] + F[4] + F[8])
     return (scale * (F[7] - F[5]), scale * (F[2] - F[6]), scale * (F[3] - F[1]))
 
@@ -133,6 +134,7 @@ def constrained_displacement(
     for _ in range(MAX_LINEARIZATIONS):
         for k in range(planes.shape[0]):
             for index in range(features):
+                # Active points stay active: a set that shrinks again could cycle.
                 if is_active[k * features + index] != 0.0:
                     continue
                 gap, _ = point_gap(scene, k, index, x, rotation)
@@ -158,6 +160,7 @@ def constrained_displacement(
     if count > 0 and not d.any():
         x, rotation = start, start_rotation
     for i in range(count):
+        # Planes without rest stop the displacement; their impulse comes from the impact at the next closed gap.
         if settled[point_ids[i] // features] == 0.0:
             impulses[i] = 0.0
     return x, rotation, generalised_impulse(rows[:count], impulses[:count])
@@ -216,6 +219,7 @@ def project_to_rest(
     spin = transposed_times(rotation, world)
     gamma, spin = stop_contact_velocities(scene, settled, x, gamma, rotation, spin)
     kinetic = 0.5 * (dot(gamma, gamma) / body[0] + dot(spin, times(body[3], spin)))
+    # Mechanical energy now, minus that at the start of the step.
     excess = kinetic - body[0] * dot(body[1], x) - anchor[2]
     if excess > 0.0:
         scale = math.sqrt(1.0 - excess / kinetic) if excess < kinetic else 0.0

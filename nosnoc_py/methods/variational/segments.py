@@ -65,7 +65,9 @@ def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tup
         slope = velocity if k == 0 else (error - error_last) / (value - last)
         step = -error / slope if slope != 0.0 else math.inf
         scale = abs(value) + abs(start)
+        # Differences of energies lose digits: a step that no longer helps, and is small, is the end.
         stalled = k > 4 and abs(error) >= abs(error_last) and abs(step) <= 1e-13 * scale
+        # A root at which the body still approaches is that of the motion before the impact.
         if error == 0.0 or abs(step) <= 4e-16 * scale or stalled:
             return velocity > 0.0, value if velocity > 0.0 else start
         # A step to another branch: the equation has no root near the impulse of algorithm 5.2.
@@ -141,6 +143,7 @@ def open_interval(
     origin = low
     while True:
         middle = origin + 0.5 * (high - origin)
+        # The interval has shrunk to rounding without an open gap: the body never left the plane.
         if middle <= origin + 1e-18 or high - origin < 1e-16 * high:
             return origin, -1.0, origin, gap_high
         gap_middle = gap_at(scene, k, slack, segment, pending, middle)
@@ -166,6 +169,7 @@ def locate_impact(
             return low
     weight_low, weight_high, width, side = gap_low, gap_high, high - low, 0
     for iteration in range(200):
+        # Spacing of floating-point numbers at the right end.
         nearest = 2.3e-16 * high
         if gap_high == 0.0 or high - low <= nearest:
             break
@@ -175,6 +179,7 @@ def locate_impact(
             if high - low > 0.5 * width:
                 middle = 0.5 * (low + high)
             width = high - low
+        # Rounding must not put the trial onto an end, where it would change nothing.
         middle = min(max(middle, low + 0.5 * nearest), high - 0.5 * nearest)
         if middle <= low or middle >= high:
             break
@@ -185,6 +190,7 @@ def locate_impact(
         else:
             weight_low *= 0.5 if side > 0 else 1.0
             high, gap_high, weight_high, side = middle, gap_middle, gap_middle, 1
+    # Of the last two neighbours the one with the smaller gap.
     return high if -gap_high < gap_low else low
 
 
@@ -244,14 +250,17 @@ def first_hit(
         if samples > 1:
             end = length if i == samples - 1 else length * (i + 1) / samples
             flight = trial(scene.body, segment, pending, end)
+        # Before the gaps, because a flight without a solution has no end state.
         if not flight[3][0]:
             return ROTATION, plane, end, flight
         if not update_gaps(scene, contacts, flight, end):
+            # NaN compares False and counts as not open, so that it is found here.
             if np.isnan(contacts.ends).any():
                 return NOT_FINITE, plane, end, flight
             plane, end, flight = first_plane_hit(scene, contacts, segment, pending, before, end, flight)
         if plane >= 0:
             break
+        # The end of this part is the start of the next one.
         contacts.left[:] = contacts.ends
         before = end
     return FINISHED, plane, end, flight

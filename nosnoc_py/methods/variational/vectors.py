@@ -71,6 +71,7 @@ def determinant(A: Matrix) -> float:
 @jitable
 def solve3(A: Matrix, det: float, b: Vector) -> Vector:
     """Return A^-1 b by cofactors, given det A."""
+    # No elimination: it would need pivoting, and the caller tests the determinant in any case.
     return (
         ((A[4] * A[8] - A[5] * A[7]) * b[0] + (A[2] * A[7] - A[1] * A[8]) * b[1] + (A[1] * A[5] - A[2] * A[4]) * b[2])
         / det,
@@ -84,6 +85,7 @@ def solve3(A: Matrix, det: float, b: Vector) -> Vector:
 @jitable
 def orthonormal(R: Matrix) -> Matrix:
     """Return the nearest rotation of a matrix that is one up to rounding: R (3 I - R^T R) / 2 (one Newton step)."""
+    # Columns leave unit length by rounding only, where one Newton step is exact to rounding; the factor is symmetric.
     a = 1.5 - 0.5 * (R[0] * R[0] + R[3] * R[3] + R[6] * R[6])
     b = 1.5 - 0.5 * (R[1] * R[1] + R[4] * R[4] + R[7] * R[7])
     c = 1.5 - 0.5 * (R[2] * R[2] + R[5] * R[5] + R[8] * R[8])
