@@ -1,4 +1,9 @@
-"""Layout of the vectors of a program: which rows belong to which quantity at which control stage, element, RK stage."""
+"""Layout of the vectors of a program: which rows belong to which quantity at which control stage, element, RK stage.
+
+Discretisation writes a layout while it appends rows; readouts, certificates and messages only look rows up. Blocks
+follow each other without gaps, in the order of their creation, so that a row number has exactly one block. A `role` is
+for code and a name for people: messages change with names, programs must not.
+"""
 
 from __future__ import annotations
 

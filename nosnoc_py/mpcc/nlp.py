@@ -1,9 +1,13 @@
 """NLPs of an MPCC, relaxed or on a branch; derivatives are computed once and shared.
 
-Variables are scaled, x = w / w_scale, and so are the rows of g. All NLPs consist of the same blocks of rows, each with
-its Jacobian and Hessian: differentiation takes longer than most solves. Steering decides what the parameter of a
-relaxation is: sigma itself ("direct"), or elastic slack variables with penalty 1/sigma ("l_inf": one for all products,
-"l1": one for each).
+Variables are scaled, x = w / w_scale, and so are the rows of g; G, H and sigma are in the user's units. All NLPs
+consist of the same blocks of rows, each with its Jacobian and Hessian: differentiation takes longer than most solves.
+Steering decides what the parameter of a relaxation is: sigma itself ("direct"), or elastic slack variables with penalty
+1/sigma ("l_inf": one for all products, "l1": one for each).
+
+Invariants: rows of g, then those rows of G and H that bounds do not imply (`structure`), then those of the relaxation
+or the switched equations; the parameters are (p, weight of the penalty, sigma). The relaxations are in `relaxations`,
+the choice of a branch by bounds in `branch`.
 """
 
 from __future__ import annotations

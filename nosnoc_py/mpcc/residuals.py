@@ -1,7 +1,10 @@
 """Residuals of the unrelaxed problem, over the single products, in the user's units.
 
 Success is decided on these numbers alone, never on the status of an NLP solver: a relaxed NLP may converge at a point
-that violates the complementarities. NaN counts as infinitely wrong everywhere.
+that violates the complementarities. There are three of them: the largest product (relative to its factors), the largest
+min(G, H), and the infeasibility of bounds, constraints, nonnegativities and enforced switched equations. Products are
+not aggregated here, so that residuals of different solvers and aggregations can be compared. NaN counts as infinitely
+wrong everywhere.
 """
 
 from __future__ import annotations

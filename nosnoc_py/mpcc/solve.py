@@ -1,4 +1,9 @@
-"""Solve an MPCC with any strategy; the result has residuals, multipliers and a certificate of stationarity."""
+"""Solve an MPCC with any strategy; the result has residuals, multipliers and a certificate of stationarity.
+
+`solve_mpcc` only joins parts: the strategies are in `auto`, `active_set` and `homotopy`, their common loop and the
+proofs of infeasibility and unboundedness in `strategy`. Success is decided on the residuals of the unrelaxed problem
+(`residuals`); the certificate (`stationarity`) is evidence beside it and may be missing.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 Most complementarity functions are sums of bounded variables. Such a row is nonnegative without a constraint of its own,
 and it is zero exactly where every variable in it is at its bound. A branch then fixes these variables, which keeps the
 constraints independent; a constraint "sum = 0" beside the bounds of its variables would not be.
+
+Only rows that are affine in w with constant coefficients are looked at; all others count as unbounded, which costs a
+constraint and is never wrong. `branch` fixes variables by these bounds, `nlp` leaves rows out by them, and `implicit`
+finds constant variables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Flow, guards and gradients of an event-selected system as array functions, from CasADi or NumPy, or compiled."""
+"""Flow, guards and gradients of an event-selected system as array functions, from CasADi or NumPy, or compiled.
+
+All sources are brought to the same three functions with the same arguments, so that there is one loop (`kernel`). For
+numba they also need the same types, whatever the system: the loop is then compiled once for all systems. Row b of the
+guard functions belongs to guards whose bit is b.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Simulation of event-selected systems: initial bits, chunks of the loop `kernel.advance`, messages, trajectory.
 
 The loop runs in chunks, compiled or not. Between chunks the time limit and callbacks are checked; with a callback a
-chunk is one segment.
+chunk is one segment. The loop returns numbers only: why it stopped is a code and a report, from which the message is
+written here. Chunks are joined to a `record.Record`, and everything that a trajectory shows (events, series, dense
+output, local errors, sensitivities) is computed from it after the simulation.
 """
 
 from __future__ import annotations

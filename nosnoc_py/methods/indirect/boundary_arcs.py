@@ -2,6 +2,10 @@
 
 Bounds on the control and costs with kinks make u*(x, lambda) piecewise smooth. Collocation keeps its order only if the
 points between two laws are ends of elements, so the boundary-value problem has one set of elements per arc.
+
+Arcs are read from the regimes of a motion at its nodes. Coarse nodes show short arcs that do not exist; pieces below a
+least length are merged with their neighbours, and an arc that is missing is found when the solution shows its regime
+(`boundary_value`).
 """
 
 from __future__ import annotations

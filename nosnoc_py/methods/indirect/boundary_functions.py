@@ -2,6 +2,10 @@
 
 They are the necessary conditions of the hybrid minimum principle (HMP, Eqs. 8-12): canonical equations on arcs,
 continuity between arcs of one phase, and guard, reset, costate jump and H- = H+ between phases.
+
+The control is eliminated where its law is affine in it; else it is an unknown w at every stage with its law as rows.
+Functions depend on regimes and not on the number of arcs or elements, so that a change of the structure builds nothing
+that exists already. `boundary_system` places them in one sparse system.
 """
 
 from __future__ import annotations

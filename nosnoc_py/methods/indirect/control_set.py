@@ -1,4 +1,8 @@
-"""Set U of admissible controls: unbounded, a box, or a ball around zero."""
+"""Set U of admissible controls: unbounded, a box, or a ball around zero.
+
+The minimisers of the Hamiltonian have closed forms, and projections, for these sets only. A ball is written as a path
+constraint |u| <= r or u'u <= r^2, which is recognised by comparing values at random points (`same_function`).
+"""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def with_record(
         label=label,
         objective=objective,
         wall_seconds=time.monotonic() - started,
-        # Names instead of indices: records outlive the problem.
+        # Names, because indices mean nothing to a reader without the problem.
         collisions=tuple((state.problem.names[jump], float(t)) for jump, t in zip(jumps, times, strict=True)),
         **more,
     )

@@ -1,4 +1,9 @@
-"""Motion in phases between collisions, the result of all solvers of hybrid problems, and its `Solution`."""
+"""Motion in phases between collisions, the result of all solvers of hybrid problems, and its `Solution`.
+
+A phase holds one-sided limits: its first node is after the collision before it, its last one before the collision after
+it, so that the time of a collision occurs twice. States between nodes are the polynomials of the method that found them
+(straight lines without any); guards are checked on these, because a body may penetrate between two nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Optimal control problem in the form of the hybrid minimum principle: flow, jumps, costs, Hamiltonian, control set."""
+"""Optimal control problem in the form of the hybrid minimum principle: flow, jumps, costs, Hamiltonian, control set.
+
+HMP: Hu, Long, Zang, E, Han, "Solving optimal control problems of rigid-body dynamics with collisions using the hybrid
+minimum principle"; equation numbers in this folder are those of that paper. With H(x, lambda, u) = lambda'f + L,
+
+    x' = H_lambda,  lambda' = -H_x,  u = argmin H over U,  x(0) = x_0,  lambda(T) = phi_x,
+    psi(x-) = 0,  x+ = g(x-),  lambda- = g_x' lambda+ + eta psi_x',  H- = H+  at collisions.
+
+`HybridProblem` holds the expressions and builds functions of them on first use. Parameters, x(0) and the horizon are
+numbers here. Problems outside of the principle (friction, constraints on states, free times) are refused by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Start of methods with a prescribed sequence of collisions: times, states and reachable subspaces from a guess."""
+"""Start of methods with a prescribed sequence of collisions: times, states and reachable subspaces from a guess.
+
+Times and sequence come from the events of the guess, else from a simulation of its control. States before collisions
+come from a second simulation that jumps at these times whatever the guards are: a start has to be near a motion, not to
+be one. If the control reaches only a subspace during a phase, the state at its end cannot be prescribed freely; the
+range of the controllability Gramian of the linearised flow says what can.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Multi-phase NLP of a hybrid system with a prescribed sequence of jumps, and the motion of an iterate."""
+"""Multi-phase NLP of a hybrid system with a prescribed sequence of jumps, and the motion of an iterate.
+
+The NLP is that of `sequences` (`PhaseNLP`) with one mode: guards stay nonnegative in every phase and are zero at its
+end, where the reset follows. Durations are free and have a lower bound, because a phase of zero length would hide a
+wrong sequence. The start is a simulation that jumps at predicted times; its guards need not be zero.
+"""
 
 from __future__ import annotations
 

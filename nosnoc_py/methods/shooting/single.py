@@ -1,7 +1,11 @@
 """Single shooting: only the controls are unknowns; the motion follows by event-detecting integration (HMP, 6.2).
 
 The objective has jumps or kinks where the sequence of collisions changes, and with the Euler scheme also where a
-collision passes from one step to the next. Between them its gradient is exact (`event_gradient`).
+collision passes from one step to the next. Between them its gradient is exact (`event_gradient`), and descents
+(`single_descents`) converge to points without slope; at a kink their line search fails, which is reported as such.
+
+It is a baseline for comparisons. It cannot gain a collision by its gradient: a control whose motion meets none ends
+with the status "collision lost".
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def gaussian_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
         for i in range(k + 1, n):
             if abs(A[i, k]) > abs(A[pivot, k]):
                 pivot = i
-        # A singular matrix gives no step: the caller then ends with the next softness or attempt.
+        # A singular matrix gives no step: the updates do not converge then, and the next attempt follows.
         if A[pivot, k] == 0.0:
             return np.zeros(n)
         if pivot != k:

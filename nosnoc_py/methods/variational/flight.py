@@ -78,7 +78,7 @@ def rotation_over(body: Body, p: Vector) -> tuple[bool, Matrix, float]:
     """Solve G(f) = p + p x f + (p . f) f - 2 J f = 0 for p = h Pi; return True if solved, F and tr((I - F) J_d)."""
     inertia = body[2]
     f = times(body[3], p)
-    # Solution of the equation without its quadratic terms, exact for slow rotations.
+    # Solution without the products of p and f, which are of second order in slow rotations.
     f = (0.5 * f[0], 0.5 * f[1], 0.5 * f[2])
     converged = False
     for _ in range(MAX_ITERATIONS):

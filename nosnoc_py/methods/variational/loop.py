@@ -1,4 +1,10 @@
-"""One simulation: chunks of steps of the kernel, with callbacks and the time limit checked between them."""
+"""One simulation: chunks of steps of the kernel, with callbacks and the time limit checked between them.
+
+The kernel is the same function compiled or interpreted; it cannot be interrupted, call Python or raise. It runs some
+milliseconds at a time and returns a code, from which statuses and messages are made here. Between chunks its state is a
+tuple of the current segment and the counts of steps since (`kernel.Progress`), so that chunks do not change the motion:
+times and translations are not summed over steps. Buffers are allocated once and copied after every chunk.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +198,7 @@ class VariationalLoop:
             record.add(output.nodes[:rows], output.events[:n_events])
             # The row after the last node holds the current state; the next chunk overwrites it.
             current = output.nodes[rows].copy()
-            # With full buffers the step is not finished; it continues after they are emptied.
+            # Full buffers end a chunk before its step: the callback has seen this state already.
             if callback is not None and code != FULL:
                 status = callback_status(callback, current, n_events)
         # A run that stops between two recorded nodes still ends at its last state.

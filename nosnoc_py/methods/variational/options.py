@@ -103,7 +103,6 @@ class LieGroupVariational(SimulationMethod):
 
     @model_validator(mode="after")
     def _check(self) -> LieGroupVariational:
-        # The energy of 5.1 wanders, and a projection onto rest would end its symplectic structure.
         if self.algorithm == "5.1" and self.zeno == "settle":
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self

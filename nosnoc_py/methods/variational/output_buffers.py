@@ -1,4 +1,8 @@
-"""Output of the compiled loop: nodes of the trajectory and impacts, as rows of preallocated arrays."""
+"""Output of the compiled loop: nodes of the trajectory and impacts, as rows of preallocated arrays.
+
+Rows of numbers, since compiled code cannot append to lists of objects cheaply. The loop tests for room before a step,
+never while writing, so that full buffers never cut a step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Collected output of the loop: nodes and impacts, and their conversion to a trajectory."""
+"""Collected output of the loop: nodes and impacts, and their conversion to a trajectory.
+
+Energies and gaps are series at the nodes. Rotations between nodes are interpolated about one axis, so that nodes are
+less than half a turn apart (`output_buffers.has_turned_far`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Functions and derivatives of a program, evaluated into NumPy buffers without CasADi objects in between."""
+"""Functions and derivatives of a program, evaluated into NumPy buffers without CasADi objects in between.
+
+For small programs the conversion to and from `DM` costs more than the evaluation. Matrices are therefore vectors of
+nonzeros; their positions are constant and read once. Values, first and second derivatives are separate functions, as a
+line search needs values only.
+"""
 
 from __future__ import annotations
 
