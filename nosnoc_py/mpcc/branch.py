@@ -46,7 +46,7 @@ DEPENDENT, LOOKED_AT = 1e-9, 2000
 CLEAR = 1e-5
 # The equations of a branch are rarely independent and its multipliers often unbounded. A permanent tiny perturbation
 # keeps the steps defined; the last digits of the dual infeasibility may never be reached, so its tolerance is loose.
-# The point is judged by its residuals and the certificate.
+# Residuals and the certificate decide whether the point is accepted.
 SETTINGS: Mapping[str, Any] = {
     "tol": 1e-10,
     "dual_inf_tol": 1e-6,

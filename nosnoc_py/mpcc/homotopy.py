@@ -294,7 +294,7 @@ class Homotopy(Strategy):
         """
         if not result.converged or not self.residuals_small(state) or self.finisher(state.solvers).feasibility_only:
             return False
-        # The certificate costs an LP: it is asked only if multipliers are suspicious.
+        # The certificate costs an LP: it is computed only if multipliers are suspicious.
         if np.abs(result.lam_g).max(initial=0.0) < HUGE_MULTIPLIER:
             return False
         certificate = certificate_of(state)

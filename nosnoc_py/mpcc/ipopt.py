@@ -43,8 +43,8 @@ TIGHT: Mapping[str, Any] = {
 # infeasibility, which the active-set finish yields anyway.
 LOOSE: Mapping[str, Any] = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8}
 LARGE = 600
-# The clock is asked in Python: in programs with up to SLOW variables a call in every iteration would take a quarter of
-# the time.
+# Every call of the callback enters Python: in programs with up to SLOW variables a call in every iteration would take a
+# quarter of the time.
 ITERATIONS_PER_QUESTION = 10
 SLOW = 2000
 

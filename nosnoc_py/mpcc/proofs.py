@@ -368,7 +368,7 @@ class Proofs:
         hessian, cost = sparse.csr_array(hessian.sparse()), np.asarray(gradient).reshape(-1)
         if not np.isfinite(cost).all() or not np.isfinite(hessian.data).all():
             return None, False
-        # Columns are scaled anew, because the curvature and the cost are rows of the cone, too.
+        # Columns are scaled anew, because the curvature and the cost enter the cone, too.
         program = replace(program, columns=_column_scale(program.matrix, hessian, cost))
         return search_ray(program, cost, hessian, tolerance, deadline)
 

@@ -102,6 +102,7 @@ class BoundaryFunctions:
         """Build the transversality condition lambda = phi_x."""
         p = self.problem
         unknowns, x, costate, _, rows = self._side("end", regime)
+        # phi_x is taken first and moved to the symbols of the end then: a gradient by an expression does not exist.
         slope = ca.substitute(ca.gradient(p.terminal_cost, p.x), p.x, x)
         return equations("end", unknowns, ca.vertcat(costate - slope, rows))
 
@@ -138,6 +139,7 @@ class BoundaryFunctions:
         p, law = self.problem, self.law(regime)
         x, costate = ca.SX.sym(f"x_{name}", p.n_x), ca.SX.sym(f"costate_{name}", p.n_x)
         w = ca.SX.sym(f"w_{name}", law.w.numel())
+        # The control first: its law holds the symbols of x and lambda that are replaced next.
         controlled = ca.substitute(p.hamiltonian if expression is None else expression, p.u, law.u)
         old, new = [ca.vertcat(p.x, p.costate)], [ca.vertcat(x, costate)]
         if w.numel():

@@ -143,7 +143,7 @@ def _norm_cost_form(h: _Hamiltonian) -> Minimiser | None:
     """Build the minimiser for L = L_0(x) + e(x) |u|: full length against s, or zero; None for another cost."""
     u, n_u = h.u, h.u.numel()
     if n_u == 1:
-        return None  # the absolute value, which `_separable_form` knows
+        return None  # the absolute value: a case of `_separable_form`
     rest = h.cost_at(np.zeros(n_u))
     # The norm of a unit vector is 1: its cost is the weight.
     weight = h.cost_at(np.eye(n_u)[0]) - rest

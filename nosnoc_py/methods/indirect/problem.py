@@ -132,6 +132,7 @@ class HybridProblem:
         """Function x -> phi, phi_x, phi_xx."""
         slope = ca.gradient(self.terminal_cost, self.x)
         outputs = [self.terminal_cost, slope, ca.jacobian(slope, self.x)]
+        # phi_xx serves Newton's methods that end on lambda(T) = phi_x.
         return buffered(ca.Function("terminal", [self.x], outputs))
 
     def along(self, outputs: Sequence[ca.SX], count: int) -> Callable[..., list[np.ndarray]]:

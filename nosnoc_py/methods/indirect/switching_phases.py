@@ -117,6 +117,8 @@ class SwitchedPhases:
         self.problem, self.jumps, self.steps = problem, tuple(jumps), steps
         self.bases = tuple(bases)
         self.cuts = np.cumsum([len(self.jumps), *[basis.shape[1] for basis in bases]])[:-1]
+        # Reached and unreached directions together span the states: one condition for each makes Newton's matrix
+        # square.
         self.rests = tuple(null_space(basis.T) for basis in bases)
         x, costate = problem.x, problem.costate
         assert problem.minimiser.control is not None

@@ -63,7 +63,7 @@ class SmoothedShooting(CompleteMethod):
 
     def solved(self, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float) -> Solution:
         """Solve smoothed problems from sigma_0 to sigma_min, each started at the last solution."""
-        from nosnoc_py.methods.shooting.smoothed import solve  # which knows these options
+        from nosnoc_py.methods.shooting.smoothed import solve  # it imports this module
 
         check_type(ocp, OCP, "ocp")
         return solve(self, ocp, guess, callback, started, deadline)

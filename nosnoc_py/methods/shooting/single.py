@@ -110,7 +110,7 @@ class SingleShooting(CompleteMethod):
                 f"{NAME}: |u| has no derivative at u = 0; write ca.sqrt(ca.sumsqr(u) + delta**2) with a small delta, "
                 "or use ns.MinimumPrinciple(...), which needs none."
             )
-        # SciPy's L-BFGS-B knows boxes only.
+        # SciPy's L-BFGS-B takes boxes only.
         if self.descent == "lbfgs" and problem.controls.is_ball:
             raise OptionError(
                 f"{NAME}: descent='lbfgs' takes bounds on u, not a bound on its length; use descent='gradient' or "

@@ -134,7 +134,7 @@ class Descent:
 
 def gradient_descent(descent: Descent, u: Array, scale: Array) -> tuple[Status, str]:
     """Iterate u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
-    # One more evaluation than steps: the last iterate is judged, too.
+    # One more evaluation than steps: the last iterate is accepted or not, too.
     for _ in range(descent.max_iterations + 1):
         evaluation = descent.evaluate(u)
         slope = descent.accept(evaluation)

@@ -109,6 +109,6 @@ class LieGroupVariational(SimulationMethod):
 
     def simulate(self, system: RigidBody, task: SimulationTask) -> Trajectory:
         """Simulate a rigid body; see `nosnoc_py.simulate`."""
-        from nosnoc_py.methods.variational.run import run  # which knows these options
+        from nosnoc_py.methods.variational.run import run  # it imports this module
 
         return run(system, self, task)

@@ -56,6 +56,7 @@ def write_row(output: OutputBuffers, t: float, state: State, contacts: Contacts)
     for i in range(9):
         row[4 + i] = state[3][i]
     for k in range(contacts.left.shape[0]):
+        # The true gap: the loop subtracts the slack, which is an artefact of its own.
         row[19 + k] = contacts.left[k] + contacts.slack[k]
 
 
