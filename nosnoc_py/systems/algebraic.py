@@ -90,6 +90,7 @@ class Algebraic:
         lower, upper = numbers(self.lower, "Algebraic: lower", count), numbers(self.upper, "Algebraic: upper", count)
         if (lower > upper).any():
             raise ModelError(f"Algebraic: a lower bound lies above its upper bound, given {lower} and {upper}.")
+        # The default 0 need not lie within the bounds.
         initial = finite(self.initial, "Algebraic: initial", count).clip(lower, upper)
         names = component_names(self.names, "z", count)
         assign(self, z=z, equations=equations, lower=lower, upper=upper, initial=initial, names=names)
@@ -97,6 +98,7 @@ class Algebraic:
     @property
     def affine(self) -> bool:
         """True if the equations are affine in z."""
+        # A sufficient test by the graph; an expression that is affine in disguise counts as nonlinear.
         return not ca.depends_on(ca.jacobian(self.equations, self.z), self.z)
 
     @property

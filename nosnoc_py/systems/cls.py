@@ -37,6 +37,7 @@ from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
+# Consequence and remedy of a force that jumps with the state, for warnings.
 JUMPS = (
     "nothing locates that, so simulators lose accuracy there or come to a halt; write friction as "
     "ns.Contact(..., friction=...), other jumps as the regions of an ns.PSS, or smooth them"
@@ -143,6 +144,7 @@ class Contact:
         if self.tangent is None and not self.surface_velocity.is_zero():
             raise ModelError(f"{what}: a surface_velocity needs a direction; give tangent= and friction=.")
         self._check_compliance(what)
+        # 1.0 is admissible for all coefficients: expressions pass this check, and get theirs with values of p.
         self.check_values(*(value if isinstance(value, float) else 1.0 for value in (restitution, *friction)))
         if self.tangent is None and self.frictional:
             raise ModelError(
@@ -370,6 +372,7 @@ class CLS(Described):
             self._eliminate(self.algebraic)
         self._check_symbols()
         allowed = self._symbols("q", "v", "y", "u", "p")
+        # Quaternions before all expressions, as `of_unit` needs to know where they are.
         self._set("unit_parts", unit_parts(self.q, self.quaternions))
         self._set("position_rate", self._rates_of_q())
         self._set("x", ca.vertcat(self.q, self.v, self.y))
@@ -471,6 +474,7 @@ class CLS(Described):
         matrix = self.of_unit(square(self.mass_matrix, "CLS: mass_matrix", self.n_v))
         check_free(matrix, self._symbols("q", "y", "p"), "CLS: mass_matrix")
         if matrix.is_constant():
+            # A matrix that depends on q cannot be checked for all of them: the simulation reports it.
             values = np.array(ca.DM(matrix))
             if not np.allclose(values, values.T) or np.linalg.eigvalsh(values).min() <= 0:
                 raise self._error("mass_matrix has to be symmetric and positive definite; check its entries.")
@@ -523,6 +527,7 @@ class CLS(Described):
         if shape[0] != n_v or shape[1] not in (1, 2):
             hint = "; transpose it: a Jacobian has a row for each direction" if shape[1] == n_v else ""
             raise ModelError(f"{what}: expected shape ({n_v}, 1) or ({n_v}, 2), given {shape}{hint}.")
+        # Frames that depend on the state are checked at the initial state (`_check_frames`).
         frame = ca.horzcat(self.normal(contact), contact.tangent)
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)
@@ -616,6 +621,7 @@ class CLS(Described):
 
     def gap_rate(self, contact: Contact) -> ca.SX:
         """Return the rate of a gap: n'v plus the part that does not depend on v."""
+        # The gap may follow time or states of y: a wall that moves.
         return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
 
     def slip(self, contact: Contact) -> ca.SX:
@@ -648,6 +654,7 @@ class CLS(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
+        # Refused if far from length one, which is a mistake; normalised if it has been written with few digits.
         state = unit_states(check_unit(super().check_state(x, what=what), self, what), self.unit_parts)
         parameters = self.parameters(p)
         values = self.mechanics.gaps_at(state, parameters)

@@ -25,10 +25,12 @@ from nosnoc_py.systems.symbols import SLACK
 if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
     from nosnoc_py.ocp import OCP
 
-# A control grid may miss the ends of the interval by this, relative to its length.
+# A control grid may miss the ends of the interval by this, relative to its length: times are sums of steps, with
+# rounding errors.
 GRID_TOLERANCE = 1e-9
 # What a guess by name may hold.
 GUESSED = ("x", "u")
+# Forms of a control, for messages.
 A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Trajectory or a Solution"
 
 
@@ -199,6 +201,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
     if callable(u):
         with_state = _positional(u) >= 2
         if isinstance(u, SampledLaw):
+            # A `held` of its own for every control: two simulations of one law must not share samples.
             ends, held = _samples(u.period, duration), dict[int, np.ndarray]()
             law = _Law(u, "u(t, x)", n_u, True)
             return Control(law=law, breaks=ends, constant=False, feedback=True, held=held)
@@ -211,6 +214,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
 
 def _samples(period: float, duration: float) -> np.ndarray:
     """Return the multiples of a period up to the duration, which ends the last interval."""
+    # Rounded down by the tolerance: a duration of k periods must not get an interval of rounding at its end.
     inner = period * np.arange(int(np.ceil(duration / period * (1.0 - GRID_TOLERANCE))))
     return np.append(inner if inner.size else [0.0], duration)
 
@@ -256,6 +260,7 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
         _check_arguments(guess, 1, "guess: a control has to be a function of t")
         return lambda t: _vector(guess(t), n_u, "control")
     rows = _rows(guess, n_u, "guess", "control", A_CONTROL)
+    # The end of the horizon belongs to the last interval.
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
 
 
@@ -334,6 +339,7 @@ def padded(guess: Any, names: tuple[str, ...], own: int) -> Any:
         if guess.control_names != names[:own]:
             return guess
         u = np.hstack([guess.u, np.tile(more, (len(guess.u), 1))])
+        # Dense output has the old number of controls; the values on the grid are enough for a guess.
         return replace(guess, u=u, control_names=names, control_interpolant=None)
     if callable(guess):
         return lambda t: np.append(guess(t), more)
@@ -359,6 +365,7 @@ def _dense(trajectory: Trajectory, n_u: int, duration: float) -> Control:
     interpolant, t0 = trajectory.control_interpolant, trajectory.t0
     assert interpolant is not None
     edges = np.unique(getattr(interpolant, "t_left", trajectory.u_grid) - t0)
+    # The clock of a simulation may pass the last time by rounding.
     last = float(trajectory.u_grid[-1])
 
     def law(t: float, x: np.ndarray) -> np.ndarray:

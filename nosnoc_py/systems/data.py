@@ -107,6 +107,7 @@ class Data:
             raise ModelError(f"Data: the name has to be a non-empty string or None, given {self.name!r}.")
         count = 0 if self.name is None else values.size
         names = tuple(f"{self.name}[{k}]" for k in range(count))
+        # One symbol per value, so that solutions and messages name it.
         symbols = ca.vertcat(ca.SX(0, 1), *[ca.SX.sym(name) for name in names])
         assign(self, times=times, values=values, p=symbols, names=names)
 
@@ -119,6 +120,7 @@ class Data:
         time = column(t, "Data: t", 1)
         rows = ca.SX(self.values.reshape(len(self.times), -1))
         if self.name is not None:
+            # CasADi reshapes by columns, the parameters are ordered by rows.
             rows = ca.reshape(self.p, rows.shape[1], rows.shape[0]).T
         result, pieces = rows[0, :].T, self._pieces(rows)
         for k, coefficients in enumerate(pieces):
@@ -126,6 +128,7 @@ class Data:
             into = ca.fmax(ca.fmin(time, self.times[k + 1]), self.times[k]) - self.times[k]
             result += sum(c * into ** (power + 1) for power, c in enumerate(coefficients))
         if self.interpolation == "cubic":
+            # `end` is the slope of the last polynomial at its end; the slope at the beginning is its first coefficient.
             (first, *_), last, h = pieces[0], pieces[-1], self.times[-1] - self.times[-2]
             end = sum((power + 1) * c * h**power for power, c in enumerate(last))
             # Continue with the slopes at the ends: a gap that follows the data keeps a continuous velocity.

@@ -61,6 +61,7 @@ class Drawing:
 
     def __call__(self, x: Array, u: Array, p: Array) -> list[Array]:
         """Return the numbers (frames, k) of every shape, for states (frames, n_x) and controls (frames, n_u)."""
+        # CasADi maps over columns: one call for all frames.
         result = np.asarray(self.function(np.transpose(x), np.transpose(u), p)).reshape(-1, len(x)).T
         ends = np.cumsum([shape.numbers.numel() for shape in self.shapes])
         return np.split(result, ends[:-1], axis=1)
@@ -145,8 +146,9 @@ class Described:
     def _kind(self) -> str:
         return type(self).__name__
 
+    # Copies are the object itself: expressions of costs and constraints refer to its symbols by identity.
     def __copy__(self) -> Described:
-        return self  # nothing of it changes
+        return self
 
     def __deepcopy__(self, memo: Any) -> Described:
         return self
@@ -174,6 +176,7 @@ class Described:
         if not t.numel() or (own.numel() and own[-1].element_hash() == t.element_hash()):
             return False
         names, nominal = (dict(mapping(getattr(self, n), f"{self._kind}: {n}")) for n in ("names", "nominal"))
+        # Names and nominal values have been given without the time.
         names[group] = (*component_names(names.get(group), group, own.numel()), TIME)
         if group in nominal:
             # Nominal magnitude 1 s: time must not change the scaling of the other states.
@@ -194,6 +197,7 @@ class Described:
         names = dict(mapping(self.names, f"{self._kind}: names"))
         names["p"] = (*component_names(names.get("p"), "p", own.numel()), *(n for table in named for n in table.names))
         values = np.concatenate([table.values.reshape(-1) for table in named])
+        # Parameters of the user without defaults leave all of p without: a default holds for the whole vector.
         if self.p_default is not None or not own.numel():
             default = finite(() if self.p_default is None else self.p_default, f"{self._kind}: p_default", own.numel())
             assign(self, p_default=np.append(default, values))
@@ -217,6 +221,7 @@ class Described:
         if self.p_default is not None or not self.n_p:  # None: values have to be given wherever the system is used
             given = () if self.p_default is None else self.p_default
             self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
+        # New symbols for every system: terminal costs may contain the state at the start beside that at the end.
         self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
         self._set("scene", _checked_scene(self))
 
@@ -258,7 +263,9 @@ class Described:
         if isinstance(x, Mapping):
             x = by_name(x, self.state_names, np.zeros(size), what)
         if not self.autonomous and size == np.size(x) + 1:
+            # Checked before the time is appended, so that the message counts the states as the user does.
             x = np.append(finite(x, what, size - 1, spread=size == 2), 0.0)
+        # A number instead of a vector is accepted for one state only: for several it would be ambiguous.
         return finite(x, what, size, spread=size == 1)
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:

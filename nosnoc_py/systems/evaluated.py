@@ -54,10 +54,12 @@ def evaluated(
     # An expression of parameters alone has one value, not one per time.
     timeless = not ca.depends_on(e, ca.vertcat(system.x, system.u, system.z))
     if timeless:
+        # The values are not used, but the function has these inputs.
         none = [np.zeros(group.numel()) for group in (system.x, system.u, system.z)]
         return _shaped(np.array(function(*none, *constants))[None], e.shape)[0]
     times = motion.t if t is None else np.atleast_1d(np.asarray(t, dtype=float))
     x = motion.x if t is None else motion(times, side)
+    # Controls and z only where they are needed: a trajectory need not have them.
     u = _controls(system, motion, times) if ca.depends_on(e, system.u) else np.zeros((len(times), system.n_u))
     z = _algebraic(system, motion, times) if ca.depends_on(e, system.z) else np.zeros((len(times), system.z.numel()))
     rows = [np.array(function(*each, *constants)) for each in zip(x, u, z, strict=True)]

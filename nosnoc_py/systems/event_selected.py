@@ -35,10 +35,12 @@ from nosnoc_py.systems.symbols import (
     titled,
 )
 
+# Kinds of the events when a bit is set, and when it is cleared.
 SWITCH, CONTACT = ("switch", "switch"), ("contact", "release")
-# Relative size of differences, and of their distance from derivatives, in the check of functions of NumPy.
+# Check of derivatives in NumPy: relative step of differences, and the largest relative distance from them. Mistakes are
+# far larger, errors of central differences far smaller.
 STEP, WRONG = 1e-6, 1e-3
-# What functions of NumPy return, in numbers n of states and m of guards.
+# Shapes that functions of NumPy return, in numbers n of states and m of guards.
 SHAPES = {
     "flow": ("n",),
     "functions": ("m",),
@@ -223,6 +225,7 @@ class EventSelectedSystem(Described):
     @property
     def symbolic(self) -> bool:
         """True if it is written in CasADi."""
+        # CasADi expressions are not callable; a flow in NumPy is a function.
         return not callable(self.flow)
 
     @property
@@ -252,6 +255,8 @@ class EventSelectedSystem(Described):
         if not self.symbolic:
             parameters = self.parameters(p)
             self._check_results(state, parameters, defined=True)
+            # At the initial state, where the functions have to be defined; a wrong derivative would end in wrong
+            # events.
             self._check_derivatives(state, parameters)
         return state
 
@@ -272,6 +277,7 @@ class EventSelectedSystem(Described):
                 given = np.asarray(derivative(*arguments[: arity(derivative)]))
                 # `h.sum()` is the step itself: each row of `steps` has one entry that is not zero.
                 values = np.stack([(a - b) / (2 * h.sum()) for (a, b), h in zip(ends, steps, strict=True)], axis=1)
+                # Relative to the largest entry: small ones of a badly scaled matrix carry its rounding errors.
                 size = 1.0 + np.abs(given).max() + np.abs(values).max()
                 wrong = np.abs(given - values) > WRONG * size
             if wrong.any():
@@ -288,6 +294,7 @@ class EventSelectedSystem(Described):
         self._set("guard_names", tuple(guard.name for guard in self.guards))
         if self.mode.numel() != len(self.guards):
             raise self._error(f"mode: expected one bit per guard, {len(self.guards)}, given {self.mode.numel()}.")
+        # CasADi differentiates: derivatives of the user would be ignored without a word.
         numeric = ("functions", "jacobian", "back", "back_jacobian", "flow_jacobian", "kinds")
         given = [name for name in numeric if getattr(self, name) is not None]
         if given:
@@ -307,6 +314,7 @@ class EventSelectedSystem(Described):
     def _check_numeric(self) -> None:
         if self.mode is not None:
             raise self._error("mode: leave it out; a function takes it as its second argument.")
+        # Symbols stand for the components although no expression uses them: names and sizes work as for other systems.
         self._set("u", ca.SX(0, 1))
         for name in ("x", "p"):
             size = getattr(self, name)
@@ -354,6 +362,7 @@ class EventSelectedSystem(Described):
             function = getattr(self, name)
             if not callable(function):
                 continue
+            # With all bits zero: the modes of the initial state are not known here.
             arguments = (x, np.zeros(m), p) if name.startswith("flow") else (x, p)
             with np.errstate(all="ignore"):
                 try:
@@ -383,6 +392,7 @@ def arity(function: Callable[..., Any]) -> int:
     """Return the number of arguments that a function needs, compiled or not; 0 if it takes any number of them."""
     # Functions compiled by numba keep the Python function, whose signature can be read.
     result = inspect.signature(getattr(function, "py_func", function)).parameters.values()
+    # Their number of arguments cannot be read: callers refuse them.
     if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in result):
         return 0
     return sum(each.default is each.empty for each in result)

@@ -144,18 +144,22 @@ class HybridSystem(Described):
     def _checked_jump(self, jump: StateJump) -> StateJump:
         check, what = free_of_others({"x": self.x, "p": self.p}), f"jump {jump.name!r}"
         check(jump.guard, f"{what}: guard")
+        # Such a guard is never crossed along a motion.
         if not ca.depends_on(jump.guard, self.x):
             raise ModelError(f"{what}: the guard does not depend on x; write it in x.")
+        # A jump does not know its system: the length of its reset is checked here.
         reset = column(jump.reset, f"{what}: reset", self.x.numel())
         check(reset, f"{what}: reset")
         if jump.impulse is not None:
             check(jump.impulse, f"{what}: impulse")
+        # A column of the right length: resets of one state may be given as a scalar.
         return replace(jump, reset=reset)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or beyond a guard."""
         state = super().check_state(x, what=what)
         parameters = self.parameters(p)
+        # All guards, as the flow holds only where none is negative.
         guards = ca.Function("guards", [self.x, self.p], [ca.vertcat(*[jump.guard for jump in self.jumps])])
         for jump, value in zip(self.jumps, np.array(guards(state, parameters)).reshape(-1), strict=True):
             # Written with `not` so that NaN is refused; a start on the guard is allowed, as after a jump.

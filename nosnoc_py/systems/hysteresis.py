@@ -16,6 +16,7 @@ from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column, titled
 
+# Modes in the order of the flows.
 WORDS = LOW, HIGH = "low", "high"
 
 
@@ -104,6 +105,7 @@ class Hysteresis:
 
     def with_flows(self, flows: Sequence[ca.SX]) -> Hysteresis:
         """Return the same switch with other flows."""
+        # A copy: the switch of the user may belong to another system.
         result = copy(self)
         assign(result, flows=tuple(flows))
         return result

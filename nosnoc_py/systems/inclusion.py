@@ -1,5 +1,8 @@
 """Filippov systems in one form: x' as a function of multipliers, each with the function that determines it.
 
+Methods that treat modes (event-driven simulation, mode sequences) see groups of multipliers instead of the classes of
+systems: in a mode every multiplier is a constant, or an unknown where the state slides.
+
 - `STEP`: a step function alpha of c: 1 where c > 0, 0 where c < 0, in [0, 1] where c = 0.
 - `REGION`: the weight theta >= 0 of a region whose indicator g is one of the smallest ones; those of a partition have
   the sum 1.
@@ -70,6 +73,7 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multiplier
                 flow += ca.if_else(share < 1, (1 - share) * low, still) + ca.if_else(share > 0, share * high, still)
             else:
                 result.append(_weights(modes))
+                # Linear in theta, so that derivatives by the weights are the flows of the regions.
                 flow += result[-1].regions @ result[-1].symbols
         return flow, tuple(result)
     if isinstance(system, Heaviside):
@@ -77,6 +81,7 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multiplier
         flow, symbols, functions = system.flow, system.alpha, system.functions
     else:
         kind, what, names, functions = FORCE, "lambda", system.constraint_names, system.constraints
+        # A PDS has no symbols for its multipliers; a Heaviside system has alpha.
         symbols = ca.SX.sym(what, len(names))
         flow = system.flow + system.normals @ symbols
     labels = tuple(f"{what}[{name}]" for name in names)
@@ -93,6 +98,7 @@ def _switch(hysteresis: Hysteresis) -> MultiplierGroup:
         labels=(f"alpha[{hysteresis.name}]",),
         symbols=ca.SX.sym("alpha", 1),
         functions=hysteresis.function,
+        # Without regions the flag has no effect; all groups have one, so that callers need no case.
         active=ca.SX.sym("active", 1),
         high=(hysteresis.start == HIGH,),
     )

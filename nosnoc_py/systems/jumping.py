@@ -1,7 +1,8 @@
-"""Jumps of a force or a flow by its expression: sign, if_else, comparisons, floor, where a state crosses them.
+"""Detection of jumps of a force or a flow with the state: sign, if_else, comparisons, floor.
 
-Graphs tell which operations may jump, samples on both sides of where these change whether the expression does: an
-if_else whose branches meet is continuous, and |q| and fmax(q, 0) only have kinks.
+The expression graph shows which operations may jump. Samples along random lines through the states decide: a change of
+such an operation is bisected, and the expression is compared on both sides. An if_else whose branches meet is
+continuous, and |q| and fmax(q, 0) only have kinks. Jumps between samples are missed: the result is a warning, no proof.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from nosnoc_py.errors import ModelWarning
 # Operations of one argument or two, with the function of them at whose zeros they jump.
 STEPS = (ca.OP_SIGN, ca.OP_NOT, ca.OP_FLOOR, ca.OP_CEIL)
 COMPARISONS = (ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE)
-# Lines through the states that are looked along, at so many places, with states of these sizes.
+# Number of random lines through the state space, of places on each, and the sizes of the states: users' units differ.
 LINES, PLACES, SIZES = 48, 33, (1e-2, 1.0, 1e2, 1e4)
-# Bisections between places, and a change of the value over what is left that is a jump, relative to values around.
+# Number of bisections between two places (to rounding), and the relative change of the value over the rest that is a
+# jump: far above the change of a continuous function over so short a distance.
 HALVINGS, JUMP = 48, 1e-5
-# Expressions with more operations that may jump are looked at in these first ones.
+# Largest number of operations that are tested: long expressions must not delay the construction of a system.
 MOST = 50
 
 # Modules between the user's call and the constructor of a system: they check keywords and set fields.
@@ -62,6 +64,7 @@ def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: S
     if not switches:
         return []
     both = ca.Function("both", [x, *others], [ca.vertcat(*switches), ca.densify(expression)])
+    # A fixed seed, so that a model gives the same warnings every time.
     rng, size, result = np.random.default_rng(0), int(x.numel()), set[int]()
 
     def at(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,6 +79,7 @@ def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: S
         changes = np.argwhere((sides[:, :, 1:] != sides[:, :, :-1]) & np.isfinite(sides[:, :, 1:] + sides[:, :, :-1]))
         if not len(changes):
             continue
+        # One change per operation and line is enough.
         _, first = np.unique(changes[:, :2], axis=0, return_index=True)
         of, line, place = changes[first].T
         low, high = shares[place], shares[place + 1]
@@ -125,6 +129,7 @@ def _switches(expression: ca.SX) -> list[ca.SX]:
         if operation in (ca.OP_SIGN, ca.OP_NOT):
             result.append(parts[0])
         elif operation in (ca.OP_FLOOR, ca.OP_CEIL):
+            # floor and ceil jump at all integers, which are the zeros of this function.
             result.append(ca.sin(np.pi * parts[0]))
         elif operation in COMPARISONS:
             result.append(parts[0] - parts[1])

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# Outputs of `ContactMechanics.function` in this order, and those that are vectors.
+# Outputs of `ContactMechanics.function` in this order, and those that are vectors: CasADi returns these as columns,
+# whose last axis is dropped.
 QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
 VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
 
@@ -188,6 +189,7 @@ class Kinematics:
     @cached_property
     def carried(self) -> Any:
         """Velocity (n_v,) at which bodies move with the surfaces of closed contacts; 0 if no surface moves."""
+        # Zero unless a surface moves: only then the velocity of bodies at rest is not zero.
         result = np.zeros_like(self.velocity)
         shut = self.gaps <= self.short(TOUCHING_SOLVED)
         for k in np.ndindex(self.velocity.shape[:-1]):
@@ -260,6 +262,7 @@ class ContactMechanics:
         """
         if self.frames.constant:
             return self.frames
+        # Compared by their bytes, which is cheaper than arrays and exact.
         key = np.asarray(p, dtype=float).tobytes()
         if self._framed is None or self._framed[0] != key:  # p rarely changes between calls
             given, *values = (np.array(value)[:, 0] for value in self._coefficients(p))
@@ -290,6 +293,7 @@ class ContactMechanics:
     def normals(self) -> ca.SX:
         """Normals (n_v, n_c)."""
         s = self.system
+        # Dense, as simulators evaluate it to arrays; `sparse` is for many contacts.
         return ca.densify(ca.horzcat(ca.SX(s.n_v, 0), *[s.normal(contact) for contact in s.contacts]))
 
     @cached_property
@@ -396,6 +400,7 @@ class ContactMechanics:
     def constant_inverse(self) -> Array | None:
         """M^-1 where M depends on neither q nor p."""
         mass = self.system.mass_matrix
+        # Inverted once per system instead of once per evaluation.
         return inverse_of(np.array(ca.DM(mass))) if mass.is_constant() else None
 
     @cached_property
@@ -422,6 +427,7 @@ class ContactMechanics:
         # CasADi's map needs at least one column.
         if not count:
             return [np.zeros((0, *function.size_out(i))) for i in range(function.n_out())]
+        # One control or one set of parameters may serve all states.
         controls = np.broadcast_to(np.asarray(u, dtype=float), (count, self.system.n_u))
         parameters = np.broadcast_to(np.asarray(p, dtype=float), (count, self.system.n_p))
         return [matrices(np.asarray(ca.DM(out)), count) for out in function.map(count)(x.T, controls.T, parameters.T)]

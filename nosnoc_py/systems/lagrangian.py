@@ -19,9 +19,10 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_distinct, check_free, check_keys, column, columns, finite, mapping, symbols
 from nosnoc_py.systems.text import counted
 
+# Relative errors below this are rounding.
 ROUNDING = 1e-9
-# A kinetic energy is quadratic in the velocities and positive unless all of them are zero. Both hold for all q, which
-# no computation shows; what fails in a random place is a mistake.
+# A kinetic energy is quadratic in the velocities and positive unless all of them are zero. No computation proves this
+# for all q, but a failure at a random place is a mistake. Number of places, and the range of all symbols in them.
 PLACES, LOW, HIGH = 12, 0.2, 1.5  # all symbols are positive there, as lengths and masses are
 SINGULAR = 1e-12  # smallest eigenvalue of a mass matrix with ones on its diagonal
 
@@ -296,6 +297,7 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], fixed: dict[str, np.ndarray]
         for _ in range(PLACES)
     ]
     values = [[np.array(part) for part in look(*place)] for place in places]
+    # A model need not be defined at all places (a length that becomes negative, say).
     values = [parts for parts in values if all(np.isfinite(part).all() for part in parts)]
     if not values:
         raise ModelError(
@@ -322,8 +324,9 @@ def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, n
     """Raise `ModelError` if the mass matrix is singular at all test points or has a negative eigenvalue at one."""
     definite = False
     for matrix in matrices:
-        # Coordinates of different units have inertias of different sizes: only what is left without them tells.
+        # Coordinates of different units have inertias of different sizes: scaled to ones on the diagonal.
         sizes = np.sqrt(np.abs(np.diag(matrix)))
+        # A zero on the diagonal stays zero, and is found as a singular matrix below.
         sizes = np.where(sizes > 0.0, sizes, 1.0)
         values, vectors = np.linalg.eigh(matrix / np.outer(sizes, sizes))
         if values[0] < -ROUNDING * max(abs(values[-1]), abs(values[0])):
@@ -331,6 +334,8 @@ def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, fixed: dict[str, n
                 "lagrangian: the mass matrix is not positive definite: there are velocities whose kinetic energy is "
                 f"negative{_tested_ranges(fixed)}; are all masses and moments of inertia positive?"
             )
+        # One regular place is enough: a matrix may be singular at isolated positions, such as that of a ball joint in
+        # polar angles.
         definite = definite or values[0] > SINGULAR
     if definite:
         return

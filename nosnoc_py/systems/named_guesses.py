@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 Course = Callable[[float], float]
 GROUPS = ("x", "u")
-RATE_STEP = 1e-6  # of the duration, for differences
+# Step of central differences, as a fraction of the duration: a guess needs no more than a few digits.
+RATE_STEP = 1e-6
 
 
 def guess_by_name(ocp: OCP, guess: Any) -> Any:
@@ -47,6 +48,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     s = ocp.system
     if all(isinstance(key, Real) and not isinstance(key, bool) for key in guess):
         frames = _keyframes(guess, (*s.state_names, *s.control_names), float(ocp.horizon))
+        # Quaternions replace the lines of their four components, which do not keep the length.
         frames |= _turns(s, frames)
         # Velocities that keyframes give replace the slopes of the lines.
         courses = _slopes(s, frames) | {name: course for name, (course, _) in frames.items()}
@@ -104,6 +106,7 @@ def _keyframes(guess: Mapping[Any, Any], legal: tuple[str, ...], horizon: float)
 
 def _lines(rows: Array) -> tuple[Course, Course]:
     t, values = rows.T
+    # At the last keyframe and after it the value stays, so that its slope is zero.
     slopes = np.append(np.diff(values) / np.diff(t), 0.0) if len(t) > 1 else np.zeros(1)
 
     def slope(time: float) -> float:

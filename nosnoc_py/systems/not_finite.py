@@ -20,6 +20,7 @@ def not_finite(system: Any, states: np.ndarray, u: np.ndarray, p: np.ndarray) ->
         return ""  # algebraic variables are not known here
     for what, expression in _functions(system):
         function = ca.Function("f", [system.x, system.u, system.p, *_steps(system)], [ca.densify(expression)])
+        # A state that is not finite itself makes every function so, and shows nothing.
         for x in states[np.isfinite(states).all(axis=1)]:
             values = np.asarray(function(x, u, p, *(np.ones(s.numel()) for s in _steps(system))))
             if not np.isfinite(values).all():

@@ -32,8 +32,9 @@ from nosnoc_py.systems.hysteresis import Hysteresis
 from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, parts, titled
 
-# Eigenvalues of a metric below this share of the largest one are zero.
+# Eigenvalues of a metric below this fraction of the largest one are zero: rounding of a semidefinite matrix.
 SEMIDEFINITE = 1e-12
+# Consequence and remedy of a flow that jumps with the state, for warnings.
 JUMPS = (
     "nothing locates that, so simulators lose accuracy there or come to a halt; make regions of it (ns.Modes), or "
     "smooth it"
@@ -118,6 +119,7 @@ class Modes:
                     "name of the partition."
                 )
             g = column(self.indicators, f"{what}: indicators", len(flows))
+            # Regions by indicators have no functions of their own: events carry the name of the partition.
             assign(self, flows=flows, indicators=g, function_names=(self.name,))
             return
         c = column(self.functions, f"{what}: functions")
@@ -182,11 +184,13 @@ def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndar
 
 def _corners(functions: int) -> np.ndarray:
     """Return all combinations of signs, one per row."""
+    # Bit j of k is the sign of function j.
     return np.array([[1.0 if k >> j & 1 else -1.0 for j in range(functions)] for k in range(2**functions)])
 
 
 def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
     """Return the index of the region with the signs of a corner; raise `ModelError` if there is not exactly one."""
+    # 0 stands for both signs.
     inside = [i for i, row in enumerate(signs) if ((row == 0) | (row == corner)).all()]
     if len(inside) != 1:
         where = ", ".join("+" if sign > 0 else "-" for sign in corner)
@@ -204,6 +208,7 @@ class WithAlgebraic(Described):
     def _flow(self, value: Any, what: str, rate_of_time: float) -> ca.SX:
         """Return a flow (n_x,), completed by the rate of time if the system depends on time."""
         flow, n_x = column(value, what), self.x.numel()
+        # A system that is rebuilt from its fields has the rate of time in its flow already.
         if not self.autonomous and flow.numel() == n_x - 1:
             flow = ca.vertcat(flow, rate_of_time)
         expected = n_x - (not self.autonomous)
@@ -295,6 +300,7 @@ class PSS(WithAlgebraic):
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols()
+        # Without the row of time, as flows are given.
         nothing = ca.SX(self.x.numel() - (not self.autonomous), 1)
         self._set("flow", self._flow(nothing if self.flow is None else self.flow, f"{self._kind}: flow", 1))
         given = (self.modes,) if isinstance(self.modes, Modes | Hysteresis) else self.modes
@@ -488,6 +494,7 @@ class Heaviside(WithAlgebraic):
         self._set("flow", self._flow(self.flow, "Heaviside: flow", 1))
         check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
         check_free(self.flow, allowed, "Heaviside: flow")
+        # "c_0" even if there is one: a Heaviside system has no name that it could take.
         names = component_names(None, "c", n_a) if self.function_names is None else self.function_names
         self._set("function_names", _function_names(names, "c", n_a))
         self._set("per_element", _indices(self.per_element, n_a))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-UNIT_GIVEN = 1e-6  # how far from one the length of a quaternion may be that somebody writes with some digits
-SAMPLES = 8  # places where expressions are compared: in some of them springs press and limits hold
-ALIKE = 1e-9  # relative: values of one expression for quaternions of several lengths
+UNIT_GIVEN = 1e-6  # largest error of the length of a quaternion of the user: it may be written with some digits only
+SAMPLES = 8  # number of places where expressions are compared: several, as an expression may have branches
+ALIKE = 1e-9  # largest relative difference of one expression for quaternions of several lengths: above rounding
 
 
 def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
@@ -44,6 +44,7 @@ def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
                 f"given {quaternion}."
             )
         result.append(slice(first, first + 4))
+    # Sorted, as `body_rates` walks through q and v from left to right.
     result.sort(key=lambda part: part.start)
     if any(later.start < part.stop for part, later in pairwise(result)):
         raise ModelError("CLS: quaternions: two of them share a coordinate; each needs four of its own.")
@@ -83,7 +84,7 @@ def scaled_alike(rate: ca.SX, q: ca.SX, part: slice) -> ca.SX:
 
 
 def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
-    """Return True if quaternions of several lengths give the same values, at places that are nowhere in particular."""
+    """Return True if quaternions of several lengths give the same values at random places."""
     values = ca.symvar(expression)
     others = ca.vertcat(ca.SX(0, 1), *[s for s in values if not ca.depends_on(q, s)])
     function = ca.Function("of_q", [q, others], [expression], {"allow_free": False})
@@ -91,11 +92,12 @@ def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
     for _ in range(SAMPLES):
         place, rest = rng.uniform(-1.5, 1.5, q.numel()), rng.uniform(-1.5, 1.5, others.numel())
         entries = []
-        # Any second length would do that is not special.
+        # 1.7 is arbitrary: an expression of the length hardly agrees there by chance.
         for length in (1.0, 1.7):
             for part in units:
                 place[part] *= length / np.linalg.norm(place[part])
             entries.append(np.asarray(ca.densify(function(place, rest))))
+        # Written with `not`, so that NaN counts as different.
         if not np.abs(entries[0] - entries[1]).max(initial=0.0) <= ALIKE * np.abs(entries[0]).max(initial=0.0):
             return False
     return True

@@ -14,6 +14,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_keys, column, numbers, scalar
 
 Array = np.ndarray
+# CasADi writes a >= b as b <= a, and a strict inequality has no other meaning for a solver.
 EQUAL, AT_MOST = (ca.OP_EQ,), (ca.OP_LE, ca.OP_LT)
 
 
@@ -74,6 +75,7 @@ def by_name(given: Mapping[str, Any], names: Sequence[str], start: Array, what: 
             result[legal.index(name)] = scalar(value, f"{what}: {name}")
             continue
         rows = [i for i, label in enumerate(legal) if label.startswith(f"{name}[")]
+        # Row by row, which is the order of the names of a table.
         result[rows] = numbers(np.ravel(value), f"{what}: {name}", len(rows))
     return result
 
@@ -141,6 +143,7 @@ def least_squares(expression: Expression, reference: Expression = 0.0, weights: 
         # A small negative eigenvalue of a matrix that was computed, such as J'J, is rounding.
         if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() < -1e-12 * np.abs(matrix).max():
             raise ModelError("least_squares: weights: a matrix has to be symmetric and positive semidefinite.")
+        # Not factorised: a semidefinite matrix has no Cholesky factor.
         return ca.bilin(ca.DM(matrix), left, left)
     if matrix.min(initial=0.0) < 0:
         raise ModelError(f"least_squares: weights: expected nonnegative numbers, given {weights!r}.")

@@ -1,4 +1,4 @@
-"""Contact systems rewritten in other units."""
+"""Contact systems in other units: the same motion in other numbers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
     gap, time, mass : float
     """
     units = np.broadcast_to(np.asarray(q, dtype=float), system.n_v)
+    # With q' = N(q) v no coordinate belongs to one velocity.
     positions = units if system.moves_by_v else np.ones(system.n_q)
     old, new = [system.q, system.v], [ca.DM(positions) * system.q, ca.DM(units / time) * system.v]
     # Generalised forces times positions are energies, whatever the unit of each coordinate.
@@ -53,6 +54,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
         kinematic_matrix=None if system.moves_by_v else written(system.rate_matrix) @ by,
         y_rate=rates,
         contacts=contacts,
+        # Names of units and typical values of the old system do not hold any more.
         units={},
         nominal={},
         scene=(),

@@ -18,9 +18,9 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.shapes.shape import Shape, matrix, positive
 from nosnoc_py.systems.symbols import finite, numbers, parts, scalar, titled
 
-SYMMETRIC = 1e-6  # asymmetry of an inertia, relative, that counts as rounding of what was printed
-TRIANGLE = 1e-9  # by how much, relative, a principal moment may exceed the sum of the other two
-PENETRATION = 1e-9  # [m], times max(1, distance from the origin): a body that rests on a plane
+SYMMETRIC = 1e-6  # largest relative asymmetry of an inertia: printed numbers have some digits only
+TRIANGLE = 1e-9  # relative excess of a principal moment over the sum of the other two: rounding, as for a thin plate
+PENETRATION = 1e-9  # largest penetration [m] of a start, times max(1, distance from the origin): rounding of a gap
 NAMES = (
     *(f"x_{i}" for i in range(3)),
     *(f"R_{i}{j}" for i in range(3) for j in range(3)),
@@ -170,6 +170,7 @@ class RigidBody(Described):
             inertia=check_inertia(self.inertia),
             gravity=_acceleration(self.gravity),
         )
+        # Symbols stand for the components only: the integrator of this system has equations of its own.
         units = ("m",) * 3 + ("1",) * 9 + ("kg m/s",) * 3 + ("kg m^2/s",) * 3
         assign(self, x=ca.SX.sym("x", 18), u=ca.SX(0, 1), p=ca.SX(0, 1), p_default=None)
         assign(self, names={"x": NAMES}, units=dict(zip(NAMES, units, strict=True)), nominal={})
@@ -184,6 +185,7 @@ class RigidBody(Described):
         weight = positive(mass, "RigidBody: mass")
         # Mass properties of a shape are those of density one: mass / volume is the density.
         volume, centroid, inertia = shape.mass_properties()
+        # The origin of the frame of a body has to be its centre of mass.
         return cls(
             shape=shape.moved(-centroid), planes=planes, mass=weight, inertia=inertia * weight / volume, gravity=gravity
         )
@@ -263,5 +265,6 @@ def check_inertia(value: Any) -> np.ndarray:
 
 def _acceleration(gravity: Any) -> np.ndarray:
     if np.ndim(gravity) == 0:
+        # A number is the size of gravity, which acts downwards; a vector is the acceleration itself.
         return np.array([0.0, 0.0, -float(finite(scalar(gravity, "RigidBody: gravity"), "RigidBody: gravity", 1)[0])])
     return finite(gravity, "RigidBody: gravity", 3)

@@ -1,4 +1,9 @@
-"""Sizes at work in a contact problem, known before it is solved: what its tolerances are relative to."""
+"""Typical length and speed of a contact problem, estimated before it is solved; tolerances are relative to them.
+
+Tolerances of gaps and rates must not depend on the units of the user. The estimate uses the initial state and the
+forces there only, so that every method has the same tolerances before it has computed anything. Sizes are rounded to
+powers of ten (`ProblemScales`). Where nothing moves towards a contact, motions beside the contacts count instead.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +19,15 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# The control is looked at at so many instants.
+# Number of instants at which the control is evaluated: enough to see the forces of a control with some pieces.
 INSTANTS = 16
-# A body at rest on what it touches counts as moved by the forces at work for this share of the time.
+# Bodies at rest get the speed that the forces give them within this fraction of the duration.
 MOVED = 0.1
-# Speeds below this share of others are none.
+# Speeds below this fraction of others count as zero: they are rounding of gaps and of balanced forces.
 NOISE = 1e-6
-# Sizes closer than this to a power of ten, relative, count as it, so that rounding does not choose the power.
+# Sizes whose log10 is less than this below an integer are rounded up to that power, so that rounding does not decide.
 ROUNDING = 1e-6
-# Lengths below this share of the way from the origin are none: the rounding of positions is coarser than tolerances.
+# Least length, as a fraction of the distance from the origin: below it tolerances would be finer than rounding of gaps.
 FAR = 1e-4
 
 
@@ -72,7 +77,7 @@ def problem_scales(
     duration: float,
     speed_scale: float | None = None,
 ) -> ProblemScales:
-    """Return the sizes at work in a contact system.
+    """Return the typical length and speed of a contact system.
 
     The speed is that with which contacts move at x0, or reach each other by the forces at x0; the length is the way in
     the time that it takes these forces to make that speed, or in the duration if that is shorter.
@@ -91,6 +96,7 @@ def problem_scales(
     instants = (np.arange(INSTANTS) + 0.5) * duration / INSTANTS
     controls = np.array([np.asarray(control(t, x0), dtype=float).reshape(-1) for t in instants])
     finite = np.isfinite(controls).all(axis=1)
+    # A law may fail at x0 for later times; the simulation reports this, not the choice of scales.
     controls = controls[finite] if finite.any() else np.zeros_like(controls[:1])
     looks = [_Look.at(system, x0, u, p) for u in np.unique(controls, axis=0)]
     steepness = looks[0].steepness or 1.0
@@ -98,10 +104,11 @@ def problem_scales(
     pushed = MOVED * duration * max(look.pushed for look in looks)
     free = max(look.free for look in looks) * steepness
     others = MOVED * duration * free + largest(x0[system.at_v]) * steepness
-    # Bodies at rest on what they touch move by what rounding leaves of gaps and of balanced forces.
+    # Bodies at rest in contact have tiny speeds from rounding of gaps and of balanced forces: these do not count.
     speeds = [moving if moving > NOISE * pushed else 0.0, pushed]
     speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
     strongest = pushed / (MOVED * duration) if pushed > NOISE * others else free
+    # The way in the time in which the strongest force makes the speed, but within the duration at most.
     length = speed * (min(duration, speed / strongest) if strongest else duration)
     length = max(length, FAR * max(look.away for look in looks)) if length else length
     return ProblemScales(
@@ -111,13 +118,13 @@ def problem_scales(
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """Gaps (n_c,), rates and accelerations without contact forces (n_c + n_tt,), and what is largest at one state.
+    """Gaps (n_c,), rates and accelerations without contact forces (n_c + n_tt,) at one state, and their largest values.
 
     Attributes
     ----------
     steepness, free, away : float
-        Norm of the steepest gradient of a gap, the largest acceleration of a coordinate, and the largest sum of what
-        coordinates make of a gap: its rounding is that of the gap.
+        Norm of the steepest gradient of a gap, the largest acceleration of a coordinate, and the largest sum of the
+        terms of a gap, gradient times coordinate, whose rounding is that of the gap.
     """
 
     gaps: Array
@@ -131,7 +138,7 @@ class _Look:
     def at(system: CLS, x: Array, u: Array, p: Array) -> _Look:
         gaps, directions, mass, force, drift = system.mechanics.sparse(x, u, p)
         rows, n_c = directions.sparse(), gaps.numel()
-        with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
+        with np.errstate(all="ignore"):  # the simulation reports values that are not finite
             free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
             norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
             sizes = np.abs(x[system.at_q])
@@ -150,6 +157,7 @@ class _Look:
         """Return the largest speed of a contact, now or when it closes."""
         pull = np.abs(self.accelerations[: self.gaps.size])
         with np.errstate(all="ignore"):
+            # Speed after a fall through the gap, or after the duration if the contact does not close before.
             fall = np.minimum(np.sqrt(2.0 * pull * np.maximum(self.gaps, 0.0)), pull * duration)
         return largest(self.rates, fall)
 
@@ -163,7 +171,7 @@ def _solved(matrix: Array, right: Array) -> Array:
 
 
 def largest(*values: Array) -> float:
-    """Return the size of the largest finite entry, 0 without one; what is not finite is told elsewhere."""
+    """Return the size of the largest finite entry, 0 without one."""
     return max(float(part.max(initial=0.0, where=np.isfinite(part))) for part in map(np.abs, values))
 
 

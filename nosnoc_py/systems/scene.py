@@ -24,8 +24,8 @@ from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.symbols import column, scalar
 
 COLOURS = ("blue", "vermilion", "green", "purple", "orange", "sky", "black", "grey")  # Okabe and Ito's
-ROUND = 48  # corners of a disc
-SLIM = 0.12  # width of a spring, in its greatest length
+ROUND = 48  # number of corners of a disc: round at the size of a picture
+SLIM = 0.12  # width of a spring, as a fraction of its greatest length
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,7 @@ class PlanarShape:
             value = getattr(self, name, "")
             if not isinstance(value, str):
                 raise ModelError(f"{kind}: {name}: expected text, given {value!r}.")
+        # Checked and written once here, so that drawing sees numbers only.
         assign(self, numbers=ca.SX(self._numbers()))
 
     def _numbers(self) -> ca.SX:
@@ -301,6 +302,7 @@ class Ground(PlanarShape):
         if (self.point is None) != (self.normal is None):
             raise ModelError("Ground: a straight line needs both, point= and normal=.")
         if self.normal is None:
+            # Point and normal, as for a straight line of any direction.
             return ca.vertcat(0, 0.0 if self.height is None else self._number("height"), 0, 1)
         normal = self._point("normal")
         if normal.is_constant() and not np.any(np.array(ca.evalf(normal))):
@@ -387,6 +389,7 @@ def _points(value: Any, what: str, least: int) -> ca.SX:
     """Return the places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
     rows = ca.vertsplit(value) if isinstance(value, ca.SX | ca.DM) else value
     try:
+        # Rows of a CasADi matrix have shape (1, 2).
         places = [column(row.T if getattr(row, "shape", ()) == (1, 2) else row, what, 2) for row in rows]
     except TypeError:
         raise ModelError(f"{what}: expected a sequence of places (2,), given {type(value).__name__}.") from None

@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import numbers as numbers
 
-# Controls and parameters of soft constraints have names that begin so.
+# Prefix of the names of controls and parameters that soft constraints add to a system.
 SLACK = "slack["
 # For messages: where to find symbols that belong to other objects than the system.
 OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
@@ -26,6 +26,7 @@ class ReadOnlySX(ca.SX):
             "from a copy, ca.SX(expression)."
         )
 
+    # Every method of CasADi that changes an expression in place.
     __setitem__ = set = set_nz = remove = erase = enlarge = resize = clear = _refuse
 
 
@@ -53,6 +54,7 @@ def columns(value: Any, what: str) -> ca.SX:
 
 def _rows(value: Any) -> Any:
     """Return a list of lists as an array; everything else as it is."""
+    # A list of lists is a matrix by rows, which CasADi does not read; a flat list may hold expressions.
     nested = isinstance(value, list | tuple) and all(isinstance(row, list | tuple) for row in value)
     return np.array(value) if nested else value
 
@@ -101,6 +103,7 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
 
 def depends_only_on(expression: ca.SX, symbols: ca.SX) -> bool:
     """Check that an expression has no other symbols than these; symbols of the same name are different ones."""
+    # By identity: CasADi allows several symbols of one name.
     known = {s.element_hash() for s in ca.symvar(symbols)}
     return all(s.element_hash() in known for s in ca.symvar(expression))
 
@@ -208,6 +211,7 @@ def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
 
 def scalar(value: Any, what: str) -> float:
     """Return one number; anything else, NaN included, raises `ModelError`."""
+    # bool is a number in Python and text can be read as one: both are mistakes here.
     value = float(value) if isinstance(value, ca.DM) and value.is_scalar() else value
     if isinstance(value, str | bool | ca.SX | ca.MX | ca.DM) or np.ndim(value) > 1 or np.size(value) != 1:
         raise ModelError(f"{what}: expected one number, given {value!r}.")

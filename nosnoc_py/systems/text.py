@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import casadi as ca
 
-WIDTH = 80  # longer expressions are cut
+WIDTH = 80  # longer expressions are cut: a repr has a line for each
 
 
 def counted(number: int, noun: str) -> str:

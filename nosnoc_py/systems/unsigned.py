@@ -1,4 +1,4 @@
-"""Gaps without a sign: |q|, q^2, the distance of two points. They touch zero and are positive on the other side, too.
+"""Detection of gaps without a sign: |q|, q^2, the distance of two points. They are positive on both sides of zero.
 
 A method that looks for a change of sign passes through such a contact without an event. If the expression shows that it
 is never negative, methods refuse it before the first step; otherwise a simulation ends at the first touch.
@@ -63,8 +63,10 @@ def _sign(e: ca.SX, depth: int) -> int | None:
         return 0 if even else _sign(parts[0], depth + 1)
     signs = [_sign(part, depth + 1) for part in parts] if operation in _CLOSED else [None]
     if None in signs:
+        # The maximum with one nonnegative argument is nonnegative, whatever the other one is.
         return max((s for s in signs if s is not None), default=None) if operation == ca.OP_FMAX else None
     known = [s for s in signs if s is not None]
+    # A sum is positive if one term is; a product only if all factors are.
     return max(known) if operation in (ca.OP_ADD, ca.OP_FMAX) else min(known)
 
 

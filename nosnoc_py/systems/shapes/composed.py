@@ -18,7 +18,8 @@ from nosnoc_py.systems.shapes.polyhedra import ConvexPolyhedron, distinct
 from nosnoc_py.systems.shapes.shape import Features, Shape, unit
 from nosnoc_py.systems.symbols import finite
 
-POINTS = 4000  # of the surface of a body that is known by its support alone
+# Number of support points of a body that is known by its support function alone: an ellipsoid lacks 0.2 % of its mass.
+POINTS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +193,7 @@ class SupportFunction(Shape):
     @cached_property
     def hull(self) -> ConvexPolyhedron:
         """Polyhedron of furthest points, in directions that spread the points evenly over a long or flat body."""
+        # A tenth of the points is enough to see how long and flat the body is.
         rough = self._hull(_directions(POINTS // 10))
         values, axes = np.linalg.eigh(rough.moments().covariance)
         # In coordinates in which the body is round: even directions on a sphere would crowd the points of a long body

@@ -18,7 +18,9 @@ from nosnoc_py.systems.shapes.shape import Features, Shape, unit
 from nosnoc_py.systems.symbols import finite
 
 EMPTY = "Intersection: the shapes have no common volume; move them together, or leave one out."
-THIN = 1e-9  # depth, relative to the size of the smaller body, below which there is nothing in common
+# Depth of an intersection, relative to the size of the smaller body, below which it counts as empty: bodies that only
+# touch have no common volume, up to rounding.
+THIN = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,7 @@ def _polyhedron(members: Sequence[Shape], inside: np.ndarray) -> ConvexPolyhedro
     limits = constraints_of(members)
     # Faces of a polyhedron are triangulated, so that the same plane occurs several times: Qhull gets each once.
     rows = np.unique(np.round(np.column_stack([limits.normals, limits.offsets]), 14), axis=0)
+    # Corners where more than three planes meet occur several times, with rounding.
     return ConvexPolyhedron(distinct(HalfspaceIntersection(rows, inside).intersections))
 
 

@@ -16,8 +16,8 @@ from nosnoc_py.systems.shapes.mass_properties import Moments, polyhedron_moments
 from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, unit
 from nosnoc_py.systems.symbols import finite, scalar
 
-ENTRIES = 2_000_000  # of an array of lines and faces
-FLAT = 1e-9  # thickness over size, below which a polyhedron is none
+ENTRIES = 2_000_000  # largest number of entries of an array of lines times faces: bounds the memory to some 10 MB
+FLAT = 1e-9  # least thickness of a polyhedron relative to its size: flatter ones have no volume up to rounding
 
 
 @named_arguments

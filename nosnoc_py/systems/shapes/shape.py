@@ -12,7 +12,8 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.shapes.mass_properties import MassProperties, Moments, convex_moments
 from nosnoc_py.systems.symbols import scalar
 
-INSIDE = 1e-12  # relative to the size of a body: points of its surface are in it
+# Tolerance of `contains`, relative to the size of a body: rounding must not put points of its surface outside.
+INSIDE = 1e-12
 
 
 class Features(NamedTuple):
@@ -36,6 +37,7 @@ class Features(NamedTuple):
     def of(cls, *, ellipsoids: Any = (), vertices: Any = (), lenses: Any = ()) -> Features:
         """Return the features of some rows of each kind."""
         rows = ((ellipsoids, 12), (vertices, 4), (lenses, 24))
+        # Contiguous: compiled kernels are specialised for this layout.
         return cls(*(np.ascontiguousarray(np.reshape(np.asarray(r, dtype=float), (-1, n))) for r, n in rows))
 
     @classmethod

@@ -6,6 +6,7 @@ import numpy as np
 
 from nosnoc_py.compiled import jitable
 
+# Limit of the iterations of the root: bisection, which takes over after 20 of them, reaches rounding before it.
 ITERATIONS = 100
 
 
