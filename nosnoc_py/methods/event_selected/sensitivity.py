@@ -58,7 +58,7 @@ class SimultaneousCrossings:
 
     def tolerance(self, t: float) -> float:
         """Return the time difference [s] at time t below which crossings are simultaneous."""
-        # The spacing of floating-point numbers at t bounds how well two instants can be told apart.
+        # The spacing of floating-point numbers at t is the least difference between two instants.
         return float(AT_ONCE * self.record.h.max(initial=0.0) + ULPS * np.spacing(abs(t)))
 
     def at_start(self) -> list[GuardCrossings]:

@@ -82,7 +82,7 @@ class PhaseShooting(Iteration):
             # A guess outside of the bounds of a free horizon is moved to the nearest one.
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
         problem = _problem_of(ocp, system, x0, horizon, ocp.p)
-        # The law of the settled problem: a free horizon has a number there.
+        # With the OCP of the problem, in which a free horizon is a number.
         law = control_of_guess(problem.ocp, guess)
         status, message = None, ""
         try:
