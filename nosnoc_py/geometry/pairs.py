@@ -35,6 +35,7 @@ def _origin(shape: Any, size: int) -> list[Probe]:
 
 
 def _ball(shape: Sphere, size: int) -> list[Probe]:
+    # A sphere is a disc in the plane: its third coordinate is left out.
     return [Probe(np.asarray(shape.center)[:size], float(shape.semi_axes[0]))]
 
 
@@ -70,6 +71,8 @@ def _height_map(shape: HeightMap, x: ca.SX) -> tuple[ca.SX, ca.SX]:
     height = ca.SX(shape.height(*flat))
     slopes = ca.gradient(height, ca.vertcat(*flat)) if not height.is_constant() else ca.SX(len(flat), 1)
     normal = ca.vertcat(-slopes, 1) / ca.sqrt(1 + ca.sumsqr(slopes))
+    # The last component of the normal is 1 over the norm of the gradient of z - height. Zero and normal are exact at
+    # contact.
     return (z - height) * normal[-1], normal
 
 
@@ -207,6 +210,7 @@ def contacts(
     """
     a, b = _both_placed(first, second)
     values = _touching(a, b)
+    # An expression of p counts as friction, as in `Contact`.
     rubs = not (isinstance(friction, float | int) and friction == 0)
     result = []
     for k, (gap, normal, point, on, other) in enumerate(values):
@@ -236,6 +240,7 @@ def _touching(a: Placed, b: Placed) -> list[_Touch]:
         # Corners of both: in the plane two convex polygons always touch at a corner of one of them.
         return [*_probed(a, b), *_probed(b, a)]
     for one, other in ((a, b), (b, a)):
+        # An ellipsoid has no probe: its lowest point depends on the attitude.
         if type(other.shape) is HalfSpace and type(one.shape) is Ellipsoid:
             return [_ellipsoid(one, other)]
     ways = [(one, other) for one, other in ((a, b), (b, a)) if type(one.shape) in EXACT.get(type(other.shape), ())]
@@ -269,6 +274,7 @@ def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
     own = one.rotation.T @ out
     turn, axes = ca.DM(np.asarray(one.shape.rotation)), ca.DM(np.asarray(one.shape.semi_axes))
     scaled = axes * (turn.T @ own)
+    # Never zero, since `out` has length one and all axes are positive.
     reach = ca.norm_2(scaled)
     lowest = one.in_world(ca.SX(ca.DM(np.asarray(one.shape.center))) - turn @ (axes * scaled) / reach)
     gap = ca.dot(ca.DM(ground.shape.normal), ground.of_world(lowest)) - ground.shape.offset
@@ -317,6 +323,7 @@ def _both_placed(first: Any, second: Any) -> tuple[Placed, Placed]:
         raise ModelError("contacts: one shape is in the plane, the other one in space; give positions of one length.")
     a, b = (given if isinstance(given, Placed) else Placed(given, ca.SX(sizes[0], 1)) for given in (first, second))
     moving = [placed.coordinates for placed in (a, b) if placed.coordinates is not None]
+    # By identity: equal symbols with other velocities would give other tangents.
     if any(other is not moving[0] for other in moving[1:]):
         raise ModelError(
             "contacts: the shapes have different coordinates; make one ns.Coordinates(q, v) of all bodies of the "

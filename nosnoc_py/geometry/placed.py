@@ -139,6 +139,7 @@ class Placed:
         size = position.numel()
         if size not in (2, 3):
             raise ModelError(f"Placed: position: expected 3 components, or 2 in the plane, given {size}.")
+        # One form for all attitudes: pairs need only matrices.
         assign(self, position=position, rotation=_matrix(self.rotation, size))
 
     @property
@@ -158,6 +159,7 @@ class Placed:
     def velocities_at(self, point: ca.SX, n_v: int) -> ca.SX:
         """Return J (2 or 3, n_v) of the material point at a point of the world; its velocity is J v."""
         if self.coordinates is None:
+            # A shape at rest has a Jacobian of zeros (structural, so that differences stay sparse).
             return ca.SX(self.size, n_v)
         # A symbol for the point in the body's frame: it has to be constant while the Jacobian is taken.
         fixed = ca.SX.sym("fixed", self.size)
@@ -169,6 +171,7 @@ def _matrix(rotation: Any, size: int) -> ca.SX:
     if rotation is None:
         return ca.SX.eye(size)
     given = ca.SX(rotation)
+    # Not checked for orthogonality: entries are expressions.
     if given.shape == (size, size):
         return given
     if size == 3 and given.shape == (4, 1):

@@ -16,7 +16,8 @@ from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import finite, scalar
 
 Array = np.ndarray
-# Two edges of a polygon are parallel if the sine of their angle is below this (lengths relative to the longest edge).
+# Two edges of a polygon are parallel if the sine of their angle is below this (lengths relative to the longest edge): a
+# few digits above rounding.
 STRAIGHT = 1e-12
 
 
@@ -98,6 +99,7 @@ class Cylinder:
     @property
     def vertices(self) -> Array:
         """Points on the lower rim, then on the upper one (2 points, 3)."""
+        # The end is left out: it would be the first point again.
         angles = 2 * np.pi * np.arange(self.points) / self.points
         rim = self.radius * np.column_stack([np.cos(angles), np.sin(angles)])
         return np.vstack([np.column_stack([rim, np.full(self.points, z)]) for z in (-self.length / 2, self.length / 2)])
@@ -203,6 +205,7 @@ class ConvexPolygon:
                 f"ConvexPolygon: vertices: expected three or more points (n, 2), given shape {points.shape}."
             )
         if _area(points) < 0:
+            # Vertices may be given in either sense: below they go round against the clock.
             points = points[::-1].copy()
         edges = np.roll(points, -1, 0) - points
         turns = _cross(edges, np.roll(edges, -1, 0))

@@ -36,7 +36,7 @@ class Candidate:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `json.dumps` takes, but for an objective that is not finite."""
+        """Return the fields for `json.dumps`; an objective that is not finite has to be replaced before."""
         return {
             "start": self.start,
             "sequence": None if self.sequence is None else list(self.sequence.items),
@@ -48,6 +48,7 @@ class Candidate:
     def __str__(self) -> str:
         count = 0 if self.sequence is None else len(self.sequence)
         phases = "" if self.sequence is None else f" in {count} phase{'' if count == 1 else 's'}"
+        # A sequence without an objective: the start was simulated, but its program has no solution.
         if not np.isfinite(self.objective):
             outcome = f"no solution{phases}" if phases else "nothing found"
         else:

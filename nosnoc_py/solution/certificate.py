@@ -24,7 +24,7 @@ from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
 from nosnoc_py.solution.violation import Violation
 from nosnoc_py.status import Verdict
 
-# Most lines of a list in `repr`; a longer one ends with the number of the others.
+# Largest number of lines of a list in `repr`; a longer one ends with the number of the others.
 SHOWN = 12
 # Fields that `to_dict` copies; the others need a conversion.
 REPORTED = (
@@ -94,6 +94,7 @@ class EventPair:
         """True if the event has no partner."""
         return self.claimed is None or self.found is None
 
+    # NaN, not zero: an event without a partner has no delay that statistics could use.
     @property
     def delay(self) -> float:
         """Time by which the simulated event is later than the claimed one [s]; NaN without a partner."""
@@ -127,6 +128,7 @@ class Balance:
     work: float
     friction: float
     impacts: float
+    # The residuals measure the error of the simulation itself, whatever the solution claims.
     energy_residual: float
     impulse_residual: float
     impulses: dict[str, float] = field(default_factory=dict)
@@ -220,10 +222,11 @@ class Certificate:
     @property
     def worst_window(self) -> Window | None:
         """The window with the largest defect."""
+        # A window that stopped early has an infinite defect, and is the worst one.
         return max(self.windows, key=lambda window: window.defect, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `json.dumps` takes."""
+        """Return a summary for `json.dumps`; NaN and infinity become None."""
         return jsonable(
             {
                 **{name: getattr(self, name) for name in REPORTED},
@@ -277,6 +280,7 @@ class Certificate:
         return "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
 
     def _numbers(self) -> list[tuple[str, str]]:
+        # The same rows for `repr` and for notebooks.
         rows = [("end state", self._end()), ("objective", self._objective())]
         if (window := self.worst_window) is not None:
             agree = sum(window.events_agree for window in self.windows)
@@ -286,6 +290,7 @@ class Certificate:
         # Where the whole motion agrees, amplification is of no interest.
         if self.amplification is not None and self.verdict is Verdict.CONFIRMED_IN_WINDOWS:
             rows.append(("amplification", f"{self.amplification:.3g}, from the largest defect to the end state"))
+        # None means not measured, infinity measured and not finite.
         laws = {"equations of motion": self.equations, "law of impacts": self.jumps}
         own = [
             f"{law} {share:.1e}" if np.isfinite(share) else f"{law} unknown"
@@ -305,6 +310,7 @@ class Certificate:
         return rows
 
     def _end(self) -> str:
+        # The simulation stopped early: a difference of states of different times would mean nothing.
         if not np.isfinite(self.end_state_errors).all():
             return "unknown: the simulation did not get there"
         return f"{self.end_state_error:.2e} ({self.state_names[int(np.argmax(np.abs(self.end_state_errors)))]})"
@@ -313,6 +319,7 @@ class Certificate:
         claimed = f"{self.objective:.9g} claimed" if np.isfinite(self.objective) else "no finite number claimed"
         if not np.isfinite(self.true_objective):
             return f"{claimed}; the true one is unknown: the simulation did not get to the end"
+        # An iterate of a failed solver may claim NaN.
         error = f" ({self.objective_error:+.2e})" if np.isfinite(self.objective) else ""
         return f"{claimed}, {self.true_objective:.9g} true{error}"
 
@@ -324,6 +331,7 @@ class Certificate:
             times = self._times_of(pair)
             name = f"{pair.event.kind} {pair.event.name}"
             lines.append(f"  {name:<34}{times[0]:>14}{times[1]:>14}{self._delay_of(pair):>12}")
+        # One more, as the first line is the title.
         return first_lines(lines, SHOWN + 1, "  ... and {} more")
 
     @staticmethod
@@ -333,4 +341,5 @@ class Certificate:
 
 
 def _plain(violation: Violation) -> dict[str, Any]:
+    # The name of a law is stable, its text is for people and may change.
     return {**vars(violation), "law": violation.law.name.lower(), "what": violation.what}

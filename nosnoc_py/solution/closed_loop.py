@@ -1,4 +1,4 @@
-"""The log of a closed loop: every sample, what was answered, how and when."""
+"""Log of a closed loop: for every sample the state, its measurement, the control, its source and its latency."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ class ClosedLoop:
     @property
     def cost(self) -> float:
         """The stage cost over the whole loop."""
+        # NaN if a sample has no cost: a partial sum would look like the whole.
         return float(self.costs.sum())
 
     @property
@@ -100,6 +101,7 @@ class ClosedLoop:
         if not seconds.size:
             return {}
         return {
+            # Percentiles, as means hide the rare late answers that a real-time loop fails by.
             **{f"p{share}": float(np.percentile(seconds, share)) for share in (50, 90, 99)},
             "largest": float(seconds.max()),
         }
@@ -144,6 +146,7 @@ class ClosedLoop:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         entries = {name: value for name, value in values.items() if name not in arrays}
+        # Events are records of their own; everything else is JSON or an array.
         return write(path, type(self).__name__, entries | {"events": [asdict(event) for event in self.events]}, arrays)
 
 

@@ -32,14 +32,14 @@ CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal
 # A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size. Residuals up to
 # SMALL, about the solver's tolerance, may stand still.
 STALL_SIGMA, STALL_RESIDUAL, SMALL = 1e-2, 0.5, 1e-7
-# Entries of a list that the text names.
+# Largest number of entries of a list that the text names.
 SHOWN = 3
 # Series of contact forces, and the size [N], [N s] below which they are the residual of a solver.
 PUSHES, NOTHING = (Role.NORMAL_FORCE, Role.NORMAL_IMPULSE), 1e-6
 CLOSING = ("impact", "contact")
 
 SIGMA = "use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts touch"
-# What it means that such a pair of a contact is biactive.
+# Meaning of a biactive pair of a contact, by its role.
 MEANINGS: dict[Enum | None, str] = {
     Role.CONTACT: "touches without a force",
     Role.IMPACT: "touches without an impulse",
@@ -211,6 +211,7 @@ def _worst(result: Result) -> list[str]:
 
 
 def _biactive(result: Result) -> list[str]:
+    # None: this kind of result has no pairs; empty: it has, and none is biactive.
     names: Sequence[str] | None = getattr(result, "biactive", None)
     if names is None:
         return []

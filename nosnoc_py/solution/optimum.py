@@ -19,7 +19,7 @@ from nosnoc_py.solution.arrays import Array, assign, read_only
 
 # Kinds of data, in the order of the columns.
 DATA = ("x0", "p", "horizon")
-FLAGS_SHOWN = 3  # in a repr
+FLAGS_SHOWN = 3  # number of flags in a repr; the others are counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,12 +139,14 @@ class SolutionSensitivity:
         >>> bool(derivatives.predict(x0=[-0.9, 0.0]).objective < derivatives.at.objective)  # a shorter way
         True
         """
+        # Data that are not given keep their values.
         change = np.zeros(len(self.names))
         for what, numbers in zip(DATA, (x0, p, horizon), strict=True):
             if numbers is not None:
                 # Only the components that were differentiated by: others are not in `names`.
                 rows = [k for k, of in enumerate(self.data) if of == what]
                 change[rows] = self._read(what, numbers, [self.names[k] for k in rows]) - self.values[rows]
+        # Linear in the data, without projection on bounds: callers that apply a control have to clip it.
         return Prediction(
             objective=self.at.objective + float(self.objective @ change),
             u=self.at.u + self.u @ change,
@@ -159,6 +161,7 @@ class SolutionSensitivity:
                 f"differentiate({what}=True)."
             )
         try:
+            # The horizon is one number, x0 and p are vectors.
             numbers = np.asarray(given, dtype=float).reshape(-1)
         except (TypeError, ValueError):
             raise OptionError(f"predict: {what}: expected {len(names)} numbers, given {given!r}.") from None

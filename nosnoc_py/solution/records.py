@@ -16,7 +16,7 @@ from nosnoc_py.solution.arrays import Array, assign, read_only
 
 # The first six are of contacts (a contact closes without a jump), the others of switching functions.
 EVENT_KINDS = ("impact", "contact", "release", "slip", "stick", "reversal", "switch", "enter_sliding", "leave_sliding")
-# Kinds of violated conditions of an MPCC.
+# Kinds of violated conditions of an MPCC; messages and files use these words.
 RESIDUAL_KINDS = ("complementarity", "equation", "bound")
 
 
@@ -44,6 +44,7 @@ class Event:
     time: float
     name: str
     kind: str
+    # None for events that are no impacts.
     impulse: float | None = None
     v_before: float | None = None
     v_after: float | None = None
@@ -93,6 +94,7 @@ class Series:
 
     def __post_init__(self) -> None:
         t = read_only(self.t, "t of a series", "times")
+        # Checked against the times, so that a series cannot be drawn at wrong times.
         assign(self, t=t, values=read_only(self.values, "values of a series", t.size))
 
     def __len__(self) -> int:
@@ -135,6 +137,7 @@ class Discretization:
     time_freezing: bool = False
 
     def __post_init__(self) -> None:
+        # Numbers of NumPy are no JSON.
         assign(self, nodes=tuple(float(node) for node in self.nodes))
 
 
@@ -162,6 +165,7 @@ class StepRecord:
     collisions: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        # JSON has lists: a record from a file gets its tuples back.
         assign(self, collisions=tuple((str(name), float(time)) for name, time in self.collisions))
 
 

@@ -74,6 +74,7 @@ class Sensitivity:
     directions: Callable[[Array], Array] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        # In two steps: first any matrix, as its number of rows fixes all other shapes.
         x0 = read_only(self.x0, "x0 of a sensitivity (n_x, n_x)", "n_x", "n_x")
         # A second time with the number of rows as number of columns: square.
         x0 = read_only(x0, "x0 of a sensitivity (n_x, n_x)", len(x0), len(x0))
@@ -107,6 +108,7 @@ class Sensitivity:
     def of_directions(self, admitted: Array) -> Sensitivity:
         """Return the derivatives by x0 behind a projection of directions (n_x, n_x)."""
         fields = {name: getattr(self, name) for name in ("x0", "event_times_x0", "orbital")}
+        # From the right: columns belong to the perturbed data, rows to the result.
         return replace(self, **{name: each @ admitted for name, each in fields.items() if each is not None})
 
     def directional(self, v: npt.ArrayLike) -> Array:
@@ -121,6 +123,7 @@ class Sensitivity:
             If v has another shape, if the motion is not smooth and nothing is known about directions, or if guards are
             not crossed with speed in this one.
         """
+        # Not checked for admissibility: a direction off the closed contacts is projected by the derivatives themselves.
         direction = read_only(np.asarray(v, dtype=float), "v", len(self.x0))
         if not np.isfinite(direction).all():
             raise TranscriptionError(f"v: expected finite numbers, given {direction}.")

@@ -61,6 +61,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
     start, end = trajectory.t0 + later, float(trajectory.t[-1])
     slack = SAME * trajectory.duration
     interpolant = trajectory.interpolant or RungeKuttaInterpolant.linear(trajectory.t, trajectory.x)
+    # The nodes follow from the dense output, so that both agree also at the cut.
     dense = _prolonged(interpolant, start, end, later, slack)
     t, x = nodes_of(dense.t_left, dense.h, dense.x_initial, dense.x_left, dense.x_right)
     u_grid, u = _controls(trajectory, later, max(whole, 1), slack)
@@ -114,6 +115,7 @@ def _prolonged(interpolant: Interpolant, start: float, end: float, later: float,
     """Return the elements from `start` on [s], the first one cut there, with a last one that holds the state."""
     if not isinstance(interpolant, RungeKuttaInterpolant):
         raise TranscriptionError(f"shift: there is none for a trajectory with a {type(interpolant).__name__}.")
+    # The second condition keeps elements whose length is negative by the tolerance of a solver.
     keep = (interpolant.t_left + interpolant.h > start + slack) | (interpolant.t_left > start + slack)
     t_left, h = interpolant.t_left[keep], interpolant.h[keep]
     x_left, x_stages = interpolant.x_left[keep].copy(), interpolant.x_stages[keep].copy()
@@ -122,6 +124,7 @@ def _prolonged(interpolant: Interpolant, start: float, end: float, later: float,
         h[0] -= start - t_left[0]
         t_left[0] = start
         x_left[0] = interpolant(start, "+")
+        # "-": an event at the right end of the element belongs to the next one.
         x_stages[0] = interpolant(start + interpolant.c * h[0], "-")
     last = interpolant(end, "+")
     rest = np.broadcast_to(last, (1, interpolant.c.size, last.size))

@@ -34,7 +34,8 @@ REPORTED = (
     *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
-# An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
+# Relative difference of duration and horizon above which a summary mentions it: steps of an infeasible iterate need not
+# add up.
 MISSED = 1e-6
 # Infeasibility (in nominal units) up to which the objective of an iterate is a meaningful number.
 FEASIBLE = 1e-4
@@ -148,6 +149,7 @@ class Solution(Trajectory):
         numbers = ("objective", "penalty", "complementarity", "complementarity_min", "infeasibility", "horizon")
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
+        # Conversions accept what files and solvers give: lists, numbers of NumPy, mappings.
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
         lists = ("log", "worst", "biactive", "biactive_roles", "candidates", "agreement")
         assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
@@ -165,6 +167,7 @@ class Solution(Trajectory):
         OptionError
             Of a solution that was loaded or changed, which does not know its problem: use `ns.polish(ocp, solution)`.
         """
+        # The problem itself does it: this module must not import methods (nor CasADi).
         return self._known("polish", "ns.polish(ocp, solution)").polish(self, **options)
 
     def refine(self, method: Any, solver: Any = None, **options: Any) -> Solution:
@@ -273,6 +276,7 @@ class Solution(Trajectory):
         """Rows of texts about the phases of the sequence, and the titles of their columns."""
         if (sequence := self.sequence) is None:
             return [], ()
+        # Without times the column of ends stays empty.
         ends = ["" for _ in sequence.phases] if sequence.times is None else [f"{t:.6g}" for t in sequence.times]
         # The last phase ends with the trajectory.
         ends += [f"{self.t[-1]:.6g}"] * (len(sequence.phases) - len(ends))
@@ -308,6 +312,7 @@ class Solution(Trajectory):
         """Return the number of starts, and the kinds of start that led to this solution."""
         if not self.candidates:
             return ""
+        # Independent kinds of start that reach the same objective are evidence, though no proof, of a global optimum.
         count = len(self.agreement)
         agree = f" ({count} kinds agree)" if count > 1 else ""
         best = f", best found by {', '.join(self.agreement)}{agree}" if count else ""

@@ -49,7 +49,7 @@ _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution, "Shifted": Shifted}
 # Other kinds of files: name of the class -> function that builds it from fields and arrays. Its module registers it.
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Array]], Any]] = {}
-# Fields that are one array each.
+# Fields that are one array each, and need no conversion.
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
@@ -67,6 +67,7 @@ _SENSITIVITIES = (
 )
 # Arrays of a `SolvedBranch` with their types: netCDF-3 stores them as doubles.
 _BRANCH = {"G": bool, "H": bool, "r": bool, "lam_x": float, "lam_g": float}
+# Fields by the way in which they are packed.
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
@@ -94,7 +95,7 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
 
 
 def write(path: str | Path, kind: str, values: dict[str, Any], arrays: dict[str, Array]) -> Path:
-    """Write what JSON holds and arrays to one file; see `save`."""
+    """Write fields for JSON and arrays to one file; see `save`."""
     path = Path(path)
     if path.suffix != SUFFIX:
         proposed = path.with_suffix(SUFFIX) if path.name else f"solution{SUFFIX}"
@@ -176,6 +177,7 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         arrays[name] = value
         return None
     if name in _SERIES:
+        # By number, as names of series are free text.
         for k, series in enumerate(value.values()):
             arrays |= {f"{name}_{k}_t": series.t, f"{name}_{k}_values": series.values}
         return [[key, series.role] for key, series in value.items()]
@@ -197,6 +199,7 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name in _INTERPOLANTS and value is not None:
         parts = value.to_arrays()
         arrays |= {f"{name}_{part}": array for part, array in parts.items()}
+        # The names of the parts, as their number depends on the kind of dense output.
         return {"kind": value.kind, "parts": list(parts)}
     if name == "sensitivity" and value is not None:
         parts = {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
@@ -348,6 +351,7 @@ def _write_variable(file: Any, name: str, array: Array) -> None:
     for dimension, length in zip(dimensions, array.shape, strict=True):
         if dimension not in file.dimensions:
             file.createDimension(dimension, length)
+    # netCDF-3 has no booleans and no 64-bit integers: all arrays are doubles.
     file.createVariable(name, "f8", dimensions)[...] = array
 
 
@@ -357,6 +361,7 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     with netcdf_file(io.BytesIO(data), "r", mmap=False) as file:
         meta = json.loads(getattr(file, _ATTRIBUTE))
         arrays = {
+            # Copied out of the file, which is closed below, in the byte order of this machine.
             name: np.array(file.variables[name][...], dtype=float) if np.prod(shape) else np.empty(shape)
             for name, shape in meta.get("shapes", {}).items()
         }

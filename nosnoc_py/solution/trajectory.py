@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PROBLEM = "_problem"
 # Fields and properties that `to_dict` copies.
 SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
-# Most events that a summary lists.
+# Largest number of events that a summary lists.
 SHOWN = 20
 
 
@@ -104,6 +104,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))
         t, u_grid = read_only(self.t, "t", "nodes"), read_only(self.u_grid, "u_grid", "control stages + 1")
+        # One time is allowed: a simulation may fail at its start, and its result still has the initial state.
         if not t.size or not u_grid.size:
             raise TranscriptionError(f"given {t.size} nodes and {u_grid.size} times in u_grid, expected at least 1.")
         x = read_only(self.x, "x (nodes, n_x)", t.size, len(self.state_names))
@@ -123,6 +124,7 @@ class Trajectory:
         derivatives = self.sensitivity
         events = len(self.events) if derivatives.event_times_x0 is None else len(derivatives.event_times_x0)
         controls = self.u.shape if derivatives.u is None else (len(derivatives.u), derivatives.u.shape[2])
+        # Compared all at once, so that the message shows every number.
         sizes = events, *derivatives.p.shape, *controls
         # Parts that were not computed count as fitting.
         expected = len(self.events), len(self.state_names), len(self.parameters), *self.u.shape
@@ -152,6 +154,7 @@ class Trajectory:
         >>> float(motion["x_0"][0])
         2.0
         """
+        # Names are unique, so that the order of these look-ups does not matter.
         if name in self.parameters:
             return self.parameters[name]
         if (pair := self._over_time(name)) is None:
@@ -175,6 +178,7 @@ class Trajectory:
         True
         """
         if (pair := self._over_time(name)) is None:
+            # Parameters are constant and have no times.
             legal = (*self.state_names, *self.control_names, *self.series)
             raise UnknownNameError(name, legal, "quantity over time")
         return pair[0]
@@ -184,6 +188,7 @@ class Trajectory:
         if name in self.state_names:
             return self.t, self.x[:, self.state_names.index(name)]
         if name in self.control_names:
+            # A control stands at the start of its stage.
             return self.u_grid[:-1], self.u[:, self.control_names.index(name)]
         return (self.series[name].t, self.series[name].values) if name in self.series else None
 
@@ -334,6 +339,7 @@ class Trajectory:
 
     def __getstate__(self) -> dict[str, Any]:
         """Numbers cross processes, problems do not."""
+        # Expressions of CasADi in the problem could not be pickled.
         return {name: value for name, value in vars(self).items() if name != PROBLEM}
 
     @property
@@ -377,6 +383,7 @@ class Trajectory:
         """
         if not self.success:
             reason = f" ({self.message})" if self.message else ""
+            # Only on request: a failure is a status by default, so that the last iterate is not lost.
             raise SolverError(f"{self.status}{reason}. {self.status.remedy}")
 
     @named_arguments
@@ -502,6 +509,7 @@ class Trajectory:
         return "\n".join([f"{type(self).__name__}: {self.status}, {span}", *lines])
 
     def _repr_html_(self) -> str:
+        # Events have a table of their own.
         rows = [branch.partition(": ")[::2] for branch in self._branches() if not branch.startswith("events (")]
         return page(repr(self).partition("\n")[0], table(rows), *self._html_parts())
 
@@ -559,6 +567,7 @@ def jsonable(value: Any) -> Any:
         return jsonable(value.tolist())
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
+    # JSON has neither NaN nor infinity.
     if isinstance(value, float):
         return float(value) if np.isfinite(value) else None
     return value

@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 
 
+# Names are stored in files and may not change; values are texts for people.
 class Law(Enum):
     """Laws that a motion has to obey; the value is the text of a violation, of a state, a contact or a constraint."""
 
@@ -73,8 +74,10 @@ class Violation:
     def what(self) -> str:
         """The law, its subject and the amount, in words."""
         text = self.law.value.format(self.subject)
+        # A statement is a whole sentence and has no amount.
         if self.law is Law.STATEMENT:
             return text
+        # The unit of a constraint is not known: its amount stands alone.
         size = f"{self.amount:.3g} {self.unit}".strip() if np.isfinite(self.amount) else "no finite number"
         return f"{text} by {size}"
 
