@@ -19,35 +19,120 @@ PROPOSALS, ABBREVIATION, LISTED = 3, 2, 30
 
 
 class NosnocError(Exception):
-    """Base class of all errors that the library raises on purpose."""
+    """Base class of all errors that the library raises on purpose.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> try:
+    ...     ns.FESDJ(rk_stages=0)
+    ... except ns.NosnocError as error:
+    ...     print(type(error).__name__)
+    OptionError
+    """
 
 
 class ModelWarning(UserWarning):
-    """Warning that a model may not mean what it says; it is used as written."""
+    """Warning that a model may not mean what it says; it is used as written.
+
+    Examples
+    --------
+    A field that jumps belongs in an `ns.PSS`; an `ns.ODE` warns, unless told that this is meant:
+
+    >>> import warnings, casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ns.ModelWarning)
+    ...     relay = ns.ODE(x=x, flow=-ca.sign(x))
+    >>> relay.state_names
+    ('x_0',)
+    """
 
 
 class ModelError(NosnocError, ValueError):
-    """Error in a system or an optimal control problem."""
+    """Error in a system or an optimal control problem.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> ns.Contact("leg", gap=ca.SX.sym("q"), restitution=2.0)
+    Traceback (most recent call last):
+        ...
+    nosnoc_py.errors.ModelError: contact 'leg': restitution has to lie in [0, 1], given 2.0 (0 is inelastic, 1 elastic).
+    """
 
 
 class OptionError(NosnocError, ValueError):
-    """Error in an option or argument: unknown, of a wrong type or value, or unfit for the problem."""
+    """Error in an option or argument: unknown, of a wrong type or value, or unfit for the problem.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> ns.Simulator(ns.ODE(x=x, flow=-x), step=-0.1)
+    Traceback (most recent call last):
+        ...
+    nosnoc_py.errors.OptionError: step: expected a positive finite length, given -0.1.
+    """
 
 
 class ArgumentError(OptionError, TypeError):
-    """Error of an unknown keyword argument; the message proposes the nearest names."""
+    """Error of an unknown keyword argument; the message proposes the nearest names.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> try:
+    ...     ns.FESDJ(stages=3)
+    ... except ns.ArgumentError as error:
+    ...     print(str(error).split(" Legal:")[0])
+    FESDJ: unknown option 'stages'. Did you mean 'control_stages' or 'rk_stages'?
+    """
 
 
 class TranscriptionError(NosnocError, ValueError):
-    """Error of a guess, control or parameter value that does not fit the problem or its discretisation."""
+    """Error of a guess, control or parameter value that does not fit the problem or its discretisation.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> ns.simulate(ns.ODE(x=x, u=u, flow=u), x0=[0.0], duration=1.0, u=[[1.0, 2.0]])
+    Traceback (most recent call last):
+        ...
+    nosnoc_py.errors.TranscriptionError: control: expected 1 numbers, given 2.
+    """
 
 
 class SolverError(NosnocError, RuntimeError):
-    """Error of a solver that stopped without a solution; raised only by `raise_for_status`."""
+    """Error of a solver that stopped without a solution; raised only by `raise_for_status`.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[1.0], duration=9.0, callback=lambda state: ns.Stop)
+    >>> try:
+    ...     motion.raise_for_status()
+    ... except ns.SolverError as error:
+    ...     print(str(error).split(".")[0])
+    stopped by callback
+    """
 
 
 class UnknownNameError(NosnocError, KeyError):
-    """Error of a lookup by an unknown name; the message proposes the nearest names."""
+    """Error of a lookup by an unknown name; the message proposes the nearest names.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-x, names={"x": ["height"]}), x0=[1.0], duration=1.0)
+    >>> motion["hight"]
+    Traceback (most recent call last):
+        ...
+    nosnoc_py.errors.UnknownNameError: unknown name 'hight'. Did you mean 'height'? Legal: height.
+    """
 
     def __init__(self, given: str, legal: Iterable[str], what: str = "name") -> None:
         self.given, self.legal = given, tuple(legal)

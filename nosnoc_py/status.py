@@ -187,7 +187,16 @@ _REMEDIES = {
 
 
 class Stationarity(Enum):
-    """Kind of stationary point of an MPCC, strongest first; `UNKNOWN` until it is certified."""
+    """Kind of stationary point of an MPCC, strongest first; `UNKNOWN` until it is certified.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> w = ca.SX.sym("w", 2)
+    >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+    >>> ns.solve_mpcc(mpcc).stationarity is ns.Stationarity.S
+    True
+    """
 
     S = "S"
     M = "M"
@@ -214,6 +223,15 @@ class Verdict(Enum):
         A law, an event, a constraint or a statement is wrong by more than such errors explain.
     UNDECIDED
         The motion is not unique, rounding decides it, or the simulation stops.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> ns.solve(ocp, ns.FESDJ(control_stages=2)).certificate.verdict is ns.Verdict.CONFIRMED
+    True
     """
 
     CONFIRMED = "confirmed"

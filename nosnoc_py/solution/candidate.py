@@ -27,6 +27,15 @@ class Candidate:
         Verdict of an independent simulation; None if it was not simulated.
     seconds : float
         Time it took [s].
+
+    Examples
+    --------
+    The search `ns.solve(ocp)` returns its starts as `solution.candidates`. One of them:
+
+    >>> import nosnoc_py as ns
+    >>> sequence = ns.Sequence([{}, {"wall": "closed"}])
+    >>> ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=ns.Verdict.CONFIRMED, seconds=0.2)
+    <rollout: 1.5 in 2 phases, confirmed, 0.20 s>
     """
 
     start: str
@@ -36,7 +45,16 @@ class Candidate:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields for `json.dumps`; an objective that is not finite has to be replaced before."""
+        """Return the fields for `json.dumps`; an objective that is not finite has to be replaced before.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> sequence = ns.Sequence([{}, {"wall": "closed"}])
+        >>> start = ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=None, seconds=0.2)
+        >>> start.to_dict()["sequence"]
+        [{}, {'wall': 'closed'}]
+        """
         return {
             "start": self.start,
             "sequence": None if self.sequence is None else list(self.sequence.items),

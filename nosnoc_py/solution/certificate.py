@@ -226,7 +226,17 @@ class Certificate:
         return max(self.windows, key=lambda window: window.defect, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a summary for `json.dumps`; NaN and infinity become None."""
+        """Return a summary for `json.dumps`; NaN and infinity become None.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> ns.solve(ocp, ns.FESDJ(control_stages=2)).certificate.to_dict()["verdict"]
+        'confirmed'
+        """
         return jsonable(
             {
                 **{name: getattr(self, name) for name in REPORTED},

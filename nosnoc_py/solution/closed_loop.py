@@ -51,6 +51,17 @@ class ClosedLoop:
     status : Status
         SOLVED at the end of the duration; else what ended the loop.
     message : str
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=0.6 - q)])
+    >>> log = ns.close_loop(lambda t, x: 4 * (0.5 - x[0]) - x[1], cart, 2.0, [0, 0], period=0.1)
+    >>> log.success, log.counts, log.x.shape
+    (True, {'law': 20}, (21, 2))
+    >>> [(event.kind, round(event.time, 2)) for event in log.events]
+    [('impact', 1.04)]
     """
 
     state_names: tuple[str, ...]
@@ -112,7 +123,17 @@ class ClosedLoop:
         return {source: self.sources.count(source) for source in dict.fromkeys(self.sources)}
 
     def __getitem__(self, name: str) -> Array:
-        """A state at the samples (n + 1,), or a control (n,)."""
+        """A state at the samples (n + 1,), or a control (n,).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> plant = ns.ODE(x=x, u=u, flow=u, names={"x": ["level"], "u": ["inflow"]})
+        >>> log = ns.close_loop(lambda t, x: 1 - x, plant, 1.0, [0.0], period=0.5)
+        >>> log["level"].round(3), log["inflow"].round(3)
+        (array([0.  , 0.5 , 0.75]), array([1. , 0.5]))
+        """
         if name in self.state_names:
             return np.asarray(self.x[:, self.state_names.index(name)])
         if name in self.control_names:
@@ -120,7 +141,16 @@ class ClosedLoop:
         raise OptionError(f"expected a name of {', '.join((*self.state_names, *self.control_names))}, given {name!r}.")
 
     def summary(self) -> str:
-        """Return a report of a few lines: samples, sources of controls, latencies, impacts and cost."""
+        """Return a report of a few lines: samples, sources of controls, latencies, impacts and cost.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> log = ns.close_loop(lambda t, x: 1 - x, ns.ODE(x=x, u=u, flow=u), 1.0, [0.0], period=0.5)
+        >>> print(log.summary().splitlines()[0])
+        closed loop: 2 samples of 0.5 s, solved
+        """
         counts = ", ".join(f"{count} {source}" for source, count in self.counts.items())
         times = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in self.percentiles.items())
         lines = [
@@ -142,7 +172,18 @@ class ClosedLoop:
         return page(repr(self), table((title, text) for title, _, text in lines[1:]))
 
     def save(self, path: str | Path) -> Path:
-        """Write the log to one netCDF file (.nc), which `ns.load` reads; raise `OptionError` for another name."""
+        """Write the log to one netCDF file (.nc), which `ns.load` reads; raise `OptionError` for another name.
+
+        Examples
+        --------
+        >>> import tempfile, casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> log = ns.close_loop(lambda t, x: 1 - x, ns.ODE(x=x, u=u, flow=u), 1.0, [0.0], period=0.5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = ns.load(log.save(f"{folder}/loop.nc"))
+        >>> again
+        ClosedLoop: 2 samples of 0.5 s, solved
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         entries = {name: value for name, value in values.items() if name not in arrays}

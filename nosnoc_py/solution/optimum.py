@@ -75,6 +75,20 @@ class SolutionSensitivity:
     ------
     TranscriptionError
         If shapes do not fit.
+
+    Examples
+    --------
+    The shorter the way to the target at 0, the smaller the optimal cost:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(mass, horizon=1.0, x0=[-1, 0], stage_cost=u**2, terminal_cost=10 * (q**2 + v**2))
+    >>> derivatives = ns.solve(ocp, ns.FESDJ(control_stages=2)).differentiate()
+    >>> derivatives.names, derivatives.u.shape, derivatives.exists
+    (('q_0', 'v_0'), (2, 1, 2), True)
+    >>> bool(derivatives.objective[0] < 0)
+    True
     """
 
     names: tuple[str, ...]

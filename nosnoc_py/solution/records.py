@@ -39,6 +39,15 @@ class Event:
     energy_gain
         Kinetic energy gained at the instant of an impact, by all contacts together [J]. Newton's law of restitution may
         make it positive where friction acts, or where several bodies meet.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=2, force=-19.62, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> event = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6).events[0]
+    >>> event.kind, event.name, round(event.time, 4), round(event.v_after, 4)
+    ('impact', 'ground', 0.4515, 2.2147)
     """
 
     time: float
@@ -59,7 +68,14 @@ class Event:
                 assign(self, **{name: float(value)})
 
     def to_dict(self) -> dict[str, float | str | None]:
-        """Return the fields by name."""
+        """Return the fields by name.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ns.Event(0.25, "relay", "switch").to_dict()["name"]
+        'relay'
+        """
         return asdict(self)
 
     def __repr__(self) -> str:

@@ -166,6 +166,16 @@ class Solution(Trajectory):
         ------
         OptionError
             Of a solution that was loaded or changed, which does not know its problem: use `ns.polish(ocp, solution)`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=2))
+        >>> bool(solution.polish().objective <= solution.objective + 1e-6)
+        True
         """
         # The problem itself does it: this module must not import methods (nor CasADi).
         return self._known("polish", "ns.polish(ocp, solution)").polish(self, **options)
@@ -187,6 +197,17 @@ class Solution(Trajectory):
         OptionError
             Of a solution that was loaded or changed, which does not know its problem: use
             `ns.solve(ocp, method, guess=solution)`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> coarse = ns.solve(ocp, ns.FESDJ(control_stages=2))
+        >>> fine = coarse.refine(ns.FESDJ(control_stages=4))
+        >>> fine.u.shape, bool(fine.objective < coarse.objective)
+        ((4, 1), True)
         """
         known = self._known("refine", "ns.solve(ocp, method, guess=solution)")
         return known.refine(self, method, solver, **options)
@@ -211,13 +232,34 @@ class Solution(Trajectory):
         OptionError
             Of a solution by another method, one that is not solved, or one that was loaded or changed and does not know
             its problem: use `ns.transcribe(ocp, method).differentiate(solution)`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> derivatives = ns.solve(ocp, ns.FESDJ(control_stages=2)).differentiate(x0="q_0", horizon=True)
+        >>> derivatives.names, bool(derivatives.objective[0] < 0)  # a start nearer to the target costs less
+        (('q_0', 'horizon'), True)
         """
         known = self._known("differentiate", "ns.transcribe(ocp, method).differentiate(solution)")
         derivatives: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
         return derivatives
 
     def summary(self) -> str:
-        """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
+        """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> lines = ns.solve(ocp, ns.FESDJ(control_stages=2)).summary().splitlines()
+        >>> print(lines[0])
+        solved, stationarity: S
+        """
         options = ", solver ".join(text for text in (self.method, self.solver) if text)
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
         report = (self._cost(), self._residuals(), self._certified(), self._starts(), self._effort(), options)

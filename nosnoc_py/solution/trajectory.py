@@ -81,6 +81,19 @@ class Trajectory:
     ------
     TranscriptionError
         If shapes do not fit or a name stands for two things.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ground = ns.Contact("ground", gap=q, restitution=0.5)
+    >>> names = {"q": ["height"], "v": ["speed"]}
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ground], names=names)
+    >>> motion = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6)
+    >>> motion.success, motion.state_names, motion.x.shape == (len(motion.t), 2)
+    (True, ('height', 'speed'), True)
+    >>> [event.kind for event in motion.events], round(float(motion["height"][-1]), 4)
+    (['impact'], 0.2207)
     """
 
     t: Array
