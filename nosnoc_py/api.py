@@ -409,7 +409,16 @@ class Simulator:
 
     @named_arguments
     def init(self, x0: State, p: State | None = None) -> StepState:
-        """Return the state at t = 0; raise `ModelError` for an x0 of the wrong shape, or that penetrates a contact."""
+        """Return the state at t = 0; raise `ModelError` for an x0 of the wrong shape, or that penetrates a contact.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> state = ns.Simulator(ns.ODE(x=x, flow=-1), step=0.5).init([2.0])
+        >>> state.t, state.x
+        (0.0, array([2.]))
+        """
         state: StepState = self.engine.init(x0, p)
         return state
 
@@ -427,6 +436,15 @@ class Simulator:
         `x` is the left limit at t: an impact exactly at t happens in the next step. A step that fails has its status
         and leaves t and x where they were. With `sensitivities`, `sensitivity` has the derivatives of the new x with
         respect to the x, u and p of this step (`TimeStepping` has none).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> simulator = ns.Simulator(ns.ODE(x=x, u=u, flow=u), step=0.5)
+        >>> state = simulator.step(simulator.init([2.0]), [3.0])
+        >>> state.t, state.x.round(6)
+        (0.5, array([3.5]))
         """
         check_run(None, time_limit)
         after: StepState = self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
@@ -450,6 +468,14 @@ class Simulator:
         Every step has a constant control: of a function of time its value in the middle of the step, of a law u(t, x)
         that with t in the middle and the state where the step begins. `TimeStepping` asks a law a few times more, to
         find the speed at work.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> simulator = ns.Simulator(ns.ODE(x=x, u=u, flow=u), step=0.5)
+        >>> [simulator.run([start], steps=4, u=[1.0]).final_state.round(6).tolist() for start in (0.0, 1.0)]
+        [[2.0], [3.0]]
         """
         check_run(callback, time_limit)
         limits: dict[str, Any] = {"callback": callback, "deadline": deadline_of(time_limit)}

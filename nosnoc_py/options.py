@@ -57,7 +57,14 @@ class Options(BaseModel):
         return repr(self)
 
     def replace(self, **changes: Any) -> Any:
-        """Return a copy with some options changed; the changes are validated like new options."""
+        """Return a copy with some options changed; the changes are validated like new options.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ns.FESDJ(control_stages=20, rk_stages=3).replace(control_stages=40)
+        FESDJ(control_stages=40, rk_stages=3)
+        """
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **changes})
 
@@ -77,7 +84,17 @@ class Method(Options):
     }
 
     def accepts(self, system: Any) -> str | None:
-        """Return None if the method fits a system, else a message that names the methods that do."""
+        """Return None if the method fits a system, else a message that names the methods that do.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> ns.FESD().accepts(ns.ODE(x=x, flow=-x)) is None
+        True
+        >>> print(ns.FESDJ().accepts(ns.ODE(x=x, flow=-x)))
+        method: FESDJ does not fit an ns.ODE; use ns.FESD(...) (simulations also: ns.EventDriven(...)).
+        """
         if isinstance(system, self.takes):
             if self.remembers or not getattr(system, "remembers", False):
                 return None

@@ -166,13 +166,33 @@ class Progress:
             self._where().show(report, self._clock(report))
 
     def expect(self, steps: int) -> None:
-        """Announce the number of simulation steps to come, from the beginning."""
+        """Announce the number of simulation steps to come, from the beginning.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> progress = ns.Progress()
+        >>> progress.expect(200)  # the bar counts to 200 steps
+        >>> progress.steps
+        200
+        """
         self.steps = steps
         if self._running:
             self._where().start(steps)
 
     def describe(self, text: str) -> None:
-        """Say what is going on, in front of the bar; without effect outside `with`."""
+        """Say what is going on, in front of the bar; without effect outside `with`.
+
+        Examples
+        --------
+        >>> import io, nosnoc_py as ns
+        >>> from rich.console import Console
+        >>> log = Console(file=io.StringIO(), force_terminal=False)
+        >>> with ns.Progress(console=log) as progress:
+        ...     progress.describe("gain 3 of 10")
+        >>> log.file.getvalue().startswith("gain 3 of 10")
+        True
+        """
         if self._running:
             self._where().show(Report(text=text), self._clock(Report(text=text)))
 
@@ -189,7 +209,17 @@ class Progress:
         self._start()
 
     def notify(self, text: str) -> None:
-        """Write a line at once, such as that something is compiled."""
+        """Write a line at once, such as that something is compiled.
+
+        Examples
+        --------
+        >>> import io, nosnoc_py as ns
+        >>> from rich.console import Console
+        >>> log = Console(file=io.StringIO(), force_terminal=False)
+        >>> ns.Progress(console=log).notify("half of the gains are done")
+        >>> log.file.getvalue().strip()
+        'half of the gains are done'
+        """
         self._where().note(text)
 
     def end(self) -> None:

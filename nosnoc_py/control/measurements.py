@@ -94,7 +94,15 @@ class Measurements:
 
     @named_arguments
     def part(self, indices: Array, begin: float = 0.0) -> Measurements:
-        """Return the measurements at some indices, with times counted from `begin`."""
+        """Return the measurements at some indices, with times counted from `begin`.
+
+        Examples
+        --------
+        >>> import numpy as np, nosnoc_py as ns
+        >>> data = ns.Measurements([0.0, 0.1, 0.2], {"x": [0.0, 1.2, 2.5]}, sigma=0.1)
+        >>> data.part(np.array([1, 2]), begin=0.1).values["x"]
+        array([1.2, 2.5])
+        """
         values = {name: row[indices] for name, row in self.values.items()}
         noise = {name: row[indices] for name, row in self.noise.items()}
         # Values are in units of the system already: `units` must not be applied twice.

@@ -179,6 +179,15 @@ class MHE:
         ------
         ModelError
             For names that are not in `sigma`, or a window that cannot be simulated.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> decay = ns.ODE(x=x, flow=-x, names={"x": ["level"]})
+        >>> mhe = ns.MHE(decay, sigma={"level": 0.01}, period=0.1, x0=[2.0], x0_std=1.0)
+        >>> mhe.step({"level": 1.0}).round(2)
+        array([1.])
         """
         if unknown := [name for name in y if name not in self.sigma]:
             raise ModelError(f"MHE: y: {unknown_name(unknown[0], tuple(self.sigma))}")

@@ -250,7 +250,19 @@ class MPC:
         return np.asarray(self.ocp.u_bounds[1])[: self.system.n_u]
 
     def reset(self) -> None:
-        """Discard all plans; the next sample is treated as the first one."""
+        """Discard all plans; the next sample is treated as the first one.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=(x - 1) ** 2 + 0.1 * u**2)
+        >>> mpc = ns.MPC(ocp, period=0.25, guess=0.0)
+        >>> u = mpc.step([0.0], t=0.0)
+        >>> mpc.reset()
+        >>> mpc.last is None
+        True
+        """
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
 
     @named_arguments
@@ -270,6 +282,16 @@ class MPC:
         ------
         ModelError
             For a wrong number of states, or NaN or inf unless `not_finite="hold"`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> tank = ns.ODE(x=x, u=u, flow=u)
+        >>> ocp = ns.OCP(tank, horizon=1.0, x0=[0.0], stage_cost=(x - 1) ** 2 + 0.1 * u**2, bounds={"u_0": (-1, 1)})
+        >>> mpc = ns.MPC(ocp, period=0.25, guess=0.0)
+        >>> float(mpc.step([0.0], t=0.0)[0].round(3)), mpc.last.status.value
+        (1.0, 'solved')
         """
         began = time.perf_counter()
         try:
@@ -332,6 +354,18 @@ class MPC:
         ----------
         time_limit : float, optional
             Seconds; default `preparation`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=(x - 1) ** 2 + 0.1 * u**2)
+        >>> mpc = ns.MPC(ocp, period=0.25, guess=0.0)
+        >>> u = mpc.step([0.0], t=0.0)
+        >>> mpc.prepare()  # while u acts; the next step then takes milliseconds
+        >>> u = mpc.step([0.6], t=0.25)
+        >>> mpc.last.how
+        'kept'
         """
         # First of all: a plan prepared for an earlier sample must not survive a failure below.
         self._ready = self._gain = None

@@ -118,6 +118,16 @@ class TrackingLaw(SampledLaw):
 
         Close to an impact that the plant has not had yet, or has already had, the reference is the extended motion of
         the plan on the plant's side of the impact, if its velocity is nearer to that of the plant.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+        >>> state, k = law.reference(0.5, [0.1, 0.4])
+        >>> state.round(6), k
+        (array([0.125, 0.5  ]), 5)
         """
         k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
         planned = self.states[k] if t < self.times[-1] else self.states[-1]
@@ -170,6 +180,16 @@ class TrackingLaw(SampledLaw):
         -------
         Robustness
             Final errors and lost runs, with feedback and open loop.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+        >>> study = law.robustness(x0=0.05, n=5)
+        >>> study.lost, bool(study.errors.max() < 0.1 * study.open_loop_errors.max())
+        (0, True)
         """
         return robustness(
             self, x0=x0, parameters=parameters, noise=noise, actuators=actuators, n=n, seed=seed, plant=plant,

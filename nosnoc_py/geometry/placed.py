@@ -80,7 +80,15 @@ class Coordinates:
         assign(self, q=q, v=v, kinematic_matrix=ca.SX(matrix))
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
-        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> ns.Coordinates(q, v).jacobian(ca.sumsqr(q) / 2)
+        SX([[q_0, q_1]])
+        """
         return ca.jacobian(expression, self.q) @ self.kinematic_matrix
 
 
@@ -148,16 +156,41 @@ class Placed:
         return int(self.position.numel())
 
     def of_world(self, point: ca.SX) -> ca.SX:
-        """Return a point of the world in the frame of the shape."""
+        """Return a point of the world in the frame of the shape.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> box = ns.Placed(ns.Point(), [1, 0], ca.DM([[0, -1], [1, 0]]))  # turned by 90 degrees
+        >>> box.of_world(ca.DM([1, 2]))
+        SX([2, 0])
+        """
         # The transpose of a rotation is its inverse.
         return self.rotation.T @ (point - self.position)
 
     def in_world(self, point: Any) -> ca.SX:
-        """Return a point of the frame of the shape in the world."""
+        """Return a point of the frame of the shape in the world.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> ns.Placed(ns.Point(), q, coordinates=ns.Coordinates(q, v)).in_world([0, 0.1])
+        SX([q_0, (q_1+0.1)])
+        """
         return self.position + self.rotation @ ca.SX(ca.DM(point) if not isinstance(point, ca.SX) else point)
 
     def velocities_at(self, point: ca.SX, n_v: int) -> ca.SX:
-        """Return J (2 or 3, n_v) of the material point at a point of the world; its velocity is J v."""
+        """Return J (2 or 3, n_v) of the material point at a point of the world; its velocity is J v.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+        >>> disc = ns.Placed(ns.Sphere(0.1), q[:2], q[2], coordinates=ns.Coordinates(q, v))
+        >>> disc.velocities_at(q[:2] - ca.DM([0, 0.1]), 3).shape
+        (2, 3)
+        """
         if self.coordinates is None:
             # A shape at rest has a Jacobian of zeros (structural, so that differences stay sparse).
             return ca.SX(self.size, n_v)

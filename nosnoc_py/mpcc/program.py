@@ -222,7 +222,16 @@ class MPCC:
         return cls(**_checked_pairs(locals()))
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return index arrays (i, j) of all single products G_i H_j that vanish."""
+        """Return index arrays (i, j) of all single products G_i H_j that vanish.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 4)
+        >>> i, j = ns.MPCC.of_pairs(w=w, G=w[:2], H=w[2:]).pairs()
+        >>> i.tolist(), j.tolist()
+        ([0, 1], [0, 1])
+        """
         left, right = self.members
         count = np.bincount(right.group, minlength=right.count)  # right rows that every left row meets
         # All combinations within each group, without a Python loop over the pairs (there may be 10^5).
@@ -298,7 +307,15 @@ class MPCC:
         return _selection(lefts, self.G.numel()), _selection(rights, self.H.numel())
 
     def products(self) -> tuple[ca.SX, ca.SX]:
-        """Return the two factors of the aggregated products, as solvers see them."""
+        """Return the two factors of the aggregated products, as solvers see them.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> ns.MPCC.of_pairs(w=w, G=w[0], H=1 - w[1]).products()
+        (SX(w_0), SX((1-w_1)))
+        """
         left, right = self.aggregates()
         return ca.mtimes(left, self.G), ca.mtimes(right, self.H)
 

@@ -102,7 +102,19 @@ class MPCCResult:
         return sum(record.iterations for record in self.log)
 
     def raise_for_status(self) -> None:
-        """Raise `SolverError` with a remedy unless the status is success."""
+        """Raise `SolverError` with a remedy unless the status is success.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> result = ns.solve_mpcc(ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=w[0] - w[1], w0=1.0))
+        >>> try:
+        ...     result.raise_for_status()
+        ... except ns.SolverError as error:
+        ...     print(str(error).split(" ")[0])
+        unbounded
+        """
         if not self.success:
             reason = f" ({self.message})" if self.message else ""
             raise SolverError(f"{self.status}{reason}: {self.status.remedy}")

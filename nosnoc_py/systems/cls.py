@@ -573,7 +573,16 @@ class CLS(Described):
         return bool(self.n_q == self.n_v and self.rate_matrix.is_eye())
 
     def along_v(self, expression: ca.SX) -> ca.SX:
-        """Return derivatives (m, n_v) of an expression (m,) of q along the velocities: its rate is that times v."""
+        """Return derivatives (m, n_v) of an expression (m,) of q along the velocities: its rate is that times v.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81])
+        >>> ball.along_v(q[0] * q[1])
+        SX([[q_1, q_0]])
+        """
         by_q = ca.jacobian(expression, self.q)
         return by_q if self.moves_by_v else by_q @ self.rate_matrix
 
@@ -613,23 +622,63 @@ class CLS(Described):
         return self.mechanics.at(x, u, self.parameters() if p is None else p)
 
     def normal(self, contact: Contact) -> ca.SX:
-        """Return the normal direction of a contact, by default the gradient of its gap (n_q,)."""
+        """Return the normal direction of a contact, by default the gradient of its gap (n_q,).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> ramp = ns.Contact("ramp", gap=q[1] - 0.5 * q[0])
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[ramp])
+        >>> ball.normal(ramp)
+        SX([-0.5, 1])
+        """
         if contact.normal is not None:
             return column(contact.normal, "normal", self.n_v)
         # Virtual work: the generalised force of a unit normal force is N' grad gap, as q' = N v.
         return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
 
     def gap_rate(self, contact: Contact) -> ca.SX:
-        """Return the rate of a gap: n'v plus the part that does not depend on v."""
+        """Return the rate of a gap: n'v plus the part that does not depend on v.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> ramp = ns.Contact("ramp", gap=q[1] - 0.5 * q[0])
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[ramp])
+        >>> motion = ns.simulate(ball, x0=[0, 1, 1, 0], duration=0.1)
+        >>> float(motion.value(ball.gap_rate(ramp))[0])
+        -0.5
+        """
         # The gap may follow time or states of y: a wall that moves.
         return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
 
     def slip(self, contact: Contact) -> ca.SX:
-        """Return the slip velocity (n_t,) along the user's tangents, relative to the surface."""
+        """Return the slip velocity (n_t,) along the user's tangents, relative to the surface.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> belt = ns.Contact("belt", gap=q[1], tangent=[1, 0], friction=0.5, surface_velocity=0.2)
+        >>> ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[belt]).slip(belt)
+        SX((v_0-0.2))
+        """
         return contact.tangent.T @ self.v - contact.surface_velocity
 
     def contact_force(self, name: str) -> ca.SX:
-        """Return the normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
+        """Return the normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-10, contacts=[ns.Contact("mat", gap=q, stiffness=1e3)])
+        >>> motion = ns.simulate(ball, x0=[-0.01, 0.0], duration=0.1)  # the weight presses the mat by 1 cm
+        >>> round(float(motion.value(ball.contact_force("mat"))[-1]), 3)
+        10.0
+        """
         for contact in self.compliant:
             if contact.name == name:
                 more = [friction_force(self, contact)] if contact.frictional else []
@@ -643,7 +692,17 @@ class CLS(Described):
         return bool(ca.depends_on(contact.gap, self.y) or not surface.is_zero())
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Return the parameters (n_p,); raise `ModelError` if a contact gets inadmissible coefficients."""
+        """Return the parameters (n_p,); raise `ModelError` if a contact gets inadmissible coefficients.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, e = (ca.SX.sym(name) for name in "qve")
+        >>> ground = ns.Contact("ground", gap=q, restitution=e)
+        >>> ball = ns.CLS(q=q, v=v, p=e, mass_matrix=1, force=-9.81, contacts=[ground], p_default=[0.5])
+        >>> ball.parameters(), ball.parameters([0.8])
+        (array([0.5]), array([0.8]))
+        """
         values = super().parameters(p, what)
         # Coefficients that are expressions of p get their values here, so that errors appear where p is given.
         self.mechanics.frames_at(values)
@@ -653,7 +712,16 @@ class CLS(Described):
         return values
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
-        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
+        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or penetrates a contact.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+        >>> ball.check_state([1.0, -2.0])
+        array([ 1., -2.])
+        """
         # Refused if far from length one, which is a mistake; normalised if it has been written with few digits.
         state = unit_states(check_unit(super().check_state(x, what=what), self, what), self.unit_parts)
         parameters = self.parameters(p)

@@ -115,7 +115,16 @@ class Guard:
     @classmethod
     @named_arguments
     def contact(cls, name: str, touchdown: Any, lift_off: Any = None) -> Guard:
-        """Return a compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown."""
+        """Return a compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> height = ca.SX.sym("height")
+        >>> foot = ns.Guard.contact("foot", -height)  # touches where the height falls through 0
+        >>> foot.kinds, foot.back
+        (('contact', 'release'), SX(height))
+        """
         return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
 
 

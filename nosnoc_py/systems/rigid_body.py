@@ -179,7 +179,15 @@ class RigidBody(Described):
     @classmethod
     @named_arguments
     def uniform(cls, *, shape: Shape, planes: Any = (), mass: float = 1.0, gravity: Any = 9.80665) -> RigidBody:
-        """Return a body of constant density: the shape is shifted to its centroid, the inertia computed."""
+        """Return a body of constant density: the shape is shifted to its centroid, the inertia computed.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> brick = ns.RigidBody.uniform(shape=ns.Box((0.2, 0.1, 0.1)), mass=3.0, planes=ns.Plane("ground"))
+        >>> brick.inertia.diagonal().round(6).tolist()
+        [0.005, 0.0125, 0.0125]
+        """
         if not isinstance(shape, Shape):
             raise ModelError(f"RigidBody.uniform: shape: expected a shape, given {type(shape).__name__}.")
         weight = positive(mass, "RigidBody: mass")
@@ -198,14 +206,31 @@ class RigidBody(Described):
         angular_momentum: Any = (0.0, 0.0, 0.0),
         rotation: Any = None,
     ) -> np.ndarray:
-        """Return the state (18,) of a position [m], m v [kg m/s], J Omega [kg m^2/s] and a rotation (3, 3)."""
+        """Return the state (18,) of a position [m], m v [kg m/s], J Omega [kg m^2/s] and a rotation (3, 3).
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ball = ns.RigidBody.uniform(shape=ns.Sphere(0.1), mass=2.0, planes=ns.Plane("ground"))
+        >>> x0 = ball.state([0.0, 0.0, 1.0], momentum=[0.4, 0.0, 0.0])
+        >>> x0.shape, x0[12:15].tolist()
+        ((18,), [0.4, 0.0, 0.0])
+        """
         turn = np.eye(3) if rotation is None else check_rotation(rotation, "state: rotation")
         given = (("position", position), ("momentum", momentum), ("angular_momentum", angular_momentum))
         x, gamma, pi = (finite(value, f"state: {name}", 3) for name, value in given)
         return np.concatenate([x, turn.ravel(), gamma, pi])
 
     def energies(self, x: Any) -> np.ndarray:
-        """Return the translational, potential and rotational energy [J] of states (..., 18): (..., 3)."""
+        """Return the translational, potential and rotational energy [J] of states (..., 18): (..., 3).
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ball = ns.RigidBody.uniform(shape=ns.Sphere(0.1), mass=2.0, gravity=10.0)
+        >>> ball.energies(ball.state([0.0, 0.0, 1.0], momentum=[0.4, 0.0, 0.0])).round(6)
+        array([ 0.04, 20.  ,  0.  ])
+        """
         states = np.asarray(x, dtype=float)
         position, gamma, pi = states[..., :3], states[..., 12:15], states[..., 15:]
         translational = (gamma**2).sum(axis=-1) / (2 * self.mass)
@@ -214,7 +239,16 @@ class RigidBody(Described):
         return np.stack([translational, -self.mass * (position @ self.gravity), rotational], axis=-1)
 
     def gaps(self, x: Any) -> np.ndarray:
-        """Return the distance from every plane [m] of states (..., 18): n.x - offset + min over the body of n.R rho."""
+        """Return the distance from every plane [m] of states (..., 18): n.x - offset + min over the body of n.R rho.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> wall = ns.Plane("wall", normal=(1, 0, 0), offset=-2.0)
+        >>> ball = ns.RigidBody.uniform(shape=ns.Sphere(0.1), planes=[ns.Plane("ground"), wall])
+        >>> ball.gaps(ball.state([0.0, 0.0, 1.0])).round(6)
+        array([0.9, 1.9])
+        """
         states = np.asarray(x, dtype=float)
         position, turn = states[..., :3].reshape(-1, 3), states[..., 3:12].reshape(-1, 3, 3)
         gaps = np.empty((len(position), len(self.planes)))
@@ -225,7 +259,18 @@ class RigidBody(Described):
         return gaps.reshape(*states.shape[:-1], len(self.planes))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
-        """Return a state as a vector (18,); it has to be a rotation to 1e-9, and above all planes or on them."""
+        """Return a state as a vector (18,); it has to be a rotation to 1e-9, and above all planes or on them.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ball = ns.RigidBody.uniform(shape=ns.Sphere(0.1), planes=ns.Plane("ground"))
+        >>> try:
+        ...     ball.check_state(ball.state([0.0, 0.0, 0.05]))
+        ... except ns.ModelError as error:
+        ...     print(str(error).split(";")[0])
+        x0: the body penetrates plane 'ground' by 0.05 m
+        """
         state = super().check_state(x, what=what)
         check_rotation(state[3:12].reshape(3, 3), f"{what}: R")
         # Rounding of a gap grows with the distance from the origin, as positions of that size are subtracted.

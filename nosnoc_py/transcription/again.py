@@ -55,6 +55,17 @@ class Answer:
         From x0 to the control.
     prepared : Neighbourhood, optional
         What is known around it, of one that is prepared.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=2))
+    >>> answer = problem.resolve(problem.solve(), x0=[0.1, 0.0])
+    >>> answer.success, answer.how, answer.u.shape, float(answer.solution.x0[0])
+    (True, 'kept', (2, 1), 0.1)
     """
 
     problem: Transcription

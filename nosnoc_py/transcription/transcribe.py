@@ -61,6 +61,15 @@ def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcrip
     ------
     OptionError
         If the method does not fit the system.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=3))
+    >>> problem.solve().u.ravel().round(4)
+    array([0.5, 0.5, 0.5])
     """
     check_type(ocp, OCP, "ocp")
     method = fitting(ocp.system, method, FINITE_ELEMENTS, FiniteElementMethod)

@@ -88,6 +88,21 @@ class Transcription(EvaluatesProblem):
     elements : tuple of Element
     simulate : function, optional
         `nosnoc_py.simulate`, which this room does not know: what a control does from another state shows a branch.
+
+    Examples
+    --------
+    One program, solved for two initial states:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=2))
+    >>> problem.grid.control_stages, len(problem.elements), problem.mpcc.parameters.names
+    (2, 4, ('p', 'horizon', 'x0'))
+    >>> first = problem.solve()
+    >>> bool(problem.solve(x0=[0.2, 0.0], guess=first).objective < first.objective)
+    True
     """
 
     ocp: OCP
@@ -593,7 +608,17 @@ class Transcription(EvaluatesProblem):
         return self.reader(w, values)
 
     def controls(self, w: np.ndarray) -> np.ndarray:
-        """Return the controls (N, n_u) of an iterate."""
+        """Return the controls (N, n_u) of an iterate.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2)
+        >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=3))
+        >>> problem.controls(problem.initial_guess(0.5)).ravel()
+        array([0.5, 0.5, 0.5])
+        """
         return self._rows(Role.CONTROL, w)
 
     def _rows(self, role: Role, w: np.ndarray) -> np.ndarray:
