@@ -102,7 +102,16 @@ class MujocoPlant:
 
     @named_arguments
     def init(self, x0: Any, p: Any = None) -> MujocoState:
-        """Return the plant in a state (n_q + n_v,); it has no parameters."""
+        """Return the plant in a state (n_q + n_v,); it has no parameters.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<mujoco><option timestep="0.001"/><worldbody><body><joint name="x" type="slide" axis="1 0 0"/>
+        ... <geom type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>'''
+        >>> ns.MujocoPlant(text, period=0.1).init([0.5, 0.0]).x
+        array([0.5, 0. ])
+        """
         if p is not None:
             raise OptionError("MujocoPlant: p: this plant has no parameters; change its model instead.")
         x = np.asarray(x0, dtype=float).reshape(-1)
@@ -114,12 +123,33 @@ class MujocoPlant:
         return MujocoState(x=x.copy())
 
     def put(self, state: MujocoState, x: Array) -> MujocoState:
-        """Return the plant with another x; clock and solver warm starts are kept."""
+        """Return the plant with another x; clock and solver warm starts are kept.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<mujoco><option timestep="0.001"/><worldbody><body><joint name="x" type="slide" axis="1 0 0"/>
+        ... <geom type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>'''
+        >>> plant = ns.MujocoPlant(text, period=0.1)
+        >>> plant.put(plant.init([0.5, 0.0]), [0.0, 1.0]).x
+        array([0., 1.])
+        """
         self._put(x)
         return MujocoState(x=np.array(x), t=state.t)
 
     def advance(self, state: MujocoState, u: Array) -> tuple[MujocoState, tuple[Array, Array, list[Any]]]:
-        """Advance by one period with a held control; return the state and (times from its start, states, events)."""
+        """Advance by one period with a held control; return the state and (times from its start, states, events).
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<mujoco><option timestep="0.001"/><worldbody><body><joint name="x" type="slide" axis="1 0 0"/>
+        ... <geom type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>'''
+        >>> plant = ns.MujocoPlant(text, period=0.1, forces=True)
+        >>> state, (times, states, events) = plant.advance(plant.init([0.0, 1.0]), [0.0])
+        >>> state.x.round(6), state.t
+        (array([0.1, 1. ]), 0.1)
+        """
         # Generalised forces need no actuators in the model.
         control = self.data.qfrc_applied if self.forces else self.data.ctrl
         control[:] = u

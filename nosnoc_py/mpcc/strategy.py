@@ -249,6 +249,15 @@ class Strategy(Options):
         ------
         TranscriptionError
             If the guess or the parameters have the wrong length or contain NaN.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+        >>> state = ns.Homotopy().init(mpcc, guess=[0.5, 0.5])
+        >>> state.w, state.records
+        (array([0.5, 0.5]), ())
         """
         check_type(mpcc, MPCC, "mpcc")
         return self.begin(start(mpcc, guess, p, solvers, clip), sigma)
@@ -258,7 +267,18 @@ class Strategy(Options):
         """Return the state before the first step, from the fields common to all states (see `start`)."""
 
     def step(self, state: Any, *, deadline: float = np.inf) -> Any:
-        """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp."""
+        """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+        >>> solver = ns.Homotopy()
+        >>> state = solver.step(solver.init(mpcc))
+        >>> len(state.records), solver.terminate(state) is None
+        (1, True)
+        """
         try:
             return self.advance(state, deadline)
         except KeyboardInterrupt:  # outside of IPOPT
@@ -269,7 +289,20 @@ class Strategy(Options):
         """Take one step; `step` adds the treatment of Ctrl-C."""
 
     def terminate(self, state: Any) -> Status | None:
-        """Return None while the strategy goes on, else its final status."""
+        """Return None while the strategy goes on, else its final status.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+        >>> solver = ns.Homotopy()
+        >>> state = solver.init(mpcc)
+        >>> while solver.terminate(state) is None:
+        ...     state = solver.step(state)
+        >>> solver.terminate(state).value
+        'solved'
+        """
         return state.status
 
     @abstractmethod
@@ -277,7 +310,17 @@ class Strategy(Options):
         """Return the strategy and the first sigma for a start from an iterate of the same program."""
 
     def build(self, mpcc: MPCC) -> Solvers:
-        """Return built parts to pass to `init` for re-solves with other parameters."""
+        """Return built parts to pass to `init` for re-solves with other parameters.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w, p = ca.SX.sym("w", 2), ca.SX.sym("p")
+        >>> mpcc = ns.MPCC.of_pairs(w=w, p=p, G=w[0], H=w[1], objective=(w[0] - p) ** 2 + w[1] ** 2, w0=1.0)
+        >>> solver, parts = ns.Homotopy(), ns.Homotopy().build(mpcc)
+        >>> [round(float(solver.run(mpcc, p=[p], solvers=parts).w[0]), 4) for p in (1.0, 2.0)]
+        [1.0, 2.0]
+        """
         return Solvers(mpcc)
 
     def run(
@@ -300,6 +343,15 @@ class Strategy(Options):
             [s]; the stricter one of this and the option of the strategy applies.
         **options
             See `init`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> w = ca.SX.sym("w", 2)
+        >>> mpcc = ns.MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=(w[0] - 2) ** 2 + (w[1] - 1) ** 2, w0=1.0)
+        >>> state = ns.Homotopy().run(mpcc)
+        >>> state.status.value, state.w.round(4) + 0.0
+        ('solved', array([2., 0.]))
         """
         check_type(mpcc, MPCC, "mpcc")
         check_run(callback, time_limit)

@@ -109,6 +109,16 @@ class Robot:
         ------
         ModelError
             For errors and unsupported features of the file: the message names link or joint.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> ns.Robot.from_urdf(text, armature={"slide": 0.5}).mass_matrix
+        SX(2.5)
         """
         tree = read_urdf(source, base)
         given = dict(armature or {})
@@ -136,6 +146,15 @@ class Robot:
         ModelError
             For what is not built: ball joints, tendons, equality constraints, springs, servos, fluids and others; the
             message names it.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<mujoco><worldbody><body><joint name="slide" type="slide" axis="1 0 0"/>
+        ...   <geom type="sphere" size="0.1" mass="2"/></body></worldbody></mujoco>'''
+        >>> robot = ns.Robot.from_mjcf(text)
+        >>> robot.joint_names, robot.mass_matrix
+        (('slide',), SX(2))
         """
         tree, gravity = read_mjcf(source)
         return cls(tree, gravity=gravity)
@@ -171,6 +190,17 @@ class Robot:
             Any link of the file.
         point : (3,)
             In the frame of the link.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> rotation, position = ns.Robot.from_urdf(text).pose("cart", point=[0, 0, 0.2])
+        >>> rotation.shape, position
+        ((3, 3), SX([q, 0, 0.2]))
         """
         if link not in self.tree.frames:
             raise ModelError(f"pose: {unknown_name(link, tuple(self.tree.frames), 'link')}")
@@ -178,11 +208,34 @@ class Robot:
 
     @named_arguments
     def position(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> ca.SX:
-        """Return the position (3,) in the world of a point of a link."""
+        """Return the position (3,) in the world of a point of a link.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> ns.Robot.from_urdf(text).position("cart")[0]
+        SX(q)
+        """
         return self.pose(link, point)[1]
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
-        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> robot = ns.Robot.from_urdf(text)
+        >>> robot.jacobian(3 * robot.position("cart")[0])
+        SX(3)
+        """
         # Chain rule with q' = N(q) v: a quaternion has one component more than velocities.
         return ca.jacobian(expression, self.q) @ self.N
 
@@ -219,6 +272,16 @@ class Robot:
         """Return bounds by name for an `ns.OCP`: efforts of drives and rates of joints, from the file.
 
         Ends of joints are not among them: `system` makes contacts of these, with impacts.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> ns.Robot.from_urdf(text).bounds()
+        {'slide_effort': (-5.0, 5.0), 'slide_rate': (-3.0, 3.0)}
         """
         drives = self._driven(actuated)
         result = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
@@ -237,6 +300,17 @@ class Robot:
             As in `ns.Placed`.
         position, rotation : (3,), (3, 3)
             In the frame of the link.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="0 0 1"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> foot = ns.Robot.from_urdf(text).shape("cart", ns.Sphere(0.1))
+        >>> ns.contacts(foot, ns.HalfSpace(), name="foot")[0].gap
+        SX((q-0.1))
         """
         turned, place = self.pose(link, position)
         return Placed(shape, place, turned if rotation is None else turned @ ca.DM(rotation), coordinates=self)
@@ -275,6 +349,17 @@ class Robot:
         ------
         ModelError
             For links without collision shapes, for meshes, and for pairs that are refused by `ns.contacts`.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="lift"><link name="rail"/><link name="foot"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial>
+        ...   <collision><geometry><sphere radius="0.1"/></geometry></collision></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="foot"/><axis xyz="0 0 1"/>
+        ...   <limit lower="0" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> [(contact.name, contact.gap) for contact in ns.Robot.from_urdf(text).contacts(friction=0.6)]
+        [('foot', SX((q-0.1)))]
         """
         ground = HalfSpace() if ground is None else ground
         # Links on the world cannot be in contact with it.
@@ -311,6 +396,18 @@ class Robot:
         ----------
         view : {"xz", "yz", "xy", "oblique"}
             From the side, from behind, from above, or from a corner.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="lift"><link name="rail"/><link name="foot"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial>
+        ...   <collision><geometry><sphere radius="0.1"/></geometry></collision></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="foot"/><axis xyz="0 0 1"/>
+        ...   <limit lower="0" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> robot = ns.Robot.from_urdf(text)
+        >>> [type(shape).__name__ for shape in robot.system(scene=robot.scene()).scene]
+        ['Ground', 'Solid']
         """
         axes = scene.view_of(view)
         # A line for the ground only makes sense if z is vertical in the picture.
@@ -335,7 +432,18 @@ class Robot:
 
     @named_arguments
     def end_stops(self, restitution: float = 0.0) -> list[Contact]:
-        """Return joint limits as contacts "knee (lower)", "knee (upper)" with gaps in rad or m."""
+        """Return joint limits as contacts "knee (lower)", "knee (upper)" with gaps in rad or m.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> [stop.name for stop in ns.Robot.from_urdf(text).end_stops(restitution=0.3)]
+        ['slide (lower)', 'slide (upper)']
+        """
         result = []
         for body, coordinate in self._single():
             for end, gap in (("lower", coordinate - body.lower), ("upper", body.upper - coordinate)):
@@ -377,6 +485,17 @@ class Robot:
         ------
         ModelError
             For unknown joints, and as `ns.CLS`.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+        ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+        ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+        ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+        >>> system = ns.Robot.from_urdf(text).system()
+        >>> system.state_names, system.control_names, [contact.name for contact in system.contacts]
+        (('slide', 'slide_rate'), ('slide_effort',), ['slide (lower)', 'slide (upper)'])
         """
         drives, first = self._driven(actuated), self._first_velocities()
         u, drive = ca.SX.sym("u", len(drives)), ca.SX(self.v.numel(), len(drives))

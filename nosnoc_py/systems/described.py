@@ -258,6 +258,14 @@ class Described:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible.
 
         A state without the time has the time 0. Components may be given by name; the others are 0.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x", 2)
+        >>> tanks = ns.ODE(x=x, flow=-x, names={"x": ["upper", "lower"]})
+        >>> tanks.check_state({"lower": 1.0})
+        array([0., 1.])
         """
         size = len(self.state_names)
         if isinstance(x, Mapping):
@@ -350,6 +358,14 @@ class Described:
         ------
         ModelError
             If there are neither, or a value is not finite.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, a = ca.SX.sym("x"), ca.SX.sym("a")
+        >>> decay = ns.ODE(x=x, p=a, flow=-a * x, p_default=[0.5])
+        >>> decay.parameters(), decay.parameters([2.0])
+        (array([0.5]), array([2.]))
         """
         if p is None and self.p_default is None:
             names = ", ".join(self.parameter_names)

@@ -83,6 +83,14 @@ class Lagrangian:
         ------
         ModelError
             If the point is no column, or depends on other symbols than q and p.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> pendulum = ns.lagrangian(q=q, v=v, kinetic=0.5 * v**2, potential=-9.81 * ca.cos(q))
+        >>> pendulum.jacobian(ca.vertcat(ca.sin(q), -ca.cos(q)))
+        SX([cos(q), sin(q)])
         """
         place = column(point, "jacobian: point")
         check_free(place, {"q": self.q, "p": self.p}, "jacobian: point")

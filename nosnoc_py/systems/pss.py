@@ -329,7 +329,16 @@ class PSS(WithAlgebraic):
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Return the parameters (n_p,); raise `ModelError` if thresholds of a hysteresis are not in order."""
+        """Return the parameters (n_p,); raise `ModelError` if thresholds of a hysteresis are not in order.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, a = ca.SX.sym("x"), ca.SX.sym("a")
+        >>> decay = ns.ODE(x=x, p=a, flow=-a * x, p_default=[0.5])
+        >>> decay.parameters(), decay.parameters([2.0])
+        (array([0.5]), array([2.]))
+        """
         values = super().parameters(p, what)
         for m in self.modes:
             if isinstance(m, Hysteresis):
@@ -594,7 +603,20 @@ class PDS(WithAlgebraic):
         return np.asarray(np.linalg.pinv(self.metric, rcond=SEMIDEFINITE, hermitian=True))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
-        """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set."""
+        """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> inside = ns.PDS(x=x, flow=-1, constraints=x)
+        >>> inside.check_state([2.0])
+        array([2.])
+        >>> inside.check_state([-2.0])
+        Traceback (most recent call last):
+            ...
+        nosnoc_py.errors.ModelError: x0 violates constraint 'c_0': its value is -2, expected >= 0.
+        """
         state = super().check_state(x, what=what)
         parameters = self.parameters(p)
         values = np.array(ca.Function("c", [self.x, self.p], [self.constraints])(state, parameters)).reshape(-1)

@@ -3,9 +3,17 @@
 A system takes them as `scene=[...]`; `ns.animate` and `ns.snapshots` draw them. They are compiled into one function of
 x, u and p (`drawing`); plotting sees numbers only.
 
-    ns.CLS(q=q, v=v, ..., scene=[ns.scene.Disc(q, 0.1), ns.scene.Ground(), ns.scene.Trail(q)])
-
 Coordinates are (horizontal, vertical) [m].
+
+Examples
+--------
+>>> import casadi as ca, nosnoc_py as ns
+>>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+>>> scene = [ns.scene.Disc(q, 0.1, label="ball"), ns.scene.Ground(), ns.scene.Trail(q)]
+>>> ground = ns.Contact("ground", gap=q[1] - 0.1)
+>>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[ground], scene=scene)
+>>> [shape.title for shape in ball.scene]
+["Disc 'ball'", 'Ground', 'Trail']
 """
 
 from __future__ import annotations
@@ -36,6 +44,12 @@ class PlanarShape:
     ----------
     numbers : SX (k,)
         Positions, sizes and angles of the shape, which may be expressions of x, u and p.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.scene.Disc([0, 1], 0.2, label="wheel").title
+    "Disc 'wheel'"
     """
 
     filled: ClassVar[bool] = False
@@ -98,6 +112,13 @@ class Disc(PlanarShape):
         For the legend.
     colour : str, optional
         One of `COLOURS`; by default the next one.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q = ca.SX.sym("q", 3)
+    >>> ns.scene.Disc(q[:2], 0.1, angle=q[2], label="wheel").numbers
+    SX([q_0, q_1, 0.1, q_2])
     """
 
     filled: ClassVar[bool] = True
@@ -130,6 +151,13 @@ class Rectangle(PlanarShape):
         Positive against the clock [rad].
     label, colour
         As of a `Disc`.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q = ca.SX.sym("q", 3)
+    >>> ns.scene.Rectangle(q[:2], (0.4, 0.2), angle=q[2], colour="orange").numbers
+    SX([q_0, q_1, 0.4, 0.2, q_2])
     """
 
     filled: ClassVar[bool] = True
@@ -156,7 +184,16 @@ Shape = PlanarShape  # as `ns.scene.Shape`; the class named Shape is that of sol
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Polygon(PlanarShape):
-    """A filled polygon with corners `points`, a sequence of three or more places (2,)."""
+    """A filled polygon with corners `points`, a sequence of three or more places (2,).
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> wedge = ns.scene.Polygon([[x, 0], [x + 1, 0], [x, 0.5]])
+    >>> wedge.numbers.shape
+    (6, 1)
+    """
 
     filled: ClassVar[bool] = True
 
@@ -196,6 +233,14 @@ class Solid(PlanarShape):
         Axes to the right and up in the picture.
     label, colour
         As of a `Disc`.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q = ca.SX.sym("q", 3)
+    >>> capsule = ns.scene.Solid([q, q + ca.DM([0, 0, 0.5])], radius=0.1, view="xz")
+    >>> capsule.numbers
+    SX([q_0, q_2, q_0, (q_2+0.5)])
     """
 
     filled: ClassVar[bool] = True
@@ -227,7 +272,16 @@ class Solid(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Line(PlanarShape):
-    """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope."""
+    """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> phi = ca.SX.sym("phi")
+    >>> pendulum = ns.scene.Line([[0, 0], [ca.sin(phi), -ca.cos(phi)]], label="rod")
+    >>> pendulum.title, pendulum.numbers.shape
+    ("Line 'rod'", (4, 1))
+    """
 
     points: Sequence[Expression] | ca.SX | np.ndarray
     joints: bool = True
@@ -239,7 +293,15 @@ class Line(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Spring(PlanarShape):
-    """A spring from `start` to `end` (2,), with so many coils and so wide [m]."""
+    """A spring from `start` to `end` (2,), with so many coils and so wide [m].
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> ns.scene.Spring([0, 0], [x, 0], coils=8, width=0.1, label="leg").title
+    "Spring 'leg'"
+    """
 
     start: Expression
     end: Expression
@@ -281,6 +343,12 @@ class Ground(PlanarShape):
         Polyline; the free side is on its left in the order of the points.
     band : bool
         True to fill the side behind the line (False for a rail).
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.scene.Ground().endless, ns.scene.Ground(points=[[0, 0], [2, 0], [2, -1]]).endless
+    (True, False)
     """
 
     body: ClassVar[bool] = False
@@ -332,6 +400,13 @@ class Arrow(PlanarShape):
         Of the vector, for the legend.
     label, colour
         As of a `Disc`.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, u = ca.SX.sym("q", 2), ca.SX.sym("u", 2)
+    >>> ns.scene.Arrow(q, u, scale=0.05, label="thrust").title
+    "Arrow 'thrust'"
     """
 
     body: ClassVar[bool] = False
@@ -349,7 +424,15 @@ class Arrow(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Trail(PlanarShape):
-    """The path of a point (2,) up to now."""
+    """The path of a point (2,) up to now.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q = ca.SX.sym("q", 2)
+    >>> ns.scene.Trail(q, colour="grey").numbers
+    SX([q_0, q_1])
+    """
 
     body: ClassVar[bool] = False
 
@@ -363,7 +446,17 @@ class Trail(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Mark(PlanarShape):
-    """Mark at a point (2,) that appears when the event `name` (rigid contact, guard, switching function) happens."""
+    """Mark at a point (2,) that appears when the event `name` (rigid contact, guard, switching function) happens.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    >>> ground, mark = ns.Contact("ground", gap=q[1]), ns.scene.Mark("ground", q)
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[ground], scene=[mark])
+    >>> ball.scene[0].name
+    'ground'
+    """
 
     body: ClassVar[bool] = False
 

@@ -667,6 +667,18 @@ class Transcription(EvaluatesProblem):
             Representation of its options, for the record.
         wall_seconds : float, optional
             Total time [s]; by default the sum of the steps.
+
+        Examples
+        --------
+        The iterates of a solver, as motions:
+
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+        >>> problem, ends = ns.transcribe(ocp, ns.FESD(control_stages=3)), []
+        >>> solution = problem.solve(callback=lambda state: ends.append(problem.solution(state).final_state[0]))
+        >>> bool(ends[-1] == solution.final_state[0])
+        True
         """
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)
         readout = self.read(state.w, state.p)

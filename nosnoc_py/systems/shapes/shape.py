@@ -51,19 +51,47 @@ class Shape(ABC):
 
     @abstractmethod
     def support(self, direction: Any) -> np.ndarray:
-        """Return the point (3,) of the body that is furthest in a direction (3,), of any length but zero."""
+        """Return the point (3,) of the body that is furthest in a direction (3,), of any length but zero.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ns.Ellipsoid((1.0, 2.0, 3.0)).support([0, 0, 1]).round(6) + 0.0
+        array([0., 0., 3.])
+        """
 
     def heights(self, directions: np.ndarray) -> np.ndarray:
-        """Return how far the body reaches, max d.y, in directions (k, 3) of any length but zero: (k,)."""
+        """Return how far the body reaches, max d.y, in directions (k, 3) of any length but zero: (k,).
+
+        Examples
+        --------
+        >>> import numpy as np, nosnoc_py as ns
+        >>> ns.Ellipsoid((1.0, 2.0, 3.0)).heights(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])).round(6)
+        array([1., 3.])
+        """
         return np.array([direction @ self.support(direction) for direction in directions])
 
     @abstractmethod
     def contains(self, points: Any) -> np.ndarray:
-        """Return a mask of the points (..., 3) that lie in the body or on its surface."""
+        """Return a mask of the points (..., 3) that lie in the body or on its surface.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> ns.Sphere(1.0).contains([[0.0, 0.0, 0.5], [1.0, 1.0, 0.0]])
+        array([ True, False])
+        """
 
     @abstractmethod
     def moved(self, shift: Any) -> Shape:
-        """Return the shape shifted by (3,) [m]."""
+        """Return the shape shifted by (3,) [m].
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> bool(ns.Sphere(1.0).moved([3.0, 0.0, 0.0]).contains([3.5, 0.0, 0.0]))
+        True
+        """
 
     @abstractmethod
     def features(self) -> Features | None:
@@ -89,6 +117,13 @@ class Shape(ABC):
         ------
         ModelError
             If the density is not positive.
+
+        Examples
+        --------
+        >>> import nosnoc_py as ns
+        >>> mass, center, inertia = ns.Box((2.0, 1.0, 1.0)).mass_properties(density=3.0)
+        >>> round(mass, 6), center.round(6) + 0.0, inertia.diagonal().round(6)
+        (6.0, array([0., 0., 0.]), array([1. , 2.5, 2.5]))
         """
         return self.moments().properties(positive(density, "mass_properties: density"))
 
