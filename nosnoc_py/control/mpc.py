@@ -477,7 +477,7 @@ class MPC:
             and plan is not None
             and 0 <= (passed := self._stages_from(began, t)) < len(plan.u)
         ):
-            # What is left of the plan; its last control fills the end of the horizon, so that both candidates cover it.
+            # The rest of the plan; its last control fills the end of the horizon, so that both candidates cover it.
             rows[Source.SHIFTED] = np.vstack([plan.u[passed:], np.repeat(plan.u[-1:], passed, axis=0)])
         rows = {
             source: self._within_bounds(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()

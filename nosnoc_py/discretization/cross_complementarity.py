@@ -9,7 +9,7 @@ the boundary of two elements, and as the steps h are unknowns, the boundaries mo
   forces a = 0 at the left boundary. This is how a switch is detected there (`Pair.left`).
 - Side b may jump, so its value at a boundary belongs to the element only if it is part of the solution there
   (`cross = "both"`, Eq. 22).
-- Solvers see sums of the products: the option `cross_complementarity` says over what (`ProgramBuilder.group`).
+- Solvers see sums of the products; the option `cross_complementarity` selects the sums (`ProgramBuilder.group`).
 """
 
 from __future__ import annotations

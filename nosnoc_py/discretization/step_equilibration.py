@@ -107,7 +107,7 @@ def equilibrate(builder: ProgramBuilder, steps: list[EquilibratedElement], tree:
             node = _Equilibration(builder, after.at, before.rows, after.rows)
             node.impose(after.s - before.s, tree, largest=len(steps))
         return
-    # tanh(eta / epsilon): eta is a product of many sums, and its size says nothing; its sign is what matters.
+    # tanh(eta / epsilon): eta is a product of many sums, whose size has no meaning; only its sign matters.
     epsilon = options.equilibration_epsilon
     etas = [_eta(tree, before, after, epsilon) for before, after in pairwise(steps)]
     for (before, after), eta in zip(pairwise(steps), etas, strict=True):

@@ -195,7 +195,7 @@ def contacts(
     ------
     ModelError
         For two shapes that stand still, shapes of different coordinates, and pairs whose distance is not exact: the
-        message says what to use instead.
+        message names a replacement.
 
     Examples
     --------

@@ -231,7 +231,7 @@ def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.S
     (up, down), (opening, closing) = ([part.symbol for part in parts] for parts in (drifts, rates))
     along = system.moved(contacts.normal @ (up - down))
     rest = system.mechanics.gap_rates - opening + closing
-    # |n'v| is the sum of its two parts, which are complementary. One pair says: n'v = 0 while a force or tau acts.
+    # |n'v| is the sum of its two parts, which are complementary. One pair imposes n'v = 0 while a force or tau acts.
     size = contacts.labels("gap_rate_size"), opening + closing
     holding = contacts.labels("holding"), force + up + down
     parts = [(rate.components, rate.symbol) for rate in rates]

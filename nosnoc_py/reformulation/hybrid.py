@@ -9,7 +9,7 @@ from nosnoc_py.errors import ModelError, check_type
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 
-# Methods that accept what a hybrid system cannot represent, for messages.
+# Methods for systems that a hybrid system cannot represent, for messages.
 ALTERNATIVES = "ns.FESDJ(...), ns.TimeFreezing(...) or ns.DirectShooting(form='smoothed')"
 
 

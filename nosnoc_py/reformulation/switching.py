@@ -71,7 +71,7 @@ def contact_switch_conditions(
     quiet = [_no_jump(CONTACT, i, modes.get(name)) for i, name in enumerate(names)]
     conditions = []
     for i, name in enumerate(names):
-        # The contact itself is left out: its own switch is what the condition is about.
+        # The contact itself is left out, since the condition holds at its own switch.
         others = tuple(quiet[:i] + quiet[i + 1 :])
         release = SwitchCondition(
             name=f"release[{name}]",

@@ -243,7 +243,7 @@ class FilippovLaws:
         return values
 
     def _modes(self, states: np.ndarray, on: Mapping[str, bool | None], p: np.ndarray) -> Mode:
-        """Return the mode at states (m, n_x); `on` says where events have decided if it slides, or None."""
+        """Return the mode at states (m, n_x); `on` is True or False if events decide that it slides, None otherwise."""
         modes = []
         for name in self.names:
             part, j = self._where[name]

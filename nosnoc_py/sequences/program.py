@@ -37,7 +37,7 @@ Array = np.ndarray
 # Slope with which margins of inequalities grow from zero at the ends of the horizon, where the state may be fixed on
 # the limit: the margin is min(1, FADES * parabola) of its full value.
 FADES = 10.0
-# Largest violation of the first mode's conditions (user's units) by a fixed initial state that is said to be in it.
+# Largest violation of the conditions of the first mode (user's units) by a fixed initial state that counts as in it.
 ELSEWHERE = 1e-5
 # Number of states of the start at which path constraints are tested for being constant in a mode.
 HELD_AT = 5
@@ -389,7 +389,7 @@ class PhaseNLP:
             return left
         y, after = boundary.y, self.start.state(float(self.start.edges[k]), "+")
         initial, sizes = np.array(y.initial, float), np.array(y.scale, float)
-        # Components of the state after that jump start and scale as the state does, not as the boundary says.
+        # Components of the state that jump have start and scale of the state, not those of the boundary.
         for component, (jumps, i) in enumerate(boundary.after):
             if jumps:
                 initial[i], sizes[i] = after[component], self.sizes[component]

@@ -108,7 +108,7 @@ def active_in_segments(
 ) -> list[bool | None]:
     """Return for every segment if a condition is active, by the events that begin and end it; None if unknown.
 
-    The first such event also decides the segments before it: what it ends was active until then.
+    The first such event also decides the segments before it: a condition that it ends was active until then.
     """
     active: list[bool | None] = []
     state: bool | None = None

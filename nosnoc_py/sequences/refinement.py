@@ -159,7 +159,7 @@ class PhaseAttempt:
 
 
 class RefinementStopped(Exception):
-    """Raised where a callback, the limit of time or Ctrl-C ends the refinement; `status` says which."""
+    """Raised if a callback, the limit of time or Ctrl-C ends the refinement; `status` is the reason."""
 
     def __init__(self, status: Status) -> None:
         self.status = status

@@ -5,8 +5,8 @@ the control of the solution to the system, and end state, objective, events and 
 motion may amplify errors, the solution is also simulated in windows, each from its own state: if all windows agree and
 the whole does not, the discretisation is right and the motion sensitive.
 
-Invariants: numbers of the solution are "claimed", those of the simulation "true"; what the simulation did not reach is
-NaN or infinite, never zero.
+Invariants: numbers of the solution are "claimed", those of the simulation "true"; numbers that the simulation did not
+reach are NaN or infinite, never zero.
 """
 
 from __future__ import annotations
@@ -159,9 +159,9 @@ class Certificate:
         Constraints and bounds that the true trajectory violates, the largest violation of each.
     equations
         Largest violation of the equations of motion (of a Filippov system: of its inclusion) at the solution's own
-        stages, as a share of the forces (rates) there; None where the solution carries no collocation polynomials.
+        stages, relative to the forces (rates) there; None where the solution carries no collocation polynomials.
     jumps
-        Largest violation of the law of impacts at its nodes, as a share of the largest speed; None where nothing jumps.
+        Largest violation of the law of impacts at its nodes, relative to the largest speed; None without jumps.
     findings : tuple of Violation
         Laws that are broken at the solution's own stages and nodes beyond what a converged solution may have, and
         statements that are not true of it, in the order of time.

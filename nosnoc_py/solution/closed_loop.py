@@ -123,7 +123,7 @@ class ClosedLoop:
         return {source: self.sources.count(source) for source in dict.fromkeys(self.sources)}
 
     def __getitem__(self, name: str) -> Array:
-        """A state at the samples (n + 1,), or a control (n,).
+        """Return a state at the samples (n + 1,), or a control (n,).
 
         Examples
         --------

@@ -197,12 +197,12 @@ def _verdict(result: Result) -> list[str]:
 
 
 def _broken(result: Result) -> list[str]:
-    """The law that residuals do not show to be broken."""
+    """Return the message about a broken law that residuals do not show, if there is one."""
     message = getattr(result, "message", "")
     scaled = result.status is Status.BADLY_SCALED and message
     if scaled:
         return [f"In its own scale the motion breaks a law: {message}."]
-    # What is not solved may do what was asked all the same, or nearly: the message says what its simulation does.
+    # An unsolved iterate may be a usable motion all the same: the message describes its simulation.
     return [f"It says: {message}."] if message and not result.status.success else []
 
 
@@ -229,7 +229,7 @@ def _biactive(result: Result) -> list[str]:
 
 
 def _untouched(result: Result) -> list[Finding]:
-    """A locally infeasible end with contacts none of which ever closes: often nothing ever showed it one."""
+    """Report a locally infeasible end without any contact: often no guess had a contact either."""
     series: Mapping[str, Any] = getattr(result, "series", {})
     pushes = [abs(value.values).max() for value in series.values() if value.role in PUSHES and len(value)]
     closed = any(event.kind in CLOSING for event in getattr(result, "events", ()))
@@ -244,7 +244,7 @@ def _untouched(result: Result) -> list[Finding]:
 
 
 def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
-    """The first relaxed problem that failed; without one, the first step of another kind (finish, branch, LPEC)."""
+    """Report the first relaxed problem that failed, else the first failed finishing step (finish, branch, LPEC)."""
     failed = [record for record in log if record.solver_status and record.solver_status not in CONVERGED]
     if not failed:
         return []
@@ -298,7 +298,7 @@ def _stalled_complementarity(tail: Sequence[StepRecord]) -> Finding:
 
 
 def _runs(log: Sequence[StepRecord]) -> Iterator[list[StepRecord]]:
-    """Relaxed problems of one label with falling sigma; a sigma that rises, or another label, begins a new run."""
+    """Yield runs of relaxed problems: one label, falling sigma; a rise of sigma or another label begins a new run."""
     relaxed = [record for record in log if record.sigma > 0]
     run = relaxed[:1]
     for before, after in pairwise(relaxed):
@@ -311,7 +311,7 @@ def _runs(log: Sequence[StepRecord]) -> Iterator[list[StepRecord]]:
 
 
 def _tail(run: Sequence[StepRecord], residual: Callable[[StepRecord], float]) -> Sequence[StepRecord] | None:
-    """The longest end of a run over which the residual stalls, if there is one."""
+    """Return the longest end of a run over which the residual stalls, if there is one."""
     last = run[-1]
     if residual(last) <= SMALL:
         return None

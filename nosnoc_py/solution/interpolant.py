@@ -143,14 +143,14 @@ class RungeKuttaInterpolant(Interpolant):
         return np.einsum("k,ekx->ex", lagrange_basis(self._nodes, np.ones(1))[0], self._values)
 
     def _before(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
-        """Element that ends at t or contains it, -1 at the start; position in it."""
+        """Return the element that ends at t or contains it (-1 at the start), and the position in it."""
         element = np.searchsorted(self._edges, t - self._snap, "left") - 1
         # Index -1 (the start) gives t_f, which is overwritten in `__call__`.
         right = np.append(self._edges[1:], self.t_f)[element]
         return element, np.where(right - t <= self._snap, 1.0, self._position(element, t))
 
     def _after(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
-        """Element that starts at t or contains it (the last one at the end); position in it."""
+        """Return the element that starts at t or contains it (the last one at the end), and the position in it."""
         element = np.searchsorted(self._edges, t + self._snap, "right") - 1
         tau = np.where(t - self._edges[element] <= self._snap, 0.0, self._position(element, t))
         return element, np.where(t >= self.t_f - self._snap, 1.0, tau)

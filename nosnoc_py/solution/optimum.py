@@ -121,7 +121,7 @@ class SolutionSensitivity:
 
     @named_arguments
     def predict(self, x0: Any = None, p: Any = None, horizon: float | None = None) -> Prediction:
-        """Return the optimum of other data to first order; what is not given stays.
+        """Return the optimum of other data to first order; data that are not given keep their values.
 
         The error is of second order where the derivative exists and the order of events stays. A control that a bound
         holds stays there; others may leave their bounds.
@@ -141,7 +141,7 @@ class SolutionSensitivity:
         Raises
         ------
         OptionError
-            For data that were left out of the sensitivity, another number of components, or what is no finite number.
+            For data outside of the sensitivity, another number of components, or numbers that are not finite.
 
         Examples
         --------

@@ -125,7 +125,7 @@ class Series:
 
 @dataclass(frozen=True)
 class PairRole:
-    """Role of a pair (a `nosnoc_py.roles.Role`, None if unknown) and what it belongs to, such as a contact."""
+    """Role of a pair (a `nosnoc_py.roles.Role`, None if unknown) and its owner, such as a contact."""
 
     role: Enum | None
     of: str = ""
@@ -161,7 +161,7 @@ class Discretization:
 class StepRecord:
     """One line in the log of a solver: one relaxed problem of the homotopy, or one problem on an active set.
 
-    Residuals are those of the unrelaxed problem in the user's units. `label` is free text that says what the step was,
+    Residuals are those of the unrelaxed problem in the user's units. `label` is free text for the kind of the step,
     e.g. "homotopy", "finish", "branch", "lpec", with the strategy before it where there are several ("elastic:
     homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word. Methods that descend
     say the size of the objective's derivative by the control (`slope`), those of the minimum principle also the
@@ -224,7 +224,7 @@ def _require(given: str, legal: tuple[str, ...], what: str) -> None:
 class SolvedBranch:
     """The branch of the complementarities that an iterate solves, with the multipliers of its program.
 
-    Solving again starts here: what is zero stays zero, and the program of the branch is smooth.
+    Solving again starts here: quantities that are zero stay zero, and the program of the branch is smooth.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class RigidMotion(Interpolant):
         return x if np.ndim(t) else x.reshape(-1)
 
     def _between(self, left: npt.NDArray[np.intp], right: npt.NDArray[np.intp], t: Array) -> Array:
-        """States between pairs of nodes."""
+        """Return states between pairs of nodes."""
         h = self.t[right] - self.t[left]
         # A node itself has no interval to be in.
         s = np.divide(t - self.t[left], h, out=np.zeros_like(t), where=h > 0.0)[:, np.newaxis]

@@ -26,7 +26,7 @@ class Sensitivity:
     Where contacts are closed at the start, x0 has to stay on their constraints: perturbations are put back onto them,
     by impulses of these contacts, before anything moves. So `x0 @ d` is the derivative in every direction d that keeps
     the gaps, and `p` keeps the gaps closed. The same holds where a motion slides on a surface at the start. Quaternions
-    keep their length one: of a direction what is not tangent to that does not count.
+    keep their length one: only the part of a direction that is tangent to this counts.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class Sequence:
         mentioned), "closed" (without friction), "stick", "slip+" or "slip-" (one tangent) or "slip" (two); switching
         functions "+", "-" or "0" (sliding); partitions by indicators the number of their region, or several joined by
         "|"; constraints "free" or "active". A contact that closes has an impact, which need not be mentioned; one that
-        bounces is: "impact ball", with what it does on the way, if it is no stick, as in "impact ball slip+, wall".
+        bounces is: "impact ball", with its mode in the impact unless it sticks, as in "impact ball slip+, wall".
     times : (phases - 1,), optional
         Ends of all phases but the last [s], if they are known.
 
@@ -103,7 +103,7 @@ def _times(given: Any, count: int) -> np.ndarray:
     try:
         times = np.asarray(given, float).reshape(-1)
     except (TypeError, ValueError):
-        # Refused below, with the message that says what is expected.
+        # Refused below, with the message for all wrong times.
         times = np.full(1, np.nan)
     if times.size != count or not np.isfinite(times).all() or (np.diff(times, prepend=0.0) < 0.0).any():
         raise ModelError(

@@ -119,7 +119,7 @@ def _prolonged(interpolant: Interpolant, start: float, end: float, later: float,
     keep = (interpolant.t_left + interpolant.h > start + slack) | (interpolant.t_left > start + slack)
     t_left, h = interpolant.t_left[keep], interpolant.h[keep]
     x_left, x_stages = interpolant.x_left[keep].copy(), interpolant.x_stages[keep].copy()
-    # The first element begins before the shift: its polynomial, at the nodes of what is left of it.
+    # The first element begins before the shift: its polynomial is evaluated at the nodes of the remaining part.
     if t_left[0] < start - slack:
         h[0] -= start - t_left[0]
         t_left[0] = start

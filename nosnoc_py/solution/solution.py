@@ -294,7 +294,7 @@ class Solution(Trajectory):
         return [self._cost(), self._residuals(), self._effort(), *super()._branches()]
 
     def _repr_html_(self) -> str:
-        """Status, objective, certificate, what the result consists of, modes and events, and what to try."""
+        """Return status, objective, certificate, contents, modes, events, and remedies as HTML."""
         answers = [self._cost(), self._certified() or "certificate: none", f"stationarity: {self.stationarity.value}"]
         answers += [self._starts(), self._residuals(), self._effort()]
         rows = [line.partition(": ")[::2] for line in answers if line]
@@ -315,7 +315,7 @@ class Solution(Trajectory):
         ]
 
     def _phases(self) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-        """Rows of texts about the phases of the sequence, and the titles of their columns."""
+        """Return rows of texts about the phases of the sequence, and the titles of their columns."""
         if (sequence := self.sequence) is None:
             return [], ()
         # Without times the column of ends stays empty.

@@ -1,6 +1,6 @@
 """Trajectories on disk: one netCDF-3 file that xarray opens and that `load` reads back to the bit.
 
-Arrays are netCDF variables; everything else is one JSON attribute. JSON escapes what is not ASCII, and Python writes
+Arrays are netCDF variables; everything else is one JSON attribute. JSON escapes non-ASCII characters, and Python writes
 the shortest decimals that give the same number again, so names and numbers are restored exactly.
 
 Every field passes through `_pack` and `_unpack`, which are inverses; arrays of nested records (interpolants,

@@ -65,7 +65,7 @@ def _kind_of(t: Array, trajectory: Trajectory) -> str:
 
 
 def _dimensions(trajectory: Trajectory) -> dict[str, tuple[str, ...]]:
-    """Dimension of every name; series on equal times share one."""
+    """Return the dimension of every name; series on equal times share one."""
     dims: dict[str, tuple[str, ...]] = dict.fromkeys(trajectory.state_names, ("node",))
     dims |= dict.fromkeys(trajectory.control_names, ("control_stage",))
     grids: dict[bytes, str] = {}

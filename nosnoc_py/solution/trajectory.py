@@ -351,7 +351,7 @@ class Trajectory:
         return problem
 
     def __getstate__(self) -> dict[str, Any]:
-        """Numbers cross processes, problems do not."""
+        """Return the fields without the problem, which cannot be sent to another process."""
         # Expressions of CasADi in the problem could not be pickled.
         return {name: value for name, value in vars(self).items() if name != PROBLEM}
 
@@ -450,7 +450,7 @@ class Trajectory:
         return "\n".join(lines if self.success else [*lines, f"What to try: {self.status.remedy}"])
 
     def _first_events(self) -> list[str]:
-        """Lines about the first events, and how many more there are."""
+        """Return lines about the first events, and one with the number of the others."""
         return first_lines([f"  {event}" for event in self.events], SHOWN, "  ... and {} more events") or [
             "  no events"
         ]
@@ -562,7 +562,7 @@ def event_rows(events: Iterable[Event]) -> tuple[list[tuple[str, ...]], tuple[st
 
 
 def first_lines(lines: list[str], most: int, more: str) -> list[str]:
-    """Return the first lines, with one that says how many more there are."""
+    """Return the first lines, and one with the number of the others."""
     return lines if len(lines) <= most else [*lines[:most], more.format(len(lines) - most)]
 
 

@@ -1,7 +1,7 @@
 """Complementarity Lagrangian systems: rigid bodies with unilateral contacts and dry friction (FESD-J, Eq. 1).
 
-A `CLS` is a description and no method: it checks its expressions once, replaces what is not mechanics by mechanics, and
-is immutable afterwards. After construction the following holds, so that no method needs a special case:
+A `CLS` is a description, not a method: it checks its expressions once, turns algebraic variables and compliant contacts
+into forces, and is immutable afterwards. Invariants after construction, so that no method needs a special case:
 
 - time, if given, is the last first-order state, with the rate 1;
 - algebraic variables are eliminated, and compliant contacts are part of the force: `contacts` are rigid;
@@ -153,7 +153,7 @@ class Contact:
             )
 
     def check_values(self, restitution: float, *friction: float, given: str = "") -> None:
-        """Raise `ModelError` for coefficients that no contact has; `given` says where expressions got their values."""
+        """Raise `ModelError` for inadmissible coefficients; `given` names the origin of their values."""
         what = f"contact {self.name!r}"
         if not 0.0 <= restitution <= 1.0:
             raise ModelError(

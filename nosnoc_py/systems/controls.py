@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
 # A control grid may miss the ends of the interval by this, relative to its length: times are sums of steps, with
 # rounding errors.
 GRID_TOLERANCE = 1e-9
-# What a guess by name may hold.
+# Keys of a guess by name.
 GUESSED = ("x", "u")
 # Forms of a control, for messages.
 A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Trajectory or a Solution"
@@ -387,7 +387,7 @@ def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
 
 
 def merged(grid: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the times of a grid (N + 1,) and others inside of it; what is almost the same time is one."""
+    """Return the times of a grid (N + 1,) and others inside of it; times that are equal up to rounding are merged."""
     slack = GRID_TOLERANCE * float(grid[-1] - grid[0])
     inner = times[(times > grid[0]) & (times < grid[-1])]
     return np.unique(np.concatenate([grid, inner[np.abs(inner[:, None] - grid).min(axis=1) > slack]]))
@@ -413,7 +413,7 @@ def _positional(function: Callable[..., Any]) -> int:
 
 
 def _check_arguments(function: Callable[..., Any], count: int, expected: str) -> None:
-    """Raise `TranscriptionError` for a function that cannot be called with so many arguments."""
+    """Raise `TranscriptionError` for a function that cannot be called with `count` arguments."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some compiled functions do not say

@@ -73,7 +73,7 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
     Raises
     ------
     ModelError
-        For what is no shape, symbols of others, and marks of events that the system does not have.
+        For objects that are no shapes, foreign symbols, and marks of events that the system does not have.
     """
     kind, given = type(system).__name__, system.scene
     if not isinstance(given, list | tuple):

@@ -270,7 +270,7 @@ class EventSelectedSystem(Described):
         return state
 
     def _check_derivatives(self, x: np.ndarray, p: np.ndarray) -> None:
-        """Compare derivatives in NumPy with central differences; what is not finite is not compared."""
+        """Compare derivatives in NumPy with central differences; entries that are not finite are skipped."""
         pairs = {"jacobian": self.functions, "back_jacobian": self.back, "flow_jacobian": self.flow}
         # Central differences with relative steps: error of order STEP^2 and rounding / STEP, both far below WRONG.
         steps = STEP * np.maximum(1.0, np.abs(x)) * np.eye(x.size)

@@ -34,7 +34,7 @@ class StateJump:
     reset : SX (n_x,)
         g(x, p), the state after the jump.
     impulse : SX scalar, optional
-        In x (before the jump) and p: what the event records, e.g. the contact impulse [N s].
+        Number that the event records, such as the contact impulse [N s]; in x (before the jump) and p.
 
     Raises
     ------

@@ -93,7 +93,7 @@ class ContactFrames:
         return [("normal", f"[{name}]", 1.0) for name in self.names] + tangents
 
     def rows(self, contacts: Sequence[int] | Array) -> Array:
-        """Positions of contacts among the directions of all contact forces: their normals, then their tangents."""
+        """Return the positions of contacts among all directions of contact forces: normals first, then tangents."""
         parts = [np.arange(self.tangents[c].start, self.tangents[c].stop) for c in contacts]
         return np.concatenate([np.asarray(contacts, dtype=int), *[self.count + part for part in parts]])
 

@@ -48,7 +48,7 @@ def _slopes(system: Any) -> Iterator[ca.SX]:
     if system.z.numel():
         return
     if hasattr(system, "mass_matrix"):
-        # With zero accelerations first: the force itself may be what is not finite.
+        # With zero accelerations first: the force itself may not be finite.
         yield system.state_rate(ca.SX(system.v.numel(), 1))
         yield system.state_rate(ca.solve(system.mass_matrix, system.force))
     elif hasattr(system, "modes"):

@@ -149,7 +149,7 @@ class Modes:
 
 
 def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
-    """Return the names of switching functions: the user's, or the name of what they belong to."""
+    """Return the names of switching functions: those of the user, else the name of their partition."""
     if given is None:
         return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
     return _different_names(given, "functions", count)

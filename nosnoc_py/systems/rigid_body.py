@@ -115,7 +115,7 @@ class RigidBody(Described):
     ------
     ModelError
         If the inertia is not symmetric (to 1e-6), not positive definite or violates the triangle inequality of the
-        principal moments; for a mass that is not positive, planes of the same name, and what is no shape or plane.
+        principal moments; for a mass that is not positive, planes of the same name, and objects of other types.
 
     Examples
     --------

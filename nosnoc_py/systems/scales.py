@@ -61,7 +61,7 @@ class ProblemScales:
         return self.speed / self.steepness
 
     def rest_velocity(self, given: float | None, share: float = REST_VELOCITY) -> float:
-        """Return the option `rest_velocity` [m/s], by default a share of the speed at work."""
+        """Return the option `rest_velocity` [m/s], by default a fraction of the typical speed."""
         return share * self.velocity if given is None else given
 
 
@@ -86,7 +86,7 @@ def problem_scales(
     ----------
     x0 : (n_x,)
     control : function of (t, x)
-        Its values at `INSTANTS` instants are forces at work.
+        Evaluated at `INSTANTS` instants; its values contribute to the forces.
     p : (n_p,)
     duration : float
         Seconds.

@@ -1,4 +1,4 @@
-"""Scenes: what a planar system looks like, as shapes whose places are expressions of the system's own symbols.
+"""Scenes: drawings of planar systems, as shapes whose positions are expressions of the symbols of the system.
 
 A system takes them as `scene=[...]`; `ns.animate` and `ns.snapshots` draw them. They are compiled into one function of
 x, u and p (`drawing`); plotting sees numbers only.
@@ -293,7 +293,7 @@ class Line(PlanarShape):
 @named_arguments
 @dataclass(frozen=True, eq=False)
 class Spring(PlanarShape):
-    """A spring from `start` to `end` (2,), with so many coils and so wide [m].
+    """A spring from `start` to `end` (2,), with a number of `coils` and a `width` [m].
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Joined(Shape):
         return self.parts[0].chords(points, direction)
 
     def moments(self) -> Moments:
-        """Return integrals of 1, y and y y': of the parts, minus what they have in common."""
+        """Return integrals of 1, y and y y': the sum over the parts minus those of their intersections."""
         parts = self.parts
         moments = [part.moments() for part in parts]
         return union_moments(moments, [part.chords for part in parts], [part.box for part in parts])
@@ -148,7 +148,7 @@ class SupportFunction(Shape):
     function : callable
         Unit direction (3,) -> furthest point (3,) [m].
     shift : (3,)
-        Added to what the function returns.
+        Added to the points that the function returns.
 
     Raises
     ------

@@ -148,7 +148,7 @@ def _polyhedron(members: Sequence[Shape], inside: np.ndarray) -> ConvexPolyhedro
 
 
 def _lens_row(first: Ellipsoid, second: Ellipsoid) -> np.ndarray:
-    """Matrices A V and B U of the same ellipsoids, with (B U)^-1 A V diagonal: a singular value decomposition."""
+    """Return matrices A V and B U of the same ellipsoids with (B U)^-1 A V diagonal, by the SVD of B^-1 A."""
     left, _, right = np.linalg.svd(second.inverse @ first.matrix)
     rows = (first.center, first.matrix @ right.T, second.center, second.matrix @ left)
     return np.concatenate([np.ravel(row) for row in rows])

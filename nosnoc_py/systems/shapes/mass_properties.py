@@ -74,7 +74,7 @@ def polyhedron_moments(apex: np.ndarray, triangles: np.ndarray) -> Moments:
 
 
 def union_moments(parts: Sequence[Moments], chords: Sequence[Chords], boxes: Sequence[Boxes]) -> Moments:
-    """Return the moments of a union of convex parts: the sum, minus what is counted twice where they overlap.
+    """Return the moments of a union of convex parts: the sum, minus overlaps, which are counted twice.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def positive(value: Any, what: str) -> float:
 
 
 def unit(direction: Any) -> np.ndarray:
-    """Return a direction (3,) with length one; raise `ModelError` for zero and what is no direction."""
+    """Return a direction (3,) with length one; raise `ModelError` for zero and for other shapes."""
     try:
         vector = np.asarray(direction, dtype=float).reshape(3)
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ ITERATIONS = 100
 
 @jitable
 def lens_support(lens: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """Furthest point of the intersection of two ellipsoids; the row is (a, A, b, B), (24,), with parallel columns.
+    """Return the furthest point of the intersection of two ellipsoids, (a, A, b, B) (24,) with parallel columns.
 
     In the coordinates y = a + A z the ellipsoids are q_A = |z|^2 <= 1 and q_B = sum_k (s_k (z_k - c_k))^2 <= 1. The
     support is the smallest over mu in [0, 1] of those of (1 - mu) q_A + mu q_B <= 1, which contain the lens. Either
