@@ -1,4 +1,9 @@
-"""MuJoCo as the plant of a closed loop: an independent simulator with its own contact model."""
+"""MuJoCo as the plant of a closed loop: an independent simulator with its own contact model.
+
+A test on the controller's own model contains no model error. MuJoCo's contacts are soft, so that its motions differ
+from those of rigid contacts. The adapter has the methods that `closed_loop` calls: `init`, `put`
+and `advance`; a period is a whole number of MuJoCo's time steps.
+"""
 
 from __future__ import annotations
 

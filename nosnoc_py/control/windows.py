@@ -1,4 +1,14 @@
-"""Windows of one sampling period of a plan: simulated end state, derivatives through events, and impacts."""
+"""Windows of one sampling period of a plan: simulated end state, derivatives through events, and impacts.
+
+A plan has discretisation errors, and its mode sequence may amplify them. It is therefore simulated in short windows,
+each from the plan's own state and contact modes: the end of a window differs from the plan by a small `defect`, and the
+derivatives of the end belong to the exact motion with its events.
+
+Invariants: windows are consecutive and cover the plan; in each the control is constant, the mean of the plan's.
+Derivatives of a smooth motion are exact (variational equation with saltation matrices); in a window without them,
+central differences over finite steps replace them, and `flags` has the reason. `tracking` builds its linear-quadratic
+problem from these windows.
+"""
 
 from __future__ import annotations
 

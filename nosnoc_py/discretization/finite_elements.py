@@ -508,9 +508,9 @@ class FiniteElements:
 
 def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, ca.SX, Element]]:
     """Return (place, state there, element) for all points at which a path constraint is imposed."""
+    # Left limits: a jump at the node belongs to the stage that follows.
     if at == "control_grid":
         return [(At(e.at.stage), e.x_minus, e) for e in elements if e.at.element == 0]
-    # Left limits on the control grid: a jump at the node belongs to the stage that follows.
     if at == "element_ends":
         return [(e.at, e.x_right, e) for e in elements]
     return [(At(e.at.stage, e.at.element, j), x, e) for e in elements for j, x in enumerate(e.x_stages)]

@@ -1,4 +1,9 @@
-"""The time grid: control stages with lengths, finite elements in each."""
+"""The time grid: control stages with lengths, finite elements in each.
+
+Controls are constant on control stages. A stage has a fixed length, or one that is an unknown, and contains finite
+elements whose lengths are unknowns: switches lie on the boundaries between elements. The first element of a stage
+begins where the last one of the stage before ends.
+"""
 
 from __future__ import annotations
 

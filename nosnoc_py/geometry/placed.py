@@ -1,4 +1,10 @@
-"""Shapes on bodies: their poses as expressions of coordinates, and the velocities of their points."""
+"""Shapes on bodies: their poses as expressions of coordinates, and the velocities of their points.
+
+A pose is a position and a rotation matrix, both expressions of q. The Jacobian of a material point is taken with the
+point fixed in the frame of the body, and then evaluated at the contact: the point of contact itself also moves along
+the surfaces, and its velocity would be a wrong slip velocity. With q' = N(q) v Jacobians are by velocities, J = d(.)/dq
+N(q).
+"""
 
 from __future__ import annotations
 

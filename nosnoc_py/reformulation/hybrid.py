@@ -1,4 +1,9 @@
-"""A frictionless CLS as a hybrid system: gaps become guards, Newton's impact law becomes the reset map."""
+"""A frictionless CLS as a hybrid system: gaps become guards, Newton's impact law becomes the reset map.
+
+Methods for hybrid systems (the minimum principle, direct shooting in phases) need explicit resets. With friction the
+reset would depend on the mode of the impact, and without restitution a contact may persist: both are refused. Every
+contact has a reset of its own, so that simultaneous impacts are not described.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Options of the multi-phase program, which is a method of `solve` of its own: `MultiPhase`."""
+"""Options of the multi-phase program, which is a method of `solve` of its own: `MultiPhase`.
+
+The options select a mesh per level of refinement (`MultiPhase.mesh`); `refinement` raises the level until a simulation
+confirms the solution, `program` discretises one sequence on one mesh.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Improvement of a solution by the multi-phase program of its mode sequence; the result is never worse."""
+"""Improvement of a solution by the multi-phase program of its mode sequence; the result is never worse.
+
+Finite elements keep every event in the control stage into which it fell at first; a multi-phase program with a moving
+grid has no such restriction. Its solution replaces the given one only if an independent simulation confirms it and the
+true objective is lower; in all other cases the given object is returned.
+"""
 
 from __future__ import annotations
 

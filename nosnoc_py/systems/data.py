@@ -1,4 +1,10 @@
-"""Tables over time as expressions: references, measurements, loads that vary."""
+"""Tables over time as expressions: references, measurements, loads that vary.
+
+A table is written as a sum over its pieces, each a polynomial of the time that has been spent in the piece: zero before
+it, constant after it. The expression needs no search and has derivatives, so that it may stand in forces, gaps and
+costs. Coefficients of a natural cubic spline are linear in the values (de Boor, A Practical Guide to Splines, Chapter
+IV), so that values may be parameters of a system.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Base class of all systems: names, units, nominal values and defaults of states, controls and parameters."""
+"""Base class of all systems: names, units, nominal values and defaults of states, controls and parameters.
+
+A system is a frozen dataclass that holds symbols and expressions. Construction checks everything once, so that methods
+need no checks of their own. Order in a constructor: time becomes a state (`_join_time`), values of named data become
+parameters (`_join_data`), symbols are checked (`_check_symbols`), the subclass checks its expressions, and `_describe`
+resolves names, nominal values and defaults. Invariants afterwards: names are unique over all groups; nominal values are
+positive; nothing can be changed in place.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Expressions of a system's symbols along its motions."""
+"""Expressions of a system's symbols along its motions.
+
+Results hold numbers only; with the link to their system, `value` and `sample` evaluate expressions of its symbols on
+them. States come from dense output, controls from their grid, algebraic variables from the series of the method. Only
+what the expression depends on has to exist.
+"""
 
 from __future__ import annotations
 

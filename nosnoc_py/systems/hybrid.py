@@ -1,4 +1,9 @@
-"""Hybrid systems with autonomous state jumps: a smooth flow, guards, and the resets at their zeros."""
+"""Hybrid systems with autonomous state jumps: a smooth flow, guards, and the resets at their zeros.
+
+The description is that of the hybrid minimum principle (HMP, Eqs. 2-6 and Appendix C). The flow holds where all guards
+are nonnegative; a guard that reaches zero with negative rate triggers its reset. Jumps are isolated in time, so that
+neither persistent contact nor simultaneous jumps can be described: for these write a `CLS`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Switches with hysteresis: between two thresholds the threshold passed last determines the flow."""
+"""Switches with hysteresis: between two thresholds the threshold passed last determines the flow.
+
+The state does not determine the mode between the thresholds: methods carry it as an additional discrete state. The
+variable is normalised (`function`), so that the thresholds are -1 and 1.
+"""
 
 from __future__ import annotations
 

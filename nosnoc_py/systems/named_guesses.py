@@ -1,4 +1,10 @@
-"""Guesses by the names of states and controls, and by keyframes, as the functions of time that solvers start from."""
+"""Guesses by the names of states and controls, and by keyframes, as the functions of time that solvers start from.
+
+Every name becomes a function of time. Keyframes are joined by straight lines; quaternions are interpolated on the
+sphere, as lines between them would lose the length and the rate. Velocities that no keyframe mentions are derived from
+the coordinates: the slopes of the lines, or the least-squares solution of N(q) v = q'. A start with consistent
+velocities satisfies the kinematic equations already.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rigid body over planes, the system of the Lie group variational integrator (LGVCI, Section 5)."""
+"""Rigid body over planes, the system of the Lie group variational integrator (LGVCI, Section 5).
+
+The state contains the rotation matrix and momenta instead of velocities, which is what the integrator updates; it is
+not a `CLS`, and only `LieGroupVariational` simulates it. Contacts follow from the support function of the shape: the
+gap of a plane with normal n is n.x - offset minus the support in the direction -n, so that every convex body needs one
+function only. Unions of convex parts have the largest support of their parts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Small checks shared by everything that holds CasADi expressions: shapes, free symbols, names, numbers."""
+"""Small checks shared by everything that holds CasADi expressions: shapes, free symbols, names, numbers.
+
+Checks raise `ModelError` with the name of the argument, the value that was given and the one that was expected. Symbols
+are compared by identity (`element_hash`), as CasADi allows several of one name; names serve messages only.
+"""
 
 from __future__ import annotations
 

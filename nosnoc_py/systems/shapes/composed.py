@@ -1,4 +1,9 @@
-"""Composed shapes of rigid bodies: unions, intersections, and convex bodies given by their support function."""
+"""Composed shapes of rigid bodies: unions, intersections, and convex bodies given by their support function.
+
+The support of a union is the largest one of its parts, which is all that contacts with planes need. The support of an
+intersection is not the smallest one of its members: it is computed (`intersections`). Mass properties of overlapping
+parts follow by inclusion and exclusion along parallel lines (`mass_properties`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ellipsoids and spheres."""
+"""Ellipsoids and spheres: affine images of the unit ball, so that support, chords and moments have closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Intersections of convex bodies: polyhedra exactly, two ellipsoids by a root, mixtures by a small convex problem."""
+"""Intersections of convex bodies: polyhedra exactly, two ellipsoids by a root, mixtures by a small convex problem.
+
+Nested intersections are flattened into ellipsoids and polyhedra. `interior` finds the deepest common point, or shows
+that there is none. Polyhedra alone give a polyhedron (half-space intersection about that point). Two ellipsoids are a
+`Lens`: in coordinates in which both are diagonal the support is one root (`support_kernels`), so that compiled loops
+can use it. Everything else is a `Cut`, whose support is a convex program in three variables (`convex_program`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Mass, centroid and inertia of bodies: exact for ellipsoids and polyhedra, by parallel lines for what overlaps."""
+"""Mass, centroid and inertia of bodies: exact for ellipsoids and polyhedra, by parallel lines for overlaps.
+
+All properties follow from the moments of a body, the integrals of 1, y and y y', which are added over parts. Ellipsoids
+and polyhedra have closed forms. Where parts overlap, and for bodies known by their chords only, the moments are
+integrated along parallel lines: exact polynomials along a line, the midpoint rule across. A first coarse pass finds the
+principal axes; the second one integrates in coordinates in which the body is round, so that flat or long bodies need no
+more lines.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +16,8 @@ import numpy as np
 
 from nosnoc_py.rotations import nearest_rotation
 
-LINES = 1000  # in each of the two directions across; the relative error is a few times LINES**-2
-ROWS = 50  # of lines that are looked at together
+LINES = 1000  # number of lines in each of the two directions across; the relative error is a few times LINES**-2
+ROWS = 50  # number of rows of lines that are integrated together, which bounds the memory
 # Lines have to be parallel to no face: along one, the length of a chord jumps and the error is LINES**-1.
 TILT = nearest_rotation([[0.973, -0.185, 0.138], [0.195, 0.979, -0.063], [-0.124, 0.089, 0.988]])
 Chords = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -119,7 +126,7 @@ def _by_lines(
 
 
 def _one_pass(chords: Sequence[Chords], stretch: np.ndarray, box: np.ndarray, pieces: _Select, count: int) -> Moments:
-    """Midpoint rule over lines along the first row of TILT, through a rectangle of the others, of z with y = L z."""
+    """Return the moments by the midpoint rule over lines along the first row of TILT, in coordinates z with y = L z."""
     direction, across = TILT[0], TILT[1:]
     widths = (box[1] - box[0])[1:] / count
     grids = [box[0, 1 + k] + widths[k] * (np.arange(count) + 0.5) for k in range(2)]

@@ -1,4 +1,9 @@
-"""Convex polyhedra, sharp or with a skin, and boxes."""
+"""Convex polyhedra, sharp or with a skin, and boxes.
+
+A polyhedron is stored twice: by its vertices, for the support function, and by its faces (triangles with outward
+normals and offsets, from Qhull), for the interior, chords and moments. A skin of constant thickness adds a ball: it
+shifts the support by its radius, and has no mass.
+"""
 
 from __future__ import annotations
 

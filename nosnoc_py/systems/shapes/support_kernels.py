@@ -1,4 +1,9 @@
-"""Support points of lenses in the part of Python that numba compiles; import it where it is needed."""
+"""Support points of lenses in the part of Python that numba compiles; import it where it is needed.
+
+A lens is the intersection of two ellipsoids. For every mu in [0, 1] the ellipsoid (1 - mu) q_A + mu q_B <= 1 contains
+it, and the smallest of their supports is that of the lens (Lagrange duality). In coordinates in which both quadratic
+forms are diagonal the optimality condition is one scalar equation for mu, solved by a bracketed root finder.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +81,7 @@ def _difference(mu: float, scale: np.ndarray, center: np.ndarray, weights: np.nd
 def _root(
     excess_low: float, excess_high: float, scale: np.ndarray, center: np.ndarray, weights: np.ndarray, z: np.ndarray
 ) -> None:
-    """Regula falsi, the end that stays twice being weighted down (Anderson and Bjoerck), then bisection.
+    """Find the root by regula falsi with the weights of Anderson and Bjoerck, then by bisection.
 
     A copy of `motion.crossing.root`, because numba cannot call that; `tests/motion/test_compiled_roots.py` holds them
     together.
