@@ -4,11 +4,16 @@ A chosen time is fixed, while the elements move with the lengths of the phases. 
 polynomial of the element that contains the time at the start, evaluated at a place that depends on all lengths before.
 Where the time leaves that element during the solve, the polynomial is extrapolated; the next program of the refinement
 assigns the element anew.
+
+A constraint needs more: extrapolated far, or across an event, a polynomial takes any value, so that the constraint
+would be met by a motion that does not exist. Its time has to stay in its phase and near its element: three rows more.
+(Costs do without: they gain less by extrapolation, and rows would keep events from moving across measured times.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import casadi as ca
@@ -21,6 +26,10 @@ if TYPE_CHECKING:
     from nosnoc_py.sequences.program import PhaseNLP
 
 Array = np.ndarray
+# Largest distance of a constrained time from its element, in lengths of the element. Not zero: the time has to be able
+# to leave the element, so that the next program assigns it to another one. Small: at 0.5 optimal motions of a leg used
+# the extrapolation to lift its foot by 6 cm at the chosen time only.
+OUTSIDE = 0.05
 
 
 def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
@@ -42,34 +51,57 @@ def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
     cost, rows = f(X @ ca.vertcat(*basis), p, term.numbers)
     index, constants = [], []
     for t, values in zip(term.times, term.values, strict=True):
-        at, before, inside = _element_at(program, t)
-        index.append(np.concatenate([at, program.at_lengths, program.at_p]))
-        constants.append(np.concatenate([[t], before, inside, values]))
+        place_of = _element_at(program, t)
+        index.append(np.concatenate([place_of.states, program.at_lengths, program.at_p]))
+        constants.append(np.concatenate([[t], place_of.before, place_of.inside, place_of.in_phase, values]))
     c = term.constraint
-    none = np.zeros(0)
+    lower, upper, labels = np.zeros(0), np.zeros(0), ()
+    in_phase = ca.SX.sym("in_phase", 2 * (1 + lengths.numel()))
+    if c is not None:
+        after, until = ca.vertsplit(in_phase, 1 + lengths.numel())
+        stays = [each[0] + ca.dot(each[1:], lengths) for each in (after, until)]
+        rows = ca.vertcat(rows, *stays, place)
+        lower, upper = np.append(c.lower, [0.0, 0.0, -OUTSIDE]), np.append(c.upper, [np.inf, np.inf, 1.0 + OUTSIDE])
+        labels = (*(str(c.name),) * c.lower.size, *("phase of a chosen time",) * 3)
     return NLPBlock(
         name="point",
         y=ca.vertcat(ca.vec(X), lengths, p),
-        c=ca.vertcat(time, begin, own, term.numbers),
+        c=ca.vertcat(time, begin, own, in_phase, term.numbers),
         rows=rows,
         cost=cost,
-        lower=none if c is None else c.lower,
-        upper=none if c is None else c.upper,
+        lower=lower,
+        upper=upper,
         index=np.array(index),
         constants=np.array(constants),
-        labels=() if c is None else (str(c.name),) * c.lower.size,
+        labels=labels,
     )
 
 
-def _element_at(program: PhaseNLP, t: float) -> tuple[Array, Array, Array]:
-    """Return the element at a time of the start.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Place:
+    """Element that contains a chosen time at the start.
 
-    Its states in w (left end, then stages), and two rows of shares of all lengths: of the elements before it, which sum
-    to its begin, and its own, which is its length.
+    Attributes
+    ----------
+    states : (stages + 1, n_x) flat
+        Indices in w of the states: left end, then stages.
+    before, inside : (n_lengths,)
+        Shares of all lengths: of the elements before it, which sum to its begin, and its own, which is its length.
+    in_phase : (2 (1 + n_lengths),)
+        Two affine functions of the lengths (constant, then slopes) that are nonnegative while the time is in the phase.
     """
+
+    states: Array
+    before: Array
+    inside: Array
+    in_phase: Array
+
+
+def _element_at(program: PhaseNLP, t: float) -> _Place:
+    """Return the place of a time of the start."""
     first, before = int(program.at_lengths[0]), np.zeros(program.at_lengths.size)
     end, inside = 0.0, dict.fromkeys(range(len(program.plan)), 0)
-    element = None
+    elements: list[tuple[int, float, float, Array, Array, Array]] = []
     for piece, (a, b) in zip(program.pieces, program.piece_times(), strict=True):
         for _ in range(piece.elements):
             k, e = piece.phase, inside[piece.phase]
@@ -77,15 +109,19 @@ def _element_at(program: PhaseNLP, t: float) -> tuple[Array, Array, Array]:
             own = np.zeros_like(before)
             own[piece.length - first] = piece.share
             inside[k], end = e + 1, end + (b - a) / piece.elements
-            # An element without length is skipped: the place inside it would be 0 / 0.
-            if b > a:
-                element = np.concatenate([left, program.at_x[k][e].ravel()]), before.copy(), own
-            # By rounding, `t` may lie behind the end of the last element, which is returned then.
-            if element is not None and end >= t:
-                return element
+            elements.append((k, end, b - a, np.concatenate([left, program.at_x[k][e].ravel()]), before.copy(), own))
             before += own
-    assert element is not None
-    return element
+    # The first element that ends at the time or later (by rounding, the time may lie behind the last). An element
+    # without length is skipped: the place inside it would be 0 / 0.
+    sound = [each for each in elements if each[2] > 0.0]
+    k, _, _, states, before, own = next((each for each in sound if each[1] >= t), sound[-1])
+    own_phase = [each for each in elements if each[0] == k]
+    begins, ends = own_phase[0][4], own_phase[-1][4] + own_phase[-1][5]
+    # The first phase begins, and the last one ends, with the horizon: rows of constants that hold.
+    after = np.append(t, -begins) if begins.any() else np.append(1.0, begins)
+    last = own_phase[-1] is elements[-1]
+    until = np.append(1.0, np.zeros_like(ends)) if last else np.append(-t, ends)
+    return _Place(states=states, before=before, inside=own, in_phase=np.concatenate([after, until]))
 
 
 def _product(factors: Iterable[ca.SX]) -> ca.SX:
