@@ -16,6 +16,8 @@ EXTRAS = {
     "nosnoc_py.control.mujoco_plant": "mujoco",
     "nosnoc_py.robots.robot.Robot.from_mjcf": "mujoco",
     "nosnoc_py.solution.tables": "xarray",
+    "nosnoc_py.solution.trajectory.Trajectory.to_dataframe": "pandas",
+    "nosnoc_py.solution.trajectory.Trajectory.to_xarray": "xarray",
     "nosnoc_py.sweep.cluster": "distributed",
 }
 PACKAGE = Path(ns.__file__).parent

@@ -91,6 +91,17 @@ def animate_scene(
 
     Where the state jumps, a frame at that very time shows it after the jump. In a page for the browser
     `dots_per_inch` has no meaning: it is as sharp as the screen.
+
+    Examples
+    --------
+    >>> import tempfile, casadi as ca, nosnoc_py as ns
+    >>> from nosnoc_py.plotting import animate_scene
+    >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], scene=[ns.scene.Disc(q, 0.1)])
+    >>> motion = ns.simulate(ball, x0=[0, 1, 1, 0], duration=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     animate_scene(ball, motion, f"{folder}/ball.html").name
+    'ball.html'
     """
     motion = PlanarMotion(system, trajectory)
     check_positive(speed=speed, frames_per_second=frames_per_second)

@@ -202,7 +202,18 @@ def _logged(names: Sequence[str]) -> str:
 
 
 def dense_output(trajectory: Trajectory, points: int = 16) -> tuple[Array, Array]:
-    """Return times (m,) and states (m, n_x) dense enough to draw; a row of NaN separates the sides of a jump."""
+    """Return times (m,) and states (m, n_x) dense enough to draw; a row of NaN separates the sides of a jump.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> from nosnoc_py.plotting import dense_output
+    >>> x = ca.SX.sym("x")
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-1), x0=[2.0], duration=1.0)
+    >>> t, states = dense_output(motion)
+    >>> bool(len(t) > len(motion.t)), states.shape == (len(t), 1)
+    (True, True)
+    """
     left = np.flatnonzero(np.diff(trajectory.t) > 0.0)
     if not left.size:
         return trajectory.t, trajectory.x

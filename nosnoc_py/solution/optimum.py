@@ -34,6 +34,16 @@ class Prediction:
         State at the end of the horizon.
     w : (n_w,)
         Iterate.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+    >>> derivatives = ns.solve(ocp, ns.FESD(control_stages=2)).differentiate(x0=True)
+    >>> prediction = derivatives.predict(x0=[0.2])
+    >>> prediction.u.ravel().round(4), prediction.x_end.round(4)
+    (array([0.4, 0.4]), array([0.6]))
     """
 
     objective: float

@@ -102,6 +102,17 @@ class Series:
         Values at these times.
     role : Enum, optional
         Role of the quantity (`nosnoc_py.roles.Role`), if the method knows it.
+
+    Examples
+    --------
+    A weight of 20 N rests on the ground:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> block = ns.CLS(q=q, v=v, mass_matrix=2, force=-20, contacts=[ns.Contact("ground", gap=q)])
+    >>> force = ns.simulate(block, x0=[0.0, 0.0], duration=0.5).series["lambda_normal[ground]"]
+    >>> force.t.shape == force.values.shape, round(float(force.values[-1]), 4)
+    (True, 20.0)
     """
 
     t: Array
@@ -199,6 +210,12 @@ class Residual:
         Name of the pair, the equation or the variable.
     where
         The place in words, e.g. "control stage 3, finite element 1, RK stage 2".
+
+    Examples
+    --------
+    >>> from nosnoc_py.solution import Residual
+    >>> print(Residual(2e-3, "complementarity", "gap[ground] * force[ground]", "control stage 3"))
+    2.00e-03 complementarity gap[ground] * force[ground] (control stage 3)
     """
 
     value: float

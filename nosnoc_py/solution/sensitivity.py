@@ -59,6 +59,17 @@ class Sensitivity:
     ------
     TranscriptionError
         If shapes do not fit.
+
+    Examples
+    --------
+    The time of the impact of a ball, sqrt(2 q / 10), by its initial height and velocity:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-10, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> motion = ns.simulate(ball, x0=[0.8, 0.0], duration=0.5, sensitivities=True)
+    >>> motion.sensitivity.event_times_x0.round(4)
+    array([[0.25, 0.1 ]])
     """
 
     x0: Array

@@ -38,6 +38,16 @@ class Shifted(Trajectory):
         Fingerprint of the transcription that `w` belongs to.
     branch
         Branch that `w` solves, unshifted.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=4))
+    >>> later = problem.solve().shift(stages=1)
+    >>> later.stages, later.later, problem.solve(x0=later.x[0], guess=later).success
+    (1, 0.25, True)
     """
 
     later: float

@@ -46,7 +46,16 @@ def to_xarray(trajectory: Trajectory) -> xr.Dataset:
 
 
 def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:
-    """Return the states over the nodes, with the time in the column `t`, or `time` where `t` is a state."""
+    """Return the states over the nodes, with the time in the column `t`, or `time` where `t` is a state.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> table = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).to_dataframe()
+    >>> list(table.columns), float(table["x_0"].iloc[0])
+    (['t', 'x_0'], 2.0)
+    """
     frame: pd.DataFrame = optional("pandas", MISSING.format("pandas")).DataFrame(
         trajectory.x, columns=list(trajectory.state_names)
     )

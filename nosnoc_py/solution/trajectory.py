@@ -477,7 +477,13 @@ class Trajectory:
     def to_xarray(self) -> xr.Dataset:
         """Return an xarray Dataset with dimensions node, control_stage and one per time grid of the series.
 
-        >>> trajectory.to_xarray()["place"].sel(node=0)  # doctest: +SKIP
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> table = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).to_xarray()
+        >>> table["x_0"].dims, float(table["x_0"].sel(node=0))
+        (('node',), 2.0)
         """
         from nosnoc_py.solution.tables import to_xarray
 
@@ -486,7 +492,13 @@ class Trajectory:
     def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame of the states over the nodes, with the time in the column `t`.
 
-        >>> trajectory.to_dataframe().plot(x="t")  # doctest: +SKIP
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> table = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0).to_dataframe()
+        >>> list(table.columns), float(table["x_0"].iloc[0])  # table.plot(x="t") draws it
+        (['t', 'x_0'], 2.0)
         """
         from nosnoc_py.solution.tables import to_dataframe
 

@@ -41,6 +41,15 @@ class SweepState:
         The newest row.
     death : str, optional
         Cause of death of the newest attempt, if it will be tried again.
+
+    Examples
+    --------
+    A callback that writes one line per run, for `sweep.run(..., callback=tell)`:
+
+    >>> from nosnoc_py.sweep import SweepState
+    >>> tell = lambda state: print(f"{state.finished} of {state.total} runs, {state.failed} failed")
+    >>> tell(SweepState(total=24, finished=6, skipped=0, failed=1))
+    6 of 24 runs, 1 failed
     """
 
     total: int

@@ -26,7 +26,15 @@ _Select = Callable[[np.ndarray], np.ndarray]
 
 
 class MassProperties(NamedTuple):
-    """Mass [kg], centroid (3,) [m] and inertia about the centroid (3, 3) [kg m^2], in the axes of the shape."""
+    """Mass [kg], centroid (3,) [m] and inertia about the centroid (3, 3) [kg m^2], in the axes of the shape.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> properties = ns.Box((2.0, 1.0, 1.0)).mass_properties(density=3.0)
+    >>> round(properties.mass, 6), properties.inertia.shape
+    (6.0, (3, 3))
+    """
 
     mass: float
     centroid: np.ndarray
