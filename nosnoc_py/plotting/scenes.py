@@ -133,7 +133,11 @@ class View:
 
 def filled(axes: Any, polygons: Sequence[Array], **look: Any) -> Any:
     """Draw polygons (n, 3) in space, also beyond the limits of the axes; return what was drawn."""
-    drawn = Poly3DCollection(polygons, clip_on=False, **look)
+    # Equal numbers of corners, by repeating the last one: matplotlib pads shorter polygons with uninitialised numbers,
+    # whose projection may overflow with a warning.
+    most = max(map(len, polygons), default=0)
+    padded = [np.vstack([polygon, np.repeat(polygon[-1:], most - len(polygon), axis=0)]) for polygon in polygons]
+    drawn = Poly3DCollection(padded, clip_on=False, **look)
     axes.add_collection3d(drawn)
     return drawn
 
