@@ -121,9 +121,12 @@ class Progress:
 
     Several pieces of work, such as the simulations of a study, share a bar as a context manager:
 
-    >>> with ns.Progress(steps=200) as progress:  # doctest: +SKIP
-    ...     for gain in gains:
-    ...         ns.simulate(system(gain), x0=x0, duration=1.0, steps=20, method=ns.FESDJ(), callback=progress)
+    >>> with ns.Progress(steps=40, console=log) as progress:
+    ...     for rate in (1.0, 2.0):
+    ...         decay = ns.ODE(x=x, flow=-rate * x)
+    ...         motion = ns.simulate(decay, x0=[1.0], duration=1.0, method=ns.FESD(), steps=20, callback=progress)
+    >>> "40 steps" in log.file.getvalue().splitlines()[-1]
+    True
     """
 
     def __init__(

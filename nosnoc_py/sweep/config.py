@@ -135,7 +135,19 @@ class Run(Section):
 
 
 class Configuration(Section):
-    """A whole configuration; see the parts."""
+    """A whole configuration; see the parts.
+
+    Examples
+    --------
+    >>> from nosnoc_py.sweep import Configuration
+    >>> configuration = Configuration(
+    ...     problem={"build": "decay_model:build"},
+    ...     simulate={"x0": [1.0], "duration": 1.0},
+    ...     sweep={"grid": {"problem.arguments.rate": [1, 2]}},
+    ... )
+    >>> configuration.output.as_posix(), configuration.sweep.grid
+    ('results/sweep', {'problem.arguments.rate': [1, 2]})
+    """
 
     problem: Problem
     method: dict[str, Any] | None = None

@@ -54,6 +54,21 @@ class Results:
     total : int
         Number of runs, the unfinished included.
     folder : path
+
+    Examples
+    --------
+    Results of two runs as `sweep.run` returns them; `rows` has more columns:
+
+    >>> import pathlib
+    >>> from nosnoc_py.sweep import Configuration, Results
+    >>> rows = [{"key": str(N), "stages": N, "status": "solved", "success": True, "objective": 1 / N} for N in (5, 10)]
+    >>> configuration = Configuration(problem={"build": "models:cart"})
+    >>> where = {"configuration": configuration, "folder": pathlib.Path("out")}
+    >>> results = Results(rows=tuple(rows), axes=("stages",), total=2, **where)
+    >>> results.success, results.column("objective"), results.best["stages"]
+    (True, [0.2, 0.1], 10)
+    >>> print(results.summary().splitlines()[0])
+    2 of 2 runs finished, 2 succeeded
     """
 
     rows: tuple[dict[str, Any], ...]
