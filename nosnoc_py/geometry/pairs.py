@@ -112,15 +112,18 @@ def _box(shape: Box, x: ca.SX) -> ca.SX:
 def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
     """Return the distance: outside to the nearest edge, inside to the nearest line of an edge (negative)."""
     # The largest signed distance to a line of an edge is negative exactly inside.
-    inside = ca.mmax(ca.DM(shape.normals) @ x - ca.DM(shape.offsets))
+    from_lines = ca.DM(shape.normals) @ x - ca.DM(shape.offsets)
+    inside = ca.mmax(from_lines)
+    # Beside an edge its line is nearest, elsewhere a corner. Not the least distance to all edges: near the end of an
+    # edge, that to the corner of the next one is equal up to rounding, which would then choose between two curvatures.
+    outside = ca.mmin(ca.vertcat(*[_length(x - ca.DM(corner)) for corner in shape.vertices]))
     ends = np.roll(shape.vertices, -1, 0)
-    nearest = []
-    for start, end in zip(shape.vertices, ends, strict=True):
-        edge, away = ca.DM(end - start), x - ca.DM(start)
-        # Nearest point of the edge as a share of it, between its corners.
-        share = ca.fmin(ca.fmax(ca.dot(edge, away) / float(ca.sumsqr(edge)), 0), 1)
-        nearest.append(_length(away - share * edge))
-    return ca.if_else(inside > 0, ca.mmin(ca.vertcat(*nearest)), inside)
+    for start, end, above in zip(shape.vertices, ends, ca.vertsplit(from_lines), strict=True):
+        edge = ca.DM(end - start)
+        share = ca.dot(edge, x - ca.DM(start)) / float(ca.sumsqr(edge))
+        beside = ca.logic_and(ca.logic_and(share >= 0, share <= 1), above > 0)
+        outside = ca.if_else(beside, above, outside)
+    return ca.if_else(inside > 0, outside, inside)
 
 
 def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]:

@@ -207,6 +207,38 @@ def test_distances_have_numbers_for_derivatives_on_faces_and_corners() -> None:
     np.testing.assert_allclose(np.array(both([0.4, 0.1, 0])[1])[:, 0], [1, 0, 0], rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("shift", [1e-12, 1e-11, 1e-10, 1e-9, 1e-6])
+def test_the_curvature_of_a_polygon_changes_at_the_end_of_an_edge_and_nowhere_else(shift: float) -> None:
+    """There the distances to two edges are equal up to rounding, which must not choose between the curvatures.
+
+    The curvature of the distance is zero beside an edge, and one over the distance around a corner.
+    """
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    finger = ns.Placed(ns.Sphere(0.02), q, coordinates=ns.Coordinates(q, v))
+    square = ns.ConvexPolygon([[0, 0], [1, 0], [1, 1], [0, 1]])
+    (touch,) = ns.contacts(finger, square)
+    curvature = ca.Function("curvature", [q], [ca.hessian(touch.gap, q)[0][1, 1]])
+    for beyond in np.random.default_rng(1).uniform(0.02, 0.03, 20):
+        assert float(curvature([-beyond, 1.0 - shift])) == 0.0
+        assert float(curvature([-beyond, 1.0 + shift])) == pytest.approx(1.0 / beyond, rel=1e-6)
+
+
+def test_a_disc_is_pushed_along_a_face_and_over_its_corner() -> None:
+    """The simulation steps over the end of the face; the corner is passed on a circle around it."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    disc = ns.Placed(ns.Sphere(0.1), q, coordinates=ns.Coordinates(q, v))
+    square = ns.ConvexPolygon([[0, 0], [1, 0], [1, 1], [0, 1]])
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[5.0, 0.0], contacts=ns.contacts(disc, square))
+    motion = ns.simulate(system, x0=[-0.1, 0.8, 0.0, 0.5], duration=0.6)
+    assert motion.success, motion.message
+    # 0.4 s along the face, then around the corner without losing contact: 5 N press more than 0.25 / 0.1 needs.
+    assert motion(0.4)[:2] == pytest.approx([-0.1, 1.0], abs=1e-9)
+    assert np.linalg.norm(motion(0.5)[:2] - [0.0, 1.0]) == pytest.approx(0.1, abs=1e-9)
+    # A point mass on a circle: the force has done the work 5 (x + 0.1).
+    x = motion(0.5)
+    assert 0.5 * float(x[2:] @ x[2:]) == pytest.approx(0.5 * 0.25 + 5.0 * (x[0] + 0.1), abs=1e-8)
+
+
 def test_a_disc_that_rolls_does_not_slip() -> None:
     q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
     disc = ns.Placed(ns.Sphere(0.2), q[:2], q[2], coordinates=ns.Coordinates(q, v))
