@@ -316,7 +316,8 @@ class _SimulatedPlant:
             # A `Simulator` has one step length, hence one for each part; a part without length is left out.
             lengths = [length for length in (delay, period - delay) if length > 1e-12 * period]
             self.parts = [Simulator(plant, method, step=length) for length in lengths]
-        self.delayed = bool(delay)
+        # Parts with the previous control come first; with a delay of the whole period there are no others.
+        self.late_parts = int(delay > 1e-12 * period)
         self.acting: Array | None = None
 
     def init(self, x0: Any, p: Any) -> Any:
@@ -333,7 +334,7 @@ class _SimulatedPlant:
         # Before the first control arrives, none acts.
         last_control = np.zeros_like(u) if self.acting is None else self.acting
         times, states, events, begin = [0.0], [np.asarray(state.x, dtype=float)], [], 0.0
-        controls = [last_control, u][-len(self.parts) :] if self.delayed else [u]
+        controls = [last_control] * self.late_parts + [u] * (len(self.parts) - self.late_parts)
         for part, control in zip(self.parts, controls, strict=True):
             # The state of one simulator is none of the other: it starts anew from x.
             state = part.step(part.init(state.x, self.p) if len(self.parts) > 1 else state, control)

@@ -17,7 +17,8 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
-# Gaps below -DEEP [m] count as penetrated (rounding of a position of 1 m is 1e-16), and the limit of iterations.
+# Gaps below -DEEP times the largest coordinate (at least 1 m) count as penetrated: 1000 times the rounding of such a
+# position. ROUNDS limits the iterations.
 DEEP, ROUNDS = 1e-13, 30
 
 
@@ -63,7 +64,7 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     # The set of penetrated contacts is evaluated anew in each round: moving out of one may move into another.
     for _ in range(ROUNDS):
         gaps = np.asarray(system.mechanics.gaps_at(x, p)).reshape(-1)
-        penetrated = np.flatnonzero(gaps < -DEEP).tolist()
+        penetrated = np.flatnonzero(gaps < -DEEP * max(1.0, float(np.abs(x[system.at_q]).max()))).tolist()
         if not penetrated:
             return x
         contact_terms = system.mechanics.at(x, np.zeros(system.n_u), p)

@@ -304,6 +304,9 @@ class MPC:
         if not np.isfinite(x).all():
             if self.not_finite == "error":
                 raise ModelError(f"x: the measurement at {t:g} s is not finite: {x.tolist()}.")
+            # The next prediction starts from the state that the last one leads to, not from numbers that are none.
+            if self.last is not None:
+                fields["planned_from"] = self._next_state(self._parameters(t, p))
             fallback = MPCStep(
                 **fields, u=self._last_control(), source=Source.HELD, message="the measurement is not finite"
             )
@@ -419,7 +422,12 @@ class MPC:
             candidate = self.problem.solve(self.solver, x0=x0, p=p, guess=guess, time_limit=remaining)
             if candidate.success and candidate.objective < ready.objective - COST_GAIN * abs(ready.objective):
                 prepared = self.problem.prepare(
-                    candidate, shift=0, spread=self.spread, p=p, solver=self.solver, time_limit=max(0.0, remaining)
+                    candidate,
+                    shift=0,
+                    spread=self.spread,
+                    p=p,
+                    solver=self.solver,
+                    time_limit=max(0.0, end - time.monotonic()),  # the candidate has used a part of it
                 )
                 ready = prepared if prepared.success else ready
         return ready

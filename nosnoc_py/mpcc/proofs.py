@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import casadi as ca
 import numpy as np
@@ -28,6 +28,8 @@ from nosnoc_py.mpcc.linearization import Linearizer, LocalProgram, linear_progra
 from nosnoc_py.mpcc.lpec import Groups, Node, branch_on_group
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import depends
+
+Result = TypeVar("Result")
 
 # Range of the number of linear programs in one search; within it WORK / (rows + columns), because large ones take
 # longer.
@@ -303,42 +305,62 @@ def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
     return e if inside and cone.cost @ e < -STEEP else None
 
 
+@dataclass(frozen=True)
+class _Known(Generic[Result]):
+    """Result of a search for parameters (their bytes) and a tolerance, with the deadline up to which it is the answer.
+
+    A search that its deadline has ended is repeated when there is more time, and only then.
+    """
+
+    p: bytes
+    tolerance: float
+    deadline: float
+    result: Result
+
+    def answers(self, p: np.ndarray, tolerance: float, deadline: float) -> bool:
+        """Return True if another search would not find more."""
+        return self.p == p.tobytes() and self.tolerance == tolerance and deadline <= self.deadline
+
+
 class Proofs:
     """Proofs about one MPCC; affine rows are determined once, the last results are cached by the parameters."""
 
     def __init__(self, mpcc: MPCC, linearizer: Linearizer) -> None:
         self._mpcc, self._linearizer = mpcc, linearizer
-        self._feasible: tuple[bytes, Feasibility] | None = None
-        self._ray: tuple[bytes, tuple[Ray | None, bool]] | None = None
+        self._feasible: _Known[Feasibility] | None = None
+        self._ray: _Known[tuple[Ray | None, bool]] | None = None
 
     def feasibility(self, p: np.ndarray, tolerance: float, deadline: float = np.inf) -> Feasibility:
         """Return a feasible point of the affine rows, or a proof that there is none, or neither."""
-        if self._feasible is None or self._feasible[0] != p.tobytes():
+        if self._feasible is None or not self._feasible.answers(p, tolerance, deadline):
             program = self.program(p)
             result = Feasibility() if program is None else search_feasible(program, tolerance, deadline)
-            self._feasible = (p.tobytes(), result)
-        return self._feasible[1]
+            complete = result.point is not None or result.violation > 0.0
+            self._feasible = _Known(p.tobytes(), tolerance, np.inf if complete else deadline, result)
+        return self._feasible.result
 
     def ray(self, p: np.ndarray, tolerance: float, deadline: float = np.inf) -> tuple[Ray | None, bool]:
         """Return a ray along which the objective falls without limit (or None), and whether the search was complete."""
-        if self._ray is None or self._ray[0] != p.tobytes():
-            self._ray = (p.tobytes(), self._search_ray(p, tolerance, deadline))
-        return self._ray[1]
+        if self._ray is None or not self._ray.answers(p, tolerance, deadline):
+            result = self._search_ray(p, tolerance, deadline)
+            complete = result[0] is not None or result[1]
+            self._ray = _Known(p.tobytes(), tolerance, np.inf if complete else deadline, result)
+        return self._ray.result
 
     def has_ray(self, p: np.ndarray) -> bool:
         """Return True if the last search was for these parameters and found a ray."""
-        return self._ray is not None and self._ray[0] == p.tobytes() and self._ray[1][0] is not None
+        return self._ray is not None and self._ray.p == p.tobytes() and self._ray.result[0] is not None
 
     def is_bounded_below(self, p: np.ndarray) -> bool:
         """Return True if it is proved that the objective is bounded below.
 
         The proof is a quadratic objective over a box, or a convex one with a complete search that found no ray.
         """
-        if self._quadratic is None or self._ray is None or self._ray[0] != p.tobytes():
+        if self._quadratic is None or self._ray is None or self._ray.p != p.tobytes():
             return False
         if np.isfinite(self._mpcc.lbw).all() and np.isfinite(self._mpcc.ubw).all():
             return True
-        ray, complete = self._ray[1]
+        ray, complete = self._ray.result
         if ray is not None or not complete or self._mpcc.w.numel() > PROJECTED:
             return False
         hessian = np.array(self._quadratic(np.zeros(self._mpcc.w.numel()), p)[0])

@@ -232,8 +232,8 @@ class ContactLaws:
 
     def _is_closed(self, c: int, at: Kinematics) -> bool:
         """True if a contact is closed at all of the states."""
-        # A user's gap may be scaled: divided by the length of its gradient it is a distance.
-        gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c])
+        # A user's gap may be scaled: divided by the length of its gradient it is a distance, and its rate a velocity.
+        gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c]) / at.steepness[:, c]
         return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
 
     def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
@@ -275,13 +275,14 @@ class ContactLaws:
         at = self.system.kinematics(before, 0.0, p)
         v, later = before[self.system.at_v], after[self.system.at_v]
         rates, gain = (at.rates, at.rates_of(later)), float(energy_gain(at.mass @ (later - v), v, later))
+        slowest = IMPACT * self.speed * np.ravel(at.steepness)  # rates are those of the user's gaps
         # A contact that only opens or closes by the impact of another one has no impulse of its own: it has no impact.
         least = IMPACT * max(float(impulses[: self.frames.count].max(initial=0.0)), IMPACT)
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
             for c, name in enumerate(self.frames.names)
-            if rates[0][c] < -IMPACT * self.speed
-            and rates[1][c] - rates[0][c] > IMPACT * self.speed
+            if rates[0][c] < -slowest[c]
+            and rates[1][c] - rates[0][c] > slowest[c]
             and impulses[c] > least
         ]
 

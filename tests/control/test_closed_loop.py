@@ -104,6 +104,28 @@ def test_a_measurement_that_is_not_finite_is_an_error_or_holds_the_last_control(
     assert log.success
     assert log.sources[3] == Source.HELD
     assert log.u[3] == log.u[2]
+    # The plan of the next sample is prepared for the state that is predicted instead of the lost one.
+    holding.step([0.0, 0.0], 0.0)
+    predicted = holding.last.planned_from
+    holding.step([np.nan, 0.0], 0.1)
+    assert np.isfinite(holding.last.planned_from).all()
+    assert holding.last.planned_from[0] != predicted[0]
+
+
+@pytest.mark.parametrize(("delay", "speed"), [(0.0, 0.1), (0.04, 0.06), (0.09999, 1e-5), (0.1, 0.0)])
+def test_until_the_delay_is_over_no_control_acts(delay, speed):
+    """Force 1 on a mass of 1 for a period of 0.1 s; a delay of the whole period leaves nothing of it."""
+
+    class Law:
+        period = 0.1
+
+        def step(self, x, t):
+            return [1.0]
+
+    law = Law()
+    law.delay = delay
+    log = ns.close_loop(law, problem().system, 0.1, [0, 0])
+    assert log["v_0"][-1] == pytest.approx(speed, abs=1e-9)
 
 
 def test_interruption_and_the_word_stop_keep_all_that_was_logged():

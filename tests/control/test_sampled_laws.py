@@ -54,5 +54,8 @@ def test_a_measured_state_is_moved_out_of_bodies_in_the_metric_of_the_masses():
         ns.Contact("balls", gap=q[1] - q[0] - 1)])  # fmt: skip
     moved = admissible(balls, [0.0, 0.9, 0.5, 0.0])
     assert moved == pytest.approx([-0.025, 0.975, 0.5, 0.0], abs=1e-12)
+    # Far away the rounding of positions is larger than a penetration that matters near the origin.
+    for place in np.random.default_rng(0).uniform(1e5, 1e6, 50):
+        assert np.diff(admissible(balls, [place, place + 1 - 1e-9, 0.0, 0.0])[:2]) == pytest.approx(1, abs=1e-8)
     with pytest.raises(ModelError, match="finite"):
         admissible(balls, [0.0, np.nan, 0.0, 0.0])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.reading import TOGETHER, read_sequence, segments_of
 from nosnoc_py.sequences.refinement import laws_of
 from nosnoc_py.solution import Event
@@ -29,6 +30,19 @@ def block(friction: float = 0.3) -> ns.CLS:
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=friction)
     return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, -G), contacts=[ground])
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_the_unit_of_a_gap_does_not_decide_whether_it_is_closed(unit: float) -> None:
+    """A residual velocity of 1e-6 m/s is none, one of 1e-3 m/s is, also where the gap is in millimetres or km."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-G, contacts=[ns.Contact("ground", gap=unit * q)])
+    laws = ContactLaws(ball)
+    modes = [laws.mode_at(np.array([0.0, speed]), np.zeros(0)) for speed in (1e-6, 1e-3)]
+    assert modes == [("closed",), ("open",)]
+    impact = [laws.impacts_between(np.array([0.0, -speed]), np.zeros(2), np.array([speed]), np.zeros(0))
+              for speed in (1e-9, 1e-2)]  # fmt: skip
+    assert [len(each) for each in impact] == [0, 1]
 
 
 def pair(second: float) -> ns.CLS:
