@@ -74,8 +74,12 @@ MOVING = 1.0
 KNOWN = 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
-# Factor of the patience without agreement, and for a best motion without events, which every kind finds.
-ALONE = 2
+# Factor of the patience without agreement, and for a best motion without events, which every kind finds. Agreement of
+# MANY times the usual number of kinds on such a motion counts like that of the usual number on one with events.
+ALONE, MANY = 2, 2
+# Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
+# optima only.
+SMOOTH_SYSTEM = 0.1
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -257,7 +261,10 @@ class Search(CompleteMethod):
         effort = EFFORTS[self.effort]
         # Every kind finds a motion without events: their agreement on it says little of motions with events.
         eventful = state.leader is not None and len(state.leader.sequence.items) > 1
-        patience = effort.patience * (1 if len(state.agreement) >= effort.kinds and eventful else ALONE)
+        kinds = effort.kinds * (1 if eventful else MANY)
+        patience = effort.patience * (1.0 if len(state.agreement) >= kinds else ALONE)
+        if state.leader is not None and not state.leader.laws.names and len(state.agreement) >= effort.kinds:
+            patience = SMOOTH_SYSTEM * effort.patience
         if state.confirmed and state.since >= patience and state.refinable is None:
             return Status.SOLVED
         # At least one turn is taken, however short the limit of time.
