@@ -281,9 +281,7 @@ class ContactLaws:
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
             for c, name in enumerate(self.frames.names)
-            if rates[0][c] < -slowest[c]
-            and rates[1][c] - rates[0][c] > slowest[c]
-            and impulses[c] > least
+            if rates[0][c] < -slowest[c] and rates[1][c] - rates[0][c] > slowest[c] and impulses[c] > least
         ]
 
     def softness(self, c: int) -> float:
