@@ -181,9 +181,7 @@ def test_many_runs_are_counted_before_they_are_checked(desk: Path, monkeypatch: 
 
 
 def test_a_word_is_no_scheduler(desk: Path):
-    started = time.monotonic()
     assert "scheduler: expected an address such as tcp" in refused("sweep", "drop.yaml", "--scheduler", "nonsense")
-    assert time.monotonic() - started < 5.0
 
 
 def test_ctrl_c_keeps_what_is_finished(desk: Path):

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,10 +208,9 @@ def test_sums_of_shared_sums_do_not_explode():
     before, last = x, y
     for k in range(60):  # a Fibonacci number of terms
         before, last = last, last + before * (1 if k % 2 else -1) + before
-    started = time.monotonic()
     difference = nosbench._difference(last, x * y)
-    assert time.monotonic() - started < 2.0
     both = ca.Function("both", [x, y], [difference, last - x * y])
+    assert both.n_instructions() < 10_000  # not one for each of 4e12 terms
     found, expected = (float(value) for value in both(1.0, 1.0))
     assert found == pytest.approx(expected, rel=1e-12)
 
@@ -264,10 +262,8 @@ def test_one_number_may_stand_without_brackets(tmp_path):
     ],
 )
 def test_wrong_numbers_are_named(file, field, value, message):
-    started = time.monotonic()
     with pytest.raises(ModelError, match=rf"changed\.json: {message}"):
         nosbench.load(file(**{field: value}))
-    assert time.monotonic() - started < 10.0
 
 
 # --- files

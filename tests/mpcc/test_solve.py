@@ -298,10 +298,8 @@ WRONG_IPOPT = {"max_itre": 3}
     ],
 )
 def test_solvers_that_cannot_work(solver, message):
-    started = time.monotonic()
     with pytest.raises(ns.OptionError, match=message):
         ns.solve_mpcc(PLAIN, solver)
-    assert time.monotonic() - started < 1.0
 
 
 def test_an_mpcc_that_is_none():

@@ -70,7 +70,6 @@ def test_rows_of_a_run() -> None:
     assert row.solved, row
     assert row.start
     assert "paddle closed" in row.sequence
-    assert row.seconds < 15.0
     (line,) = summary([row])
     assert line["solved"] == "1 of 1"
 

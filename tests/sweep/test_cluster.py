@@ -76,16 +76,13 @@ def test_a_scheduler_that_does_not_answer(study, tmp_path):
     with socket.socket() as taken:  # nobody accepts connections here
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        started = time.monotonic()
         with pytest.raises(OptionError, match=f"scheduler {address}: no answer within 1 s"):
             DaskExecutor(address, patience=1.0)
-        assert time.monotonic() - started < 5.0
     with pytest.raises(OptionError, match=r"no-such-host\.invalid:8786: there is no such address"):
         sweep.run(study(ONE), scheduler="tcp://no-such-host.invalid:8786")
     for wrong in ("", "nonsense", "nonsense://1", "127.0.0.1", "tcp://127.0.0.1", "tcp://:8786", "a b:1"):
         with pytest.raises(OptionError, match="scheduler: expected an address such as tcp"):
             sweep.run(study(ONE), scheduler=wrong)
-    assert time.monotonic() - started < 10.0
     assert not Path("out").exists()
 
 
