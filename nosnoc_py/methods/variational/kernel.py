@@ -64,18 +64,18 @@ Step = tuple[int, int, float, float, Segment, State, Anchor]
 
 
 @jitable
-def is_resting(settled: np.ndarray) -> bool:
+def rests_on_any(at_rest: np.ndarray) -> bool:
     """True if the body rests on a plane."""
-    resting = False
-    for k in range(settled.shape[0]):
-        resting = resting or settled[k] != 0.0
-    return resting
+    rests = False
+    for k in range(at_rest.shape[0]):
+        rests = rests or at_rest[k] != 0.0
+    return rests
 
 
 @jitable
 def rest_anchor(scene: Scene, contacts: Contacts, segment: Segment) -> Anchor:
     """Return the anchor of a segment: position, rotation and energy at its start if the body rests."""
-    if not is_resting(contacts.settled):
+    if not rests_on_any(contacts.at_rest):
         return False, segment[0], segment[3], 0.0
     _, x, gamma, rotation, spin = free_flight(scene.body, segment, 0.0)
     return True, x, rotation, energy_of(scene.body, x, gamma, spin)
@@ -97,7 +97,7 @@ def complete_pending_impact(
 
 
 @jitable
-def settle_contact(
+def end_accumulation(
     scene: Scene, contacts: Contacts, output: OutputBuffers, t: float, k: int, speed: float, rests: bool, state: State,
     anchor: Anchor,
 ) -> Hit:  # fmt: skip
@@ -108,9 +108,9 @@ def settle_contact(
     _, x, gamma, rotation, spin = state
     segment = (x, gamma, 0.0, rotation, spin)
     slow = scene.planes[k, 4] < 1.0 and -speed * scene.rule.h <= scene.rule.closed
-    if not scene.rule.settle or not (rests or slow):
+    if not scene.rule.allows_rest or not (rests or slow):
         return (AT_REST if rests else ZENO if slow else TOO_MANY_IMPACTS), segment, NOT_PENDING, anchor
-    contacts.settled[k], contacts.slack[k] = 1.0, 0.0
+    contacts.at_rest[k], contacts.slack[k] = 1.0, 0.0
     write_event(output, t, k, 1, (0.0, speed, speed, 0.0, 0.0))
     return FINISHED, segment, NOT_PENDING, anchor if anchor[0] else rest_anchor(scene, contacts, segment)
 
@@ -156,7 +156,7 @@ def resolve_contact(
     touches = speed >= -quiet_of(scene.body, gamma)
     rests = touches and s <= INSTANT * scene.rule.h
     if rests or impacts > scene.rule.max_impacts:
-        return settle_contact(scene, contacts, output, t, k, speed, rests, state, anchor)
+        return end_accumulation(scene, contacts, output, t, k, speed, rests, state, anchor)
     if touches:  # no approach: the velocity opens the gap again
         return FINISHED, (x, gamma, 0.0, rotation, spin), NOT_PENDING, anchor
     return apply_impact(scene, output, contacts, t, k, rho, energy, state, anchor)
@@ -192,19 +192,19 @@ def advance_step(scene: Scene, contacts: Contacts, output: OutputBuffers, step: 
         )
         if code != FINISHED:
             break
-        if contacts.settled[k] != 0.0:
+        if contacts.at_rest[k] != 0.0:
             impacts = 0
     return code, plane, used, base_time, segment, state, anchor
 
 
 @jitable
-def carry_gaps(slack: np.ndarray, settled: np.ndarray, left: np.ndarray, ends: np.ndarray) -> None:
+def carry_gaps(slack: np.ndarray, at_rest: np.ndarray, left: np.ndarray, ends: np.ndarray) -> None:
     """Make the gaps at the end of a segment those at the start of the next one, and update the slack."""
     for k in range(ends.shape[0]):
         left[k] = ends[k]
         if ends[k] > CLEARLY_OPEN:
             left[k], slack[k] = ends[k] + slack[k], 0.0
-        elif ends[k] < 0.0 and settled[k] == 0.0:  # negative by rounding: the body slides on the plane
+        elif ends[k] < 0.0 and at_rest[k] == 0.0:  # negative by rounding: the body slides on the plane
             left[k], slack[k] = 0.0, ends[k] + slack[k]
 
 
@@ -212,7 +212,7 @@ def carry_gaps(slack: np.ndarray, settled: np.ndarray, left: np.ndarray, ends: n
 def restore_rest(scene: Scene, contacts: Contacts, state: State, anchor: Anchor) -> tuple[Segment, State]:
     """Project a resting body onto its planes; return the segment that begins there, and the state."""
     _, x, rotation, energy = anchor
-    state = project_to_rest(scene, contacts.settled, contacts.ends, state, (x, rotation, energy))
+    state = project_to_rest(scene, contacts.at_rest, contacts.ends, state, (x, rotation, energy))
     for k in range(scene.planes.shape[0]):  # `project_to_rest` returns gaps without slack
         contacts.ends[k] -= contacts.slack[k]
     return (state[1], state[2], 0.0, state[3], state[4]), state
@@ -239,7 +239,7 @@ def run_steps(
     code, steps done, plane of the last impact, progress
     """
     rule, body, shape, support, planes = scene
-    slack, settled, left, ends = contacts
+    slack, at_rest, left, ends = contacts
     counts, last = output.counts, output.last
     counts[:] = 0
     segment, rest, whole = progress
@@ -254,7 +254,7 @@ def run_steps(
         # Fast path: most steps have no contact. Passing the unpacked arrays avoids reference counting and halves the
         # time.
         state = free_flight(body, segment, rule.h)
-        free = rule.samples == 1 and state[0] and not is_resting(settled)
+        free = rule.samples == 1 and state[0] and not rests_on_any(at_rest)
         base, resting = -1.0, False
         if not (free and gaps_open(body, shape, support, planes, slack, ends, segment, state, rule.h)):
             code, plane, used, base, segment, state, anchor = advance_step(scene, contacts, output, step, segment)
@@ -268,7 +268,7 @@ def run_steps(
         rest, whole = (0.0, 0.0) if resting else (rule.h - base, 0.0) if base >= 0.0 else (rest, whole + 1.0)
         # Computed from the count of whole steps: a sum over steps would accumulate rounding errors.
         segment = (segment[0], segment[1], rest + whole * rule.h, state[3], state[4])
-        carry_gaps(slack, settled, left, ends)
+        carry_gaps(slack, at_rest, left, ends)
         if step % every == 0 or step == count or has_turned_far(last, state[3]):
             write_node(output, step * rule.h, state, contacts)
     t = min(step * rule.h + used, (step + 1) * rule.h)

@@ -104,7 +104,7 @@ def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
         variational=method.algorithm == "5.1",
         samples=method.samples,
         max_impacts=method.max_impacts,
-        settle=method.zeno == "settle",
+        allows_rest=method.zeno == "settle",
     )
     return Scene(
         rule=rule,
@@ -122,7 +122,7 @@ def initial_contacts(scene: Scene, x: np.ndarray) -> Contacts:
     # A penetration that the model tolerates must not count as an impact at t = 0.
     gaps = np.array([gap_of(plane, scene.shape, scene.support, position, rotation) for plane in scene.planes])
     zeros = np.zeros((2, gaps.size))
-    return Contacts(slack=np.minimum(gaps, 0.0), settled=zeros[0], left=np.maximum(gaps, 0.0), ends=zeros[1])
+    return Contacts(slack=np.minimum(gaps, 0.0), at_rest=zeros[0], left=np.maximum(gaps, 0.0), ends=zeros[1])
 
 
 def allocate_output(scene: Scene, chunk: int) -> OutputBuffers:

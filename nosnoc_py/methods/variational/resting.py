@@ -112,7 +112,7 @@ def apply_displacement(x: Vector, rotation: Matrix, d: np.ndarray) -> tuple[Vect
 
 @jitable
 def constrained_displacement(
-    scene: Scene, settled: np.ndarray, anchor: tuple[Vector, Matrix, float], x: Vector, rotation: Matrix
+    scene: Scene, at_rest: np.ndarray, anchor: tuple[Vector, Matrix, float], x: Vector, rotation: Matrix
 ) -> tuple[Vector, Matrix, np.ndarray]:
     """Constrain a displacement from the anchor by contacts; return position, rotation and impulses J^T p (6,).
 
@@ -139,9 +139,9 @@ def constrained_displacement(
                     continue
                 gap, _ = point_gap(scene, k, index, x, rotation)
                 start_gap, rho = point_gap(scene, k, index, start, start_rotation)
-                if gap < -TOUCHING * size or (settled[k] != 0.0 and start_gap <= CLOSED):
+                if gap < -TOUCHING * size or (at_rest[k] != 0.0 and start_gap <= CLOSED):
                     write_jacobian(rows[count], planes[k], start_rotation, rho)
-                    friction[count] = planes[k, 5] if settled[k] != 0.0 else 0.0
+                    friction[count] = planes[k, 5] if at_rest[k] != 0.0 else 0.0
                     point_ids[count], is_active[k * features + index] = k * features + index, 1.0
                     count += 1
         if count == 0:
@@ -161,21 +161,21 @@ def constrained_displacement(
         x, rotation = start, start_rotation
     for i in range(count):
         # Planes without rest stop the displacement; their impulse comes from the impact at the next closed gap.
-        if settled[point_ids[i] // features] == 0.0:
+        if at_rest[point_ids[i] // features] == 0.0:
             impulses[i] = 0.0
     return x, rotation, generalised_impulse(rows[:count], impulses[:count])
 
 
 @jitable
 def stop_contact_velocities(
-    scene: Scene, settled: np.ndarray, x: Vector, gamma: Vector, rotation: Matrix, spin: Vector
+    scene: Scene, at_rest: np.ndarray, x: Vector, gamma: Vector, rotation: Matrix, spin: Vector
 ) -> tuple[Vector, Vector]:
     """Return the momenta after inelastic impulses at all points on or below planes on which the body rests."""
     body, planes = scene.body, scene.planes
     features, count = count_of(scene.shape, scene.support), 0
     rows, friction = np.zeros((planes.shape[0] * features, 3, 6)), np.zeros(planes.shape[0] * features)
     for k in range(planes.shape[0]):
-        if settled[k] == 0.0:
+        if at_rest[k] == 0.0:
             continue
         lowest = gap_of(planes[k], scene.shape, scene.support, x, rotation)
         for index in range(features):
@@ -200,7 +200,7 @@ def stop_contact_velocities(
 
 @jitable
 def project_to_rest(
-    scene: Scene, settled: np.ndarray, ends: np.ndarray, state: State, anchor: tuple[Vector, Matrix, float]
+    scene: Scene, at_rest: np.ndarray, ends: np.ndarray, state: State, anchor: tuple[Vector, Matrix, float]
 ) -> State:
     """Project configuration, velocity and energy of a state onto the planes on which it rests (first order in h).
 
@@ -209,7 +209,7 @@ def project_to_rest(
     """
     rule, body, shape, support, planes = scene
     valid, x, gamma, flight_rotation, spin = state
-    x, rotation, impulse = constrained_displacement(scene, settled, anchor, x, flight_rotation)
+    x, rotation, impulse = constrained_displacement(scene, at_rest, anchor, x, flight_rotation)
     x, rotation = push_out(scene, x, rotation)
     # A constant force displaces by h / 2 times its impulse over the step, an early one by more; 1 / h is a lower bound,
     # and the second contact problem adds the rest.
@@ -217,7 +217,7 @@ def project_to_rest(
     gamma = plus(gamma, rate, (impulse[0], impulse[1], impulse[2]))
     world = plus(times(flight_rotation, spin), rate, times(anchor[1], (impulse[3], impulse[4], impulse[5])))
     spin = transposed_times(rotation, world)
-    gamma, spin = stop_contact_velocities(scene, settled, x, gamma, rotation, spin)
+    gamma, spin = stop_contact_velocities(scene, at_rest, x, gamma, rotation, spin)
     kinetic = 0.5 * (dot(gamma, gamma) / body[0] + dot(spin, times(body[3], spin)))
     # Mechanical energy now, minus that at the start of the step.
     excess = kinetic - body[0] * dot(body[1], x) - anchor[2]
@@ -232,5 +232,5 @@ def project_to_rest(
         ends[k] = gap_of(planes[k], shape, support, x, rotation)
         # The body has left the plane.
         if ends[k] > 2.0 * rule.closed:
-            settled[k] = 0.0
+            at_rest[k] = 0.0
     return valid, x, gamma, rotation, spin

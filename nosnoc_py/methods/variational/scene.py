@@ -35,7 +35,7 @@ class Rule(NamedTuple):
         True for algorithm 5.1.
     samples, max_impacts : int
         Number of equal parts of a flight in which gaps are tested; maximal number of impacts per step.
-    settle : bool
+    allows_rest : bool
         True if a body may come to rest.
     """
 
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     variational: bool
     samples: int
     max_impacts: int
-    settle: bool
+    allows_rest: bool
 
 
 class Scene(NamedTuple):
@@ -64,14 +64,14 @@ class Contacts(NamedTuple):
     ----------
     slack : (planes,)
         Gap [m] that counts as zero: rounding at the last impact, or the penetration tolerated at the start.
-    settled : (planes,)
+    at_rest : (planes,)
         Nonzero for planes on which the body rests.
     left, ends : (planes,)
         Gaps minus slack at the left and right end of a segment.
     """
 
     slack: np.ndarray
-    settled: np.ndarray
+    at_rest: np.ndarray
     left: np.ndarray
     ends: np.ndarray
 

@@ -201,7 +201,7 @@ def is_hit(scene: Scene, contacts: Contacts, k: int, flight: Trial, length: floa
     A body that touches the plane and moves along it up to rounding slides, which is not a hit.
     """
     end = contacts.ends[k]
-    if contacts.settled[k] != 0.0 or end > 0.0:
+    if contacts.at_rest[k] != 0.0 or end > 0.0:
         return False
     x, gamma = flight[3][1], flight[3][2]
     size = 1.0 + abs(scene.planes[k, 3]) + math.sqrt(dot(x, x))

@@ -362,10 +362,10 @@ class TestPlanes:
         planes = (ns.Plane("left", (1, 0, 0)), ns.Plane("right", (-1, 0, 0), offset=-4.001))
         body = ball(*planes)
         x0 = body.state((2.0005, 0, 5), (30, 0, 0))
-        settled = simulate(body, x0, 0.1, zeno="settle")
-        assert settled.status is ns.Status.ZENO
-        assert "raise max_impacts or lower h" in settled.message
-        assert drift(settled) < 1e-11
+        stopped = simulate(body, x0, 0.1, zeno="settle")
+        assert stopped.status is ns.Status.ZENO
+        assert "raise max_impacts or lower h" in stopped.message
+        assert drift(stopped) < 1e-11
         whole = simulate(body, x0, 0.1, zeno="settle", max_impacts=400)
         assert whole.success
         assert len(whole.impacts) == 3000
