@@ -28,12 +28,12 @@ GuardFunction = Callable[[Array], tuple[Array, Array]]
 
 # Chebyshev extrema on [0, 1]. With the left end they determine the polynomials of degree 7 of DOP853 exactly.
 NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(8) / 7)
-# Places in [0, 1] at which the polynomial is evaluated.
+# Points in [0, 1] at which the polynomial is evaluated.
 FINE_GRID = np.linspace(0.0, 1.0, 57)
 # A piece is halved, HALVINGS times at most, if the uncertainty may hide a crossing and exceeds this share of a guard.
 UNRESOLVED = 1e-4
 HALVINGS = 10
-# Places close to the start at which a guard is evaluated that rises from zero and falls before the first sample.
+# Points close to the start at which a guard is evaluated that rises from zero and falls before the first sample.
 CLOSE_TO_START = 0.5 ** np.arange(1, 50).reshape(7, 7)
 
 _COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
@@ -88,7 +88,7 @@ def first_crossing(
         Values (n,).
     low, high : float
         The piece [s].
-    armed : (n,) bool, optional
+    enabled : (n,) bool, optional
         Guards that are positive at the start or immediately after it. An enabled guard that is zero at the start has to
         rise before it can cross; others cross at once. Default: those that are positive at the start.
     noise : float or (n,)
@@ -123,7 +123,7 @@ class GuardSearch:
 
     Attributes
     ----------
-    look : function of t (m,)
+    evaluate : function of t (m,)
     noise : (n,)
         Violations that are rounding.
     touching : float
@@ -150,7 +150,7 @@ class GuardSearch:
             Chebyshev's extrema of the piece.
         guards, rates : (8, n), (8, k)
             Values there, infinite for guards without a meaning, and the rates of the first k.
-        armed : (n,)
+        enabled : (n,)
             Guards that are positive at the beginning, or about to be.
         """
         if self._is_clear(guards, rates, float(t[-1] - t[0])):

@@ -66,8 +66,8 @@ def polish(
     >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
     >>> ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ns.Contact("ground", gap=q)])
     >>> ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2, terminal_constraints=[ns.Constraint(q, 0.2, 0.2)])
-    >>> rough = ns.solve(ocp, ns.FESDJ(control_stages=4))
-    >>> polish(ocp, rough).objective <= rough.objective
+    >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=4))
+    >>> polish(ocp, solution).objective <= solution.objective
     True
     """
     check_type(ocp, OCP, "ocp")

@@ -267,9 +267,9 @@ class VariationPropagation(ABC):
             self._flag(node.t, f"the force of {name} is redundant")
         # A guard that depends on forces depends on the control: its total rate includes du/dt.
         if slope.u.any() and not self.control.constant:
-            u_rate, rough = control_rate(self.control, node.t)
+            u_rate, has_kink = control_rate(self.control, node.t)
             rate += float(slope.u @ u_rate)
-            if rough:
+            if has_kink:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
         # The derivative of the event time is 1 / rate: it has no value at a tangential contact.
         if abs(rate) > SLOW * slope.size:

@@ -199,8 +199,8 @@ class SupportFunction(Shape):
     def hull(self) -> ConvexPolyhedron:
         """Polyhedron of furthest points, in directions that spread the points evenly over a long or flat body."""
         # A tenth of the points is enough to see how long and flat the body is.
-        rough = self._hull(_directions(POINTS // 10))
-        values, axes = np.linalg.eigh(rough.moments().covariance)
+        coarse = self._hull(_directions(POINTS // 10))
+        values, axes = np.linalg.eigh(coarse.moments().covariance)
         # In coordinates in which the body is round: even directions on a sphere would crowd the points of a long body
         # at its ends.
         return self._hull(_directions(POINTS) / np.sqrt(values) @ axes.T)

@@ -169,8 +169,9 @@ def distinct(points: np.ndarray) -> np.ndarray:
 
     centered = points - points.mean(axis=0)
     size = float(np.abs(centered).max())
-    rough = np.unique(np.round(centered / (1e-10 * size)), axis=0, return_index=True)[1]  # many copies of a few
-    kept = points[np.sort(rough)]
+    # Many points are copies of a few: the first of each is enough.
+    firsts = np.unique(np.round(centered / (1e-10 * size)), axis=0, return_index=True)[1]
+    kept = points[np.sort(firsts)]
     pairs = KDTree(kept).query_pairs(1e-10 * size, output_type="ndarray")  # those that were rounded apart
     return np.delete(kept, pairs[:, 1], axis=0)
 
