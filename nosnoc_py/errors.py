@@ -37,7 +37,7 @@ class ModelWarning(UserWarning):
 
     Examples
     --------
-    A field that jumps belongs in an `ns.PSS`; an `ns.ODE` warns, unless told that this is meant:
+    A field that jumps belongs in an `ns.PSS`; an `ns.ODE` warns; filter the warning if this is intended:
 
     >>> import warnings, casadi as ca, nosnoc_py as ns
     >>> x = ca.SX.sym("x")

@@ -1,7 +1,7 @@
 """Notices to whoever shows progress: when work begins, what its limits are, and steps that take long.
 
 `solve` and `simulate` are wrapped by `reported`. A callback with the methods of a `Listener`, such as `ns.Progress`,
-is then told the limits of the run, and what happens deep inside the library can `notify` it without an argument that
+then gets the limits of the run, and what happens deep inside the library can `notify` it without an argument that
 every function on the way would have to pass on. Without a listener nothing happens.
 """
 

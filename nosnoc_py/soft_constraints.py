@@ -68,7 +68,7 @@ class Slacks:
     def softened(self, given: Sequence[Any], kind: str) -> Any:
         """Return the constraints of a kind with their slacks; those at several times become one for each of them."""
         if not isinstance(given, list | tuple):
-            return given  # which is told where constraints are checked
+            return given  # which is reported where constraints are checked
         result: list[Any] = []
         for i, c in enumerate(given):
             if getattr(c, "soft", None) is None:

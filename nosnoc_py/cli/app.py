@@ -177,7 +177,10 @@ def examples(
     from nosnoc_py.cli import examples as examples_of_package
 
     written = examples_of_package.copy(folder)
-    write_json({"written": [str(path) for path in written]}) if json else typer.echo(examples_of_package.told(folder))
+    if json:
+        write_json({"written": [str(path) for path in written]})
+    else:
+        typer.echo(examples_of_package.next_steps(folder))
 
 
 @app.command()
@@ -185,8 +188,8 @@ def info(json: Json = False) -> None:
     """Show versions, available solvers and threads."""
     from nosnoc_py.cli.information import described, information
 
-    told = information()
-    write_json(told) if json else typer.echo(described(told))
+    report = information()
+    write_json(report) if json else typer.echo(described(report))
 
 
 @app.command()

@@ -57,12 +57,12 @@ def copy(folder: Path) -> list[Path]:
     return written
 
 
-def told(folder: Path) -> str:
+def next_steps(folder: Path) -> str:
     """Return what to do with the copy, as lines for people."""
     return (
         f"models, problems and notebooks are in {folder}; the problems compare with tests/references. Next:\n"
         f"  cd {folder}\n"
-        "  python -m problems.bouncing_ball     run a problem (--help tells its options)\n"
+        "  python -m problems.bouncing_ball     run a problem (--help lists its options)\n"
         "  nosnoc-py benchmark                  list the benchmarks\n"
         "  jupyter lab notebooks                read the notebooks (extra [notebooks])"
     )

@@ -53,7 +53,7 @@ def plot(
     Parameters
     ----------
     trajectory
-        A trajectory or a solution; or several in one figure, told apart by their dashes and by labels: a mapping of
+        A trajectory or a solution; or several in one figure, distinguished by their dashes and by labels: a mapping of
         labels, or a sequence. What all of them have is drawn, with the events of the first. Of the log of a closed loop
         its states with the plans of every sample, its controls and its latencies.
     names

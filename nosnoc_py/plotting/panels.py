@@ -148,7 +148,7 @@ def _stem(names: Sequence[str]) -> str:
 
 
 def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:
-    """Quantity and unit of a name; without a unit, velocities are told by their v."""
+    """Quantity and unit of a name; without a unit, velocities are recognised by their v."""
     kind = kind_of(trajectory, name)
     unit = trajectory.units.get(name, _UNITS.get(kind, ""))
     series = trajectory.series.get(name)

@@ -80,8 +80,8 @@ def shapes_of_link(
             geometry = part.find("geometry")
             kinds = [] if geometry is None else list(geometry)
             if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
-                told = kinds[0].tag if kinds else "none"
-                raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {told}.")
+                actual = kinds[0].tag if kinds else "none"
+                raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
             rotation, position = pose(part.find("origin"), what)
             shape = GEOMETRIES[kinds[0].tag](kinds[0], what)
             result.append(LinkShape(link=link, name=name, use=use, shape=shape, rotation=rotation, position=position))

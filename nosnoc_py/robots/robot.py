@@ -503,24 +503,26 @@ class Robot:
             drive[first[body.joint], k] = 1
         damping = ca.DM([body.damping for body in self.tree.bodies for _ in range(body.n_v)])
         total = drive @ u - self.bias - damping * self.v + force
-        rough = [body for body in self.tree.bodies if body.friction > 0 and joint_friction]
-        clamps, rates = ca.SX.sym("clamp", len(rough)), ca.SX.sym("clamp_rate", len(rough))
+        frictional = [body for body in self.tree.bodies if body.friction > 0 and joint_friction]
+        clamps, rates = ca.SX.sym("clamp", len(frictional)), ca.SX.sym("clamp_rate", len(frictional))
         rubs = [*contacts, *(self.end_stops() if end_stops else ())]
         # Directions get rows for the velocities of the clamps, which these contacts do not move.
-        rubs = [self._with_clamps(contact, len(rough)) for contact in rubs]
-        rubs += [self._friction(body, clamps[k], first[body.joint], len(rough), k) for k, body in enumerate(rough)]
+        rubs = [self._with_clamps(contact, len(frictional)) for contact in rubs]
+        rubs += [
+            self._friction(body, clamps[k], first[body.joint], len(frictional), k) for k, body in enumerate(frictional)
+        ]
         names = {
-            "q": (*self.names["q"], *(body.joint + CLAMP for body in rough)),
-            "v": (*self.names["v"], *(body.joint + CLAMP + RATE for body in rough)),
+            "q": (*self.names["q"], *(body.joint + CLAMP for body in frictional)),
+            "v": (*self.names["v"], *(body.joint + CLAMP + RATE for body in frictional)),
             "u": tuple(body.joint + EFFORT for body in drives),
         }
         return CLS(
             q=ca.vertcat(self.q, clamps),
             v=ca.vertcat(self.v, rates),
             u=u,
-            mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(rough))),
+            mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(frictional))),
             # The clamp's normal force equals this constant force, so that |friction| <= 1 * friction of the joint.
-            force=ca.vertcat(total, *(-body.friction for body in rough)),
+            force=ca.vertcat(total, *(-body.friction for body in frictional)),
             quaternions=[self.q[part] for part in self._quaternions()],
             contacts=rubs,
             names={**names, **more.pop("names", {})},
@@ -569,11 +571,11 @@ class Robot:
     def __repr__(self) -> str:
         joints = ", ".join(f"{body.joint} ({body.kind})" for body in self.tree.bodies)
         mass = sum(body.inertia.mass for body in self.tree.bodies)
-        told = (
+        text = (
             f"Robot {self.tree.name}: {len(self.tree.frames)} links, {mass:.4g} kg moved\n  joints   {joints or 'none'}"
         )
         others = ", ".join(self.tree.left_out)
-        return told + (f"\n  besides  {others}: moves nothing" if others else "")
+        return text + (f"\n  besides  {others}: moves nothing" if others else "")
 
     def _single(self) -> list[tuple[JointedBody, ca.SX]]:
         """Return the bodies on joints with one coordinate, with that coordinate."""

@@ -90,10 +90,10 @@ class _File:
                 child = str(joint.find("child").get("link"))  # type: ignore[union-attr]
                 stack.append((child, joint, body, rotation @ placed[0], rotation @ placed[1] + position))
         others = Counter(str(element.tag) for element in self.root if element.tag in MOVES_NOTHING)
-        told = tuple(f"{tag} ({count})" for tag, count in others.items())
+        left_out = tuple(f"{tag} ({count})" for tag, count in others.items())
         shapes = tuple(shape for link, element in links.items() for shape in shapes_of_link(element, link, _pose))
         named = str(self.root.get("name") or "robot")
-        return Tree(name=named, bodies=tuple(bodies), frames=frames, shapes=shapes, left_out=told)
+        return Tree(name=named, bodies=tuple(bodies), frames=frames, shapes=shapes, left_out=left_out)
 
     def _named(self, tag: str) -> dict[str, ET.Element]:
         for element in self.root:
@@ -143,8 +143,8 @@ class _File:
             hanging.setdefault(parent, []).append(joint)
         roots = [link for link in links if link not in parents]
         if len(roots) != 1:
-            told = ", ".join(map(repr, roots)) or "none, the joints go round"
-            raise ModelError(f"URDF: expected one link that hangs on no other, given {told}.")
+            candidates = ", ".join(map(repr, roots)) or "none, the joints go round"
+            raise ModelError(f"URDF: expected one link that hangs on no other, given {candidates}.")
         seen, stack = {roots[0]}, [roots[0]]
         while stack:
             for joint in hanging.get(stack.pop(), []):

@@ -135,8 +135,8 @@ class Contact:
         if self.tangent is not None:
             assign(self, tangent=columns(self.tangent, f"{what}: tangent"))
         size = 1 if self.tangent is None else self.tangent.shape[1]
-        told, given = f"{what}: restitution", self.restitution
-        restitution = _coefficients(given, told, 1)[0] if isinstance(given, ca.SX) else scalar(given, told)
+        label, given = f"{what}: restitution", self.restitution
+        restitution = _coefficients(given, label, 1)[0] if isinstance(given, ca.SX) else scalar(given, label)
         friction = _coefficients(self.friction, f"{what}: friction", size)
         assign(self, gap=column(self.gap, f"{what}: gap", 1), restitution=restitution, friction=friction)
         # Values of expressions are known with p only; see `CLS.parameters`.
@@ -738,10 +738,10 @@ class CLS(Described):
 
     def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
         """Raise `ModelError` if tangents that depend on q are not independent of the normal at the initial state."""
-        rough = [contact for contact in self.contacts if contact.frictional]
-        ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in rough)]).tolist()
+        frictional = [contact for contact in self.contacts if contact.frictional]
+        ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in frictional)]).tolist()
         frames = ca.horzsplit(self.mechanics.tangent_frames(x, p), ends)
-        for contact, frame in zip(rough, frames, strict=True):
+        for contact, frame in zip(frictional, frames, strict=True):
             _check_independent(np.array(frame), contact.name)
 
     def __repr__(self) -> str:

@@ -166,8 +166,8 @@ def check_different(names: Sequence[str], what: str, things: str) -> None:
     """Raise `ModelError` when two of the names are the same."""
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
-        told = ", ".join(repr(name) for name in double)
-        raise ModelError(f"{what}: two {things} are named {told}; give each a name of its own.")
+        repeated = ", ".join(repr(name) for name in double)
+        raise ModelError(f"{what}: two {things} are named {repeated}; give each a name of its own.")
 
 
 def titled(part: Any, noun: str) -> str:

@@ -1,9 +1,9 @@
 """Check a solution by FESD-J against the laws of contact mechanics, relative to the scale of its own motion.
 
 Residuals of a solved program are absolute. The product of a gap of 1e-3 m and a force of 1e-5 N is below every
-tolerance, whatever the contact does, and an impulse of 1e-9 N s cannot be told from an infeasibility of 1e-9. So stages
-and nodes are checked against Newton-Euler equations, Signorini's conditions, Coulomb's law and Newton's law of
-restitution, each as a fraction of the speeds, accelerations and lengths of the motion itself (`nosnoc_py.audit`).
+tolerance, whatever the contact does, and an impulse of 1e-9 N s cannot be distinguished from an infeasibility of 1e-9.
+So stages and nodes are checked against Newton-Euler equations, Signorini's conditions, Coulomb's law and Newton's law
+of restitution, each as a fraction of the speeds, accelerations and lengths of the motion itself (`nosnoc_py.audit`).
 
 Invariants: a law that the method does not impose (the cone of an approximation, the catch of a fixed step) is not
 checked. A gain of energy comes last, since any other broken law explains it.

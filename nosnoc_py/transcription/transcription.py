@@ -741,7 +741,8 @@ class Transcription(EvaluatesProblem):
         places, listed = list[str](), set[float]()
         for kind, several in HELD.items():
             at_bound = self._at_bound(w, [event.time for event in events if event.kind == kind], h, horizon)
-            new = [time for time in dict.fromkeys(at_bound) if time not in listed]  # an impact that sticks is told once
+            # An impact that sticks is reported once.
+            new = [time for time in dict.fromkeys(at_bound) if time not in listed]
             listed |= set(new)
             places += [f"the {several} at t = {', '.join(f'{time:.6g}' for time in new)}"] if new else []
         if not places:
