@@ -35,7 +35,7 @@ from nosnoc_py.discretization.step_equilibration import (
     step_bounds,
 )
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.layout import At, Edge
+from nosnoc_py.mpcc.layout import At, ElementEnd
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable, rows_of
 from nosnoc_py.roles import Role
@@ -197,7 +197,7 @@ class FiniteElements:
         elements: list[Element] = []
         x_minus = x_initial
         # Continuous multipliers at the start of the horizon; later elements inherit them from their predecessor.
-        edge = self._edge(functions, At(0), Edge.LEFT, x_initial, controls[0])
+        edge = self._edge(functions, At(0), ElementEnd.LEFT, x_initial, controls[0])
         for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
             first = len(elements)
             relative = [self._step(At(k, n)) for n in range(count)]
@@ -267,7 +267,7 @@ class FiniteElements:
             for inequality, function in f.inequalities:
                 self._equation(inequality, function(x, z, u, self.p), place, upper=np.inf)
         # The last stage of a stiffly accurate scheme is the right boundary: it needs no variables of its own.
-        edge = ElementBoundary() if self.tableau.stiffly_accurate else self._edge(f, at, Edge.RIGHT, x_right, u)
+        edge = ElementBoundary() if self.tableau.stiffly_accurate else self._edge(f, at, ElementEnd.RIGHT, x_right, u)
         node = (x_minus, boundary, h, self.p)
         rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
         if self.options.switch_detection:
@@ -302,7 +302,7 @@ class FiniteElements:
         if scheme.right_end_is_a_stage:
             x_right = X[:, -1]
         else:
-            x_right = self._state("x_right", at, Edge.RIGHT)
+            x_right = self._state("x_right", at, ElementEnd.RIGHT)
             self._state_rows("right_end", at, x_right - right, Role.RIGHT_END)
         columns = [(X if scheme.has_states else moved)[:, j] for j in range(n_s)]
         if scheme.has_states and scheme.has_derivatives:
@@ -365,7 +365,7 @@ class FiniteElements:
         own = [shared[v.name] if v.name in shared else self._variable(v, at) for v in unsigned]
         return ca.vertcat(ca.SX(0, 1), *own)
 
-    def _edge(self, f: _Functions, at: At, end: Edge, x: ca.SX, u: ca.SX) -> ElementBoundary:
+    def _edge(self, f: _Functions, at: At, end: ElementEnd, x: ca.SX, u: ca.SX) -> ElementBoundary:
         """Create continuous variables and their equations at a boundary where no stage lies."""
         # An ordinary Runge-Kutta method has no cross complementarity and needs no boundary values.
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
@@ -493,14 +493,14 @@ class FiniteElements:
             self.builder.group(*rows, summed=True, difference_only=pair.difference_only, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
 
-    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: Edge | None = None) -> None:
+    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: ElementEnd | None = None) -> None:
         self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale, role=e.role, edge=edge)
 
-    def _variable(self, v: Variable, at: At, edge: Edge | None = None) -> ca.SX:
+    def _variable(self, v: Variable, at: At, edge: ElementEnd | None = None) -> ca.SX:
         numbers = (v.lower, v.upper, v.initial, v.scale)
         return self.builder.variable(v.name, at, v.components, *numbers, role=v.role, edge=edge, of=v.of)
 
-    def _state(self, name: str, at: At, edge: Edge | None = None) -> ca.SX:
+    def _state(self, name: str, at: At, edge: ElementEnd | None = None) -> ca.SX:
         b = self.bounds
         numbers = (b.lower, b.upper, b.initial, self.dcs.x_scale)
         return self.builder.variable(name, at, self.dcs.x_names, *numbers, role=Role.STATE, edge=edge)

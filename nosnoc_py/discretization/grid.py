@@ -14,14 +14,14 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.layout import Edge
+from nosnoc_py.mpcc.layout import ElementEnd
 
 # Block of the lengths of control stages relative to equal ones, if they are unknowns.
 STAGE_LENGTH = "control stage length"
 # Continuous algebraic variables have values at element boundaries where no stage lies: at the start and, for schemes
 # that are not stiffly accurate, at the right ends of elements. The names of their blocks have these suffixes.
 START, RIGHT = " (start)", " (right)"
-SUFFIX = {Edge.LEFT: START, Edge.RIGHT: RIGHT}
+SUFFIX = {ElementEnd.LEFT: START, ElementEnd.RIGHT: RIGHT}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.grid import SUFFIX, Grid
-from nosnoc_py.mpcc.layout import At, Block, Edge
+from nosnoc_py.mpcc.layout import At, Block, ElementEnd
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.roles import Role
@@ -81,12 +81,12 @@ class TimeGrid:
             nodes = self.nodes[block.at.stage or 0]
             # A control is constant on its stage; at its ends a guess with the same stages would be ambiguous.
             return float(0.5 * (nodes[0] + nodes[-1]))
-        return self.time(block.at, end=block.edge is Edge.RIGHT)
+        return self.time(block.at, end=block.edge is ElementEnd.RIGHT)
 
     def side_of(self, block: Block) -> str:
         """Return the limit that a block takes at a jump: "+" at the beginning of an element, else "-"."""
         first = block.at.rk is not None and float(self.c[block.at.rk]) == 0.0  # a stage on the left boundary
-        return "+" if first or block.edge is Edge.LEFT else "-"
+        return "+" if first or block.edge is ElementEnd.LEFT else "-"
 
     def relative(self, at: At) -> float:
         """Return the length of an element relative to the mean length in its control stage."""

@@ -39,7 +39,7 @@ class At:
         return ", ".join(f"{what} {value}" for what, value in parts if value is not None) or "whole horizon"
 
 
-class Edge(Enum):
+class ElementEnd(Enum):
     """End of a finite element at which a block lies that belongs to no RK stage."""
 
     LEFT = "left"
@@ -60,7 +60,7 @@ class Block:
         One label per row.
     role : Enum, optional
         Meaning of the rows, for code; names are for people.
-    edge : Edge, optional
+    edge : ElementEnd, optional
         End of the element at which the block lies, if that is not an RK stage.
     of : str
         Name of the object that the rows belong to.
@@ -71,7 +71,7 @@ class Block:
     start: int
     components: tuple[str, ...]
     role: Enum | None = None
-    edge: Edge | None = None
+    edge: ElementEnd | None = None
     of: str = ""
 
     @property
@@ -112,7 +112,7 @@ class Layout:
         at: At,
         components: tuple[str, ...],
         role: Enum | None = None,
-        edge: Edge | None = None,
+        edge: ElementEnd | None = None,
         of: str = "",
     ) -> slice:
         """Append a block and return its rows."""

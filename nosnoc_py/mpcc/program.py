@@ -33,7 +33,7 @@ import numpy as np
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import numbers as read_numbers
-from nosnoc_py.mpcc.layout import At, Edge, Layout
+from nosnoc_py.mpcc.layout import At, ElementEnd, Layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -496,7 +496,7 @@ class ProgramBuilder:
         scale: Any = 1.0,
         *,
         role: Enum | None = None,
-        edge: Edge | None = None,
+        edge: ElementEnd | None = None,
         of: str = "",
     ) -> ca.SX:
         """Append a variable and return its symbols."""
@@ -528,7 +528,7 @@ class ProgramBuilder:
         scale: Any = 1.0,
         *,
         role: Enum | None = None,
-        edge: Edge | None = None,
+        edge: ElementEnd | None = None,
     ) -> None:
         """Append lower <= expression <= upper; by default the equation expression = 0."""
         size = expression.numel()

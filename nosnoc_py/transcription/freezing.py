@@ -23,7 +23,7 @@ import numpy as np
 
 from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.motion.crossing import root
-from nosnoc_py.mpcc.layout import At, Block, Edge
+from nosnoc_py.mpcc.layout import At, Block, ElementEnd
 from nosnoc_py.reformulation.dcs import rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
@@ -99,7 +99,7 @@ def _share(block: Block, c: np.ndarray) -> float:
     """Return the place of a block in its element; a quantity with one value per element is placed in the middle."""
     if block.at.rk is not None:
         return float(c[block.at.rk])
-    return 0.5 if block.edge is None else float(block.edge is Edge.RIGHT)
+    return 0.5 if block.edge is None else float(block.edge is ElementEnd.RIGHT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
