@@ -8,6 +8,7 @@ residuals are found by name.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -570,7 +571,7 @@ class OCP:
         asked: list[PointCost | Constraint] = [*self.point_costs, *self.point_constraints]
         return [PointTerm.of(one) for one in asked]
 
-    def settled(self, horizon: float, p: Any) -> OCP:
+    def with_values(self, horizon: float, p: Any) -> OCP:
         """Return the same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
         rows = [self.system.parameter_names.index(name) for name in self.free_parameters]
         fixed_p = np.array(self.p)
@@ -588,6 +589,11 @@ class OCP:
         return replace(
             self, horizon=horizon, p=fixed_p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
         )
+
+    def settled(self, horizon: float, p: Any) -> OCP:
+        """Deprecated name of `with_values`."""
+        warnings.warn("OCP.settled was renamed; use with_values.", DeprecationWarning, stacklevel=2)
+        return self.with_values(horizon, p)
 
     def __repr__(self) -> str:
         start = "free" if self.x0 is None else np.array2string(self.x0, precision=4)

@@ -320,7 +320,7 @@ def test_free_time_and_a_free_parameter_together() -> None:
     assert ns.certify(ocp, solution).true_objective == pytest.approx(solution.objective, abs=1e-8)
 
 
-def test_settled_fixes_what_was_free_and_nothing_else() -> None:
+def test_with_values_fixes_what_was_free_and_nothing_else() -> None:
     system, horizon = ball(), ns.FreeTime(0.2, 2.0)
     goal = ns.Constraint(system.q - horizon.symbol, 0, 0, name="goal")
     ocp = ns.OCP(
@@ -331,7 +331,7 @@ def test_settled_fixes_what_was_free_and_nothing_else() -> None:
         terminal_constraints=[goal],
         free_parameters={"gravity": (1, 50)},
     )
-    fixed = ocp.settled(1.5, [7.0])
+    fixed = ocp.with_values(1.5, [7.0])
     assert fixed.free_time is None
     assert fixed.free_parameters == {}
     assert (fixed.horizon, fixed.p[0]) == (1.5, 7.0)
@@ -340,7 +340,9 @@ def test_settled_fixes_what_was_free_and_nothing_else() -> None:
     assert ocp.free_time is horizon
     assert ocp.p[0] == GRAVITY
     solution = solved(ns.OCP(system, horizon=0.3, x0=[1, 0]), ns.FESDJ(control_stages=1))
-    assert ns.OCP(system, horizon=0.3, x0=[1, 0]).settled(0.3, solution.p).horizon == 0.3
+    assert ns.OCP(system, horizon=0.3, x0=[1, 0]).with_values(0.3, solution.p).horizon == 0.3
+    with pytest.warns(DeprecationWarning, match="use with_values"):  # the name in version 0.1.0
+        assert ocp.settled(1.5, [7.0]).horizon == 1.5
 
 
 # --- algebraic variables ---

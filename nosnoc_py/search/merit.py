@@ -37,7 +37,7 @@ class Merit:
 
     def evaluate(self, start: Start) -> tuple[float, float]:
         """Return the objective of a start and the sum of its violations of bounds and constraints (user's units)."""
-        ocp = self.task.ocp.settled(start.horizon, start.p)
+        ocp = self.task.ocp.with_values(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
         simulator = event_driven_simulator(ocp.system, SMOOTH, start.x0, control, start.p)
         history = simulator.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)

@@ -267,11 +267,11 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     s = ocp.system
     if not ocp.terminal_constraints and ocp.terminal_cost.is_constant():
         return None
-    settled = ocp.settled(float(ocp.horizon), ocp.p)
-    ends, limits = settled.terminal_constraints, (np.zeros(0),)
+    fixed = ocp.with_values(float(ocp.horizon), ocp.p)
+    ends, limits = fixed.terminal_constraints, (np.zeros(0),)
     rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in ends])
     low, high = (np.concatenate([*limits, *[getattr(c, side) for c in ends]]) for side in ("lower", "upper"))
-    at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, settled.terminal_cost])
+    at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, fixed.terminal_cost])
     end_values = at(s.x, x0, ocp.p)
     sizes = np.maximum(np.abs(x0), np.asarray(s.x_nominal, float))
     cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)

@@ -79,7 +79,7 @@ def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> Simulated
         p = guess.p if isinstance(guess, Solution) and guess.p.size == ocp.system.n_p else p
         horizon = horizon if ocp.free_time is None else float(np.clip(guess.duration, *_limits(ocp)))
     try:
-        ocp = ocp.settled(horizon, p)
+        ocp = ocp.with_values(horizon, p)
         law, x0, p = control_of(control, ocp.system.n_u, horizon), np.asarray(x0, float), np.asarray(ocp.p, float)
         history = event_driven_simulator(ocp.system, REFEREE, x0, law, p, REFEREE_RESTS).run(
             x0, law, p, deadline=deadline

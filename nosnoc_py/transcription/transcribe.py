@@ -147,7 +147,7 @@ def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simu
     """Return the DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
-        # Defaults that differ between an OCP and a simulation step are settled before the DCS is written.
+        # Defaults that differ between an OCP and a simulation step are resolved before the DCS is written.
         rate, rest = gap_rate_of(method, system, simulation=simulation), rest_velocity_of(method, simulation=simulation)
         dcs = contact_dcs(system, method.replace(gap_rate=rate, rest_velocity=rest), running_cost=cost)
     elif frozen is not None:

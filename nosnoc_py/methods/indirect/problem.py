@@ -212,9 +212,9 @@ def substituted_problem(
     method: str,
 ) -> HybridProblem:
     """Insert numbers for x0 (n_x,), the horizon [s] and p (n_p,) into an OCP and its hybrid system."""
-    jumps, settled = system.jumps, ocp.settled(horizon, p)
+    jumps, fixed = system.jumps, ocp.with_values(horizon, p)
     # The terminal cost may refer to x(0), which is a number here.
-    terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
+    terminal = ca.substitute(fixed.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
     expressions = {
         "flow": system.flow,
         "guards": ca.vertcat(*[jump.guard for jump in jumps]),
@@ -228,7 +228,7 @@ def substituted_problem(
     substituted = ca.substitute([*expressions.values(), *[jump.reset for jump in jumps]], [old], [new])
     dense = [ca.densify(expression) for expression in substituted]
     return HybridProblem(
-        ocp=settled,
+        ocp=fixed,
         system=system,
         x0=np.array(x0, dtype=float),
         horizon=float(horizon),

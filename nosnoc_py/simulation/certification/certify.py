@@ -135,7 +135,7 @@ def certify(
         return _refuted_without_simulation(solution, tolerance, nothing)
     _check_belongs(ocp, solution)
     # The free choices are read before they are fixed to the values of the solution.
-    free, ocp = free_choices(ocp, solution), ocp.settled(solution.horizon, solution.p)
+    free, ocp = free_choices(ocp, solution), ocp.with_values(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
@@ -209,19 +209,19 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                     f"solution: its {what} {value:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
                     "it solves."
                 )
-    ocp = ocp.settled(solution.horizon, solution.p)
+    ocp = ocp.with_values(solution.horizon, solution.p)
     numbers = (
         ("horizon", solution.horizon, ocp.horizon),
         ("control grid", solution.u_grid[[0, -1]], np.array([0.0, ocp.horizon]) + solution.u_grid[0]),
         ("x0", solution.x0, solution.x0 if ocp.x0 is None else ocp.x0),
         ("p", solution.p, ocp.p),
     )
-    for what, stated, wanted in numbers:
-        away = np.abs(np.asarray(stated) - np.asarray(wanted))
-        if np.size(away) and (away > GIVEN * (1.0 + np.abs(wanted))).any():
+    for what, reported, expected in numbers:
+        away = np.abs(np.asarray(reported) - np.asarray(expected))
+        if np.size(away) and (away > GIVEN * (1.0 + np.abs(expected))).any():
             raise ModelError(
-                f"solution: it belongs to another OCP; its {what} is {stated}, expected {wanted}; certify it with the "
-                "OCP it solves (dataclasses.replace(ocp, ...) makes one)."
+                f"solution: it belongs to another OCP; its {what} is {reported}, expected {expected}; certify it with "
+                "the OCP it solves (dataclasses.replace(ocp, ...) makes one)."
             )
 
 
