@@ -264,7 +264,7 @@ class Stop:
 def iterated(
     state: Any,
     step: Callable[[Any, float], Any],
-    judged: Callable[[Any], dict[str, Any] | None],
+    final_fields: Callable[[Any], dict[str, Any] | None],
     callback: Callable[[Any], Any] | None,
     deadline: float,
     least: int = 0,
@@ -275,7 +275,7 @@ def iterated(
     ----------
     state : frozen dataclass with a status
     step : function of a state and the deadline
-    judged : function of a state
+    final_fields : function of a state
         The fields that the last state ends with, its status among them; None while there is something left to do.
     callback : function of a state, optional
         Sees every state after a step and may stop the work.
@@ -285,7 +285,7 @@ def iterated(
         Steps that are made whatever the deadline.
     """
     taken = 0
-    while (end := judged(state)) is None:
+    while (end := final_fields(state)) is None:
         if taken >= least and time.monotonic() > deadline:
             return replace(state, status=Status.TIME_LIMIT)
         try:
@@ -293,7 +293,7 @@ def iterated(
         except KeyboardInterrupt:
             return replace(state, status=Status.INTERRUPTED)
         if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-            return replace(state, **(judged(state) or {"status": stop}))
+            return replace(state, **(final_fields(state) or {"status": stop}))
     return replace(state, **end)
 
 

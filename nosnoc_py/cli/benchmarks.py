@@ -35,7 +35,7 @@ BENCHMARKS = {
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
-    "random_nlps": "the interior-point method beside IPOPT on random smooth programs, judged by residuals",
+    "random_nlps": "the interior-point method beside IPOPT on random smooth programs, compared by residuals",
     "random_mpccs": "claims of MPCC solvers on random programs, against enumeration of their branches",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
 }

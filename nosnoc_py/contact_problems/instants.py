@@ -95,7 +95,7 @@ def closed_contacts(system: CLS, x: Array, p: Array) -> Array:
 
 
 def several_outcomes(
-    system: CLS, before: Array, p: Array, rest_velocity: float, struck: Sequence[Array] | None = None
+    system: CLS, before: Array, p: Array, rest_velocity: float, closing: Sequence[Array] | None = None
 ) -> Array:
     """Return which impacts have several admissible velocities after the impact.
 
@@ -106,7 +106,7 @@ def several_outcomes(
     p : (n_p,)
     rest_velocity : float
         Rest velocity with which the motion was computed [m/s].
-    struck : m arrays of int, optional
+    closing : m arrays of int, optional
         Open contacts that take part as well: those that a time step closes, if impacts lie between the nodes.
 
     Returns
@@ -118,7 +118,7 @@ def several_outcomes(
     several = []
     for k, x in enumerate(before):
         closed = closed_contacts(system, x, p)
-        closed[[] if struck is None else struck[k]] = True
+        closed[[] if closing is None else closing[k]] = True
         problem = impact_problem(frames, system.kinematics(x, p=p), np.flatnonzero(closed).tolist(), rest_velocity)
         several.append(not solver.is_unique(problem))
     return np.array(several, dtype=bool)

@@ -50,7 +50,7 @@ class PlanWindow:
         Derivatives of the simulated end state by x and u.
     defect : (n_x,)
         Simulated end state minus the plan.
-    history : History
+    history : SimulationResult
         Simulation from x.
     flags : tuple of str
         Reasons why finite differences replace the derivatives; empty otherwise.

@@ -293,8 +293,8 @@ class Auto(Strategy):
                 if self._pays(state):
                     again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
                     return (*done, Attempt("relaxed again", again, point=best.w, sigma=AGAIN), *left)
-            judged = best.certificate is not None and best.certificate.b_stationary is not None
-            if judged or not left or left[0].perturbation > 0.0:
+            is_assessed = best.certificate is not None and best.certificate.b_stationary is not None
+            if is_assessed or not left or left[0].perturbation > 0.0:
                 return None
         return state.attempts if left else None
 

@@ -26,7 +26,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Style = tuple[str, str, str]  # colour, dashes, label
 
-# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too faint on white.
+# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too pale on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Dashes of several trajectories in one figure, and of lines that would hide each other.
 DASHES = ("-", "--", ":", "-.")

@@ -51,7 +51,7 @@ def snapshots(
     times : sequence of float, optional
         Moments [s]; by default equally spaced over the motion.
     arrangement : {"strobe", "panels"}
-        All moments over each other, early ones faint, or each in a panel of its own.
+        All moments over each other, early ones pale, or each in a panel of its own.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     size

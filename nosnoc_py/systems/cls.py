@@ -512,7 +512,7 @@ class CLS(Described):
         if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
             raise ModelError(
                 f"contact {contact.name!r}: what it moves by itself changes its velocity at once, as at the corners of "
-                "lines in an ns.Data: bodies on it would be struck by nothing; write smooth motions, such as "
+                "lines in an ns.Data: bodies on it would get impulses without an impact; write smooth motions, such as "
                 "ns.Data(times, values, interpolation='cubic')."
             )
         if ca.depends_on(drift, ca.vertcat(self.v, self.u)):

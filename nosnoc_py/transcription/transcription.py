@@ -346,7 +346,7 @@ class Transcription(EvaluatesProblem):
 
         The branch of the last solution is solved first, and accepted on the residuals of the unrelaxed problem; where
         it does not hold, one that was prepared or that relaxed problems show nearby; else the solver starts from the
-        last solution as `solve` does. What is read out of the iterate and judged of it waits until `answer.solution` is
+        last solution as `solve` does. The solution is read out of the iterate and assessed when `answer.solution` is
         asked for. A branch that is kept for long may be far from the optimum: call `prepare` between two samples.
 
         Parameters

@@ -118,9 +118,9 @@ class ContactNodes:
         # impact, as flights that short are below the rounding of the gap and no better limit follows.
         left = SETTLED if node.impact is not None else IMPACT
         if kind == GAP and accumulates(self.flow, past, at, contact, left):
-            settled = self._rest_after_accumulation(node, before, ended, closed, slow, left)
-            if settled is not None:
-                return settled
+            limit = self._rest_after_accumulation(node, before, ended, closed, slow, left)
+            if limit is not None:
+                return limit
         node = self._next(node, before, ended, closed, slow)
         if node.grazing and self._is_structural(node, past, contact):
             return replace(node, grazing="", message="")
@@ -170,8 +170,8 @@ class ContactNodes:
         jump = at.response @ solution.forces
         rates = at.rates_of(at.velocity + jump)
         if raises_energy(solution.forces, at.rates, rates):
-            struck = solution.forces[closed] > IMPACT_SHARE * np.abs(solution.forces).max()
-            return self._stopped(node, Status.ENERGY_GAIN, closed[struck])
+            impacted = solution.forces[closed] > IMPACT_SHARE * np.abs(solution.forces).max()
+            return self._stopped(node, Status.ENERGY_GAIN, closed[impacted])
         after = np.array(node.before)
         after[self.flow.mechanics.system.at_v] += jump
         # An infinite sequence ends when no contact rebounds; `bounce` is the speed that tells.
