@@ -119,9 +119,10 @@ def solve(
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
-        Limit of the wall time [s]. The default of the search depends on its effort.
+        Limit of the time by the clock [s]. The search without one has a limit of processor time, by its effort.
     effort : {"quick", "normal", "thorough"}, optional
-        Effort of the search; default "normal", at most 60 s. It ends earlier if different kinds of starts agree.
+        Effort of the search; default "normal", at most 60 s of processor time. It ends earlier if different kinds of
+        starts agree.
     seed : int, optional
         Seed of the search; default 0.
     polish : bool

@@ -80,6 +80,9 @@ ALONE, MANY = 2, 2
 # Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
 # optima only.
 SMOOTH_SYSTEM = 0.1
+# A limit that the user did not set is one of processor time: work of others on the machine must not decide about a
+# result. The clock may then show at most LOAD times the limit.
+LOAD = 3.0
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -91,7 +94,7 @@ class Effort:
     Attributes
     ----------
     seconds : float
-        Limit of time [s] if the user gives none.
+        Limit of processor time [s] if the user gives no limit.
     patience : int
         Number of programs without a gain after which the search ends.
     kinds : int
@@ -121,7 +124,8 @@ class Search(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Limit of time (10 s, 60 s, 600 s) and patience: programs without a gain before the search ends (8, 20, 120).
+        Limit of processor time (10 s, 60 s, 600 s) and patience: programs without a gain before the search ends (8, 20,
+        120). On a busy machine the clock may show up to three times the limit.
     seed : int
         Seed of the random starts. Every kind has its own random numbers, so that its starts are reproducible; the order
         of the kinds depends on measured times.
@@ -131,7 +135,7 @@ class Search(CompleteMethod):
     program : MultiPhase
         Program of the solution that is returned; sequences are compared on coarser meshes.
     time_limit : float, optional
-        Limit of time [s]; replaces that of `effort`.
+        Limit of time by the clock [s]; replaces that of `effort`.
 
     Raises
     ------
@@ -175,8 +179,11 @@ class Search(CompleteMethod):
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
         """Search until kinds of start agree and nothing better is found, or the time is over."""
-        limit = min(deadline - started, EFFORTS[self.effort].seconds if np.isinf(deadline) else np.inf)
-        state = self.init(ocp, guess, time_limit=limit)
+        if np.isinf(deadline):
+            state = self.init(ocp, guess, time_limit=EFFORTS[self.effort].seconds)
+            state = replace(state, processor_began=time.process_time())
+        else:
+            state = self.init(ocp, guess, time_limit=deadline - started)
 
         def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
@@ -229,15 +236,17 @@ class Search(CompleteMethod):
             streams=streams,
             began=began,
             deadline=began + time_limit,
+            limit=time_limit,
         )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
         """Take one turn: one start, some neighbours of a good sequence, or a refinement of the best motion."""
+        state = state.with_load(LOAD)
         kind, began = self._next_kind(state), time.monotonic()
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
-        state.work.deadline = began + max(SECONDS, (REFINING if kind == REFINE else SHARE) * left)
+        state.work.deadline = began + max(SECONDS * state.load, (REFINING if kind == REFINE else SHARE) * left)
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         if kind == REFINE:
@@ -393,7 +402,7 @@ class Search(CompleteMethod):
         node = state.expandable
         assert node is not None
         best, ocp = None, state.task.ocp
-        while time.monotonic() - began < MOVING:
+        while time.monotonic() - began < MOVING * state.load:
             sequence = next(node.moves, None)
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})

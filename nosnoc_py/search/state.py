@@ -95,6 +95,12 @@ class SearchState:
         Generators of starts that are not exhausted, by kind.
     began, deadline : float
         Times of the monotonic clock [s].
+    limit : float
+        Time between both, before other work on the machine has moved the deadline [s].
+    processor_began : float, optional
+        Processor time [s] at the start, if the limit is one of processor time.
+    load : float
+        Time by the clock over processor time so far, at least 1; 1 if the limit is one of the clock.
     nodes : tuple of SequenceNode
         Best attempt of every sequence.
     candidates : tuple of Candidate
@@ -117,6 +123,9 @@ class SearchState:
     streams: dict[str, Iterator[Any]]
     began: float
     deadline: float
+    limit: float = np.inf
+    processor_began: float | None = None
+    load: float = 1.0
     nodes: tuple[SequenceNode, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     status: Status | None = None
@@ -196,6 +205,20 @@ class SearchState:
             if c.start not in dependent and c.verdict in CONFIRMED and c.objective <= cutoff
         )
         return tuple(dict.fromkeys(kinds))
+
+    def with_load(self, most: float) -> SearchState:
+        """Return the state with the deadline at which a limit of processor time will be reached at the present load.
+
+        The whole time by the clock is at most `most` times the limit.
+        """
+        if self.processor_began is None or not np.isfinite(self.limit):
+            return self
+        clock = time.monotonic() - self.began
+        # Threads of the user may use more than the time of the clock: they are not part of the search.
+        used = min(clock, time.process_time() - self.processor_began)
+        load = float(np.clip(clock / used, 1.0, most)) if used > 0.0 else 1.0
+        end = min(clock + load * max(0.0, self.limit - used), most * self.limit)
+        return replace(self, load=load, deadline=self.began + end)
 
     @property
     def expandable(self) -> SequenceNode | None:

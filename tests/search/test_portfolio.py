@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -206,6 +207,23 @@ def test_a_search_without_starts_answers_with_what_does_nothing() -> None:
     found = ns.solve(free, ns.Search(starts=("line",)))
     assert found.status is ns.Status.SOLVED
     assert found.objective == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_busy_machine_moves_the_deadline_of_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 10 s of the clock with 5 s of processor time, 5 s of 60 are used: the other 55 take 110 s by the clock."""
+    state = ns.Search().init(cart(), time_limit=60.0)
+    clock, processor = state.began + 10.0, 100.0
+    fake = SimpleNamespace(monotonic=lambda: clock, process_time=lambda: processor)
+    monkeypatch.setattr("nosnoc_py.search.state.time", fake)
+    assert state.with_load(3.0) is state  # a limit of the clock is one
+    measured = replace(state, processor_began=95.0).with_load(3.0)
+    assert measured.load == pytest.approx(2.0)
+    assert measured.deadline - state.began == pytest.approx(10.0 + 110.0)
+    idle = replace(state, processor_began=90.0).with_load(3.0)
+    assert (idle.load, idle.deadline - state.began) == (pytest.approx(1.0), pytest.approx(60.0))
+    starved = replace(state, processor_began=99.9).with_load(3.0)
+    assert starved.load == pytest.approx(3.0)
+    assert starved.deadline - state.began == pytest.approx(180.0)
 
 
 def test_the_limit_holds_where_no_start_moves() -> None:
