@@ -60,7 +60,7 @@ CAPLER = Constants()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Places:
+class Positions:
     """Positions (2,) of hip, knee and foot as expressions of q."""
 
     hip: ca.SX
@@ -68,11 +68,11 @@ class Places:
     foot: ca.SX
 
 
-def places(q: ca.SX, constants: Constants = CAPLER) -> Places:
+def positions(q: ca.SX, constants: Constants = CAPLER) -> Positions:
     """Return the positions of hip, knee and foot for coordinates q (4,)."""
     hip, (thigh, shank) = q[:2], constants.lengths
     knee = hip + thigh * _down(q[2])
-    return Places(hip=hip, knee=knee, foot=knee + shank * _down(q[2] + q[3]))
+    return Positions(hip=hip, knee=knee, foot=knee + shank * _down(q[2] + q[3]))
 
 
 def mass_matrix(q: ca.SX, constants: Constants = CAPLER) -> ca.SX:
@@ -111,7 +111,7 @@ def build(constants: Constants = CAPLER) -> ns.CLS:
         torque_hip, torque_knee [N m]; one contact "foot" with the ground z = 0, inelastic, with friction.
     """
     q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
-    at = places(q, constants)
+    at = positions(q, constants)
     foot = at.foot
     contact = ns.Contact("foot", gap=foot[1], tangent=ca.gradient(foot[0], q), friction=constants.friction)
     velocities = {"v_x": "m/s", "v_z": "m/s", "omega_hip": "rad/s", "omega_knee": "rad/s"}
@@ -169,4 +169,4 @@ def _down(angle: ca.SX) -> ca.SX:
 def _centres(q: ca.SX, constants: Constants) -> tuple[ca.SX, ca.SX]:
     """Return the centres of mass of thigh and shank."""
     thigh, shank = constants.centres
-    return q[:2] + thigh * _down(q[2]), places(q, constants).knee + shank * _down(q[2] + q[3])
+    return q[:2] + thigh * _down(q[2]), positions(q, constants).knee + shank * _down(q[2] + q[3])

@@ -75,7 +75,7 @@ ARM = Constants()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Places:
+class Positions:
     """Positions (2,) of shoulder, elbow and tip and the two centres of mass, as expressions of q."""
 
     shoulder: ca.SX
@@ -84,12 +84,12 @@ class Places:
     centres: tuple[ca.SX, ca.SX]
 
 
-def places(q: ca.SX, constants: Constants = ARM) -> Places:
+def positions(q: ca.SX, constants: Constants = ARM) -> Positions:
     """Return the positions of joints, tip and centres of mass for coordinates q (2,)."""
     shoulder = ca.vertcat(ca.SX(0), constants.height)
     upper, lower = _along(q[0]), _along(q[0] + q[1])
     elbow = shoulder + constants.lengths[0] * upper
-    return Places(
+    return Positions(
         shoulder=shoulder,
         elbow=elbow,
         tip=elbow + constants.lengths[1] * lower,
@@ -99,7 +99,7 @@ def places(q: ca.SX, constants: Constants = ARM) -> Places:
 
 def mechanics(q: ca.SX, v: ca.SX, u: ca.SX, constants: Constants = ARM) -> Lagrangian:
     """Return the equations of motion, derived from the energies."""
-    centres, masses = places(q, constants).centres, constants.masses
+    centres, masses = positions(q, constants).centres, constants.masses
     return lagrangian(
         q=q,
         v=v,
@@ -126,7 +126,7 @@ def build(constants: Constants = ARM) -> ns.CLS:
         torque_elbow [N m]; one contact "tip" with the ground z = 0.
     """
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
-    arm, at = mechanics(q, v, u, constants), places(q, constants)
+    arm, at = mechanics(q, v, u, constants), positions(q, constants)
     tip = at.tip
     contact = ns.Contact(
         "tip",

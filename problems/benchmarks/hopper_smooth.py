@@ -100,12 +100,12 @@ class SmoothProgram:
     def __post_init__(self) -> None:
         s, force = self.ocp.system, ca.SX.sym("force", 2)
         a = ca.SX.sym("a", s.n_q)
-        at = model.places(s.q)
+        at = model.positions(s.q)
         jacobian = ca.jacobian(at.foot, s.q)
         balance = s.mass_matrix @ a - s.force - jacobian.T @ force
         self.momentum = ca.Function("momentum", [s.q, s.v, s.u, a, force], [balance])
         self.impact = ca.Function("impact", [s.q, s.v, force], [s.mass_matrix @ s.v - jacobian.T @ force])
-        self.places = ca.Function("places", [s.q], [at.foot, at.knee])
+        self.positions = ca.Function("positions", [s.q], [at.foot, at.knee])
         self.slip = ca.Function("slip", [s.q, s.v], [jacobian @ s.v])
         self.cost = ca.Function("cost", [s.x, s.u], [self.ocp.stage_cost])
         self.mu = s.contacts[0].friction[0]
@@ -140,7 +140,7 @@ class SmoothProgram:
             self.require(rise[j][4:] - h * a)
             forces.append(self._touch(foot, q, v, starts[j][1], holes=j in holes_at))
             self.require(self.momentum(q, v, u, a, forces[-1]))
-            self.require(self.places(q)[1], [-0.05, 0.05], 1e3)
+            self.require(self.positions(q)[1], [-0.05, 0.05], 1e3)
             self.objective += h * float(scheme.b[j]) * self.cost(X[j], u)
         self.pieces.append(Piece(foot=foot, h=ca.SX(h), u=u, left=x, stages=ca.horzcat(*X), forces=ca.horzcat(*forces)))
         return X[-1]
@@ -152,7 +152,7 @@ class SmoothProgram:
             self.require(self.slip(q, v))
             self._cone(force)
             return force
-        place = self.places(q)[0]
+        place = self.positions(q)[0]
         self.require(place[1], 0.0, 0.2)
         for x in centres(self.holes) if holes else ():
             self.require(inside(place, x, self.width, self.depth), 1.0, 1e9)
@@ -165,7 +165,7 @@ class SmoothProgram:
     def land(self, foot: float, x: ca.SX, start: Any) -> ca.SX:
         """Add the impact at the end x of a flight; return the state after it."""
         q, v = x[:4], x[4:]
-        self.require(self.places(q)[0] - ca.DM([foot, 0.0]))
+        self.require(self.positions(q)[0] - ca.DM([foot, 0.0]))
         self.require(self.slip(q, v)[1], -1e3, 0.0)
         lower, upper = (bound[4:] for bound in self.ocp.x_bounds)
         after, impulse = self.variable(4, lower, upper, start), self.variable(2, [-1e3, 0.0], 1e3, [0.0, 3.0])

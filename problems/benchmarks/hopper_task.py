@@ -53,7 +53,7 @@ def build(
     system = model.build(model.Constants(friction=friction))
     drawn = [_hole(x, width, depth, "" if k else "hole") for k, x in enumerate(centres(holes))]
     system = replace(system, scene=[*drawn, *system.scene])
-    at, q = model.places(system.q), system.q
+    at, q = model.positions(system.q), system.q
     target = ca.DM([float(holes), *STANDING[:3]])
     lower = [-0.05, 0.2, -HIP_RANGE, -KNEE_RANGE, -10.0, -10.0, -joint_rate, -joint_rate]
     upper = [holes + 2.0, 0.55, HIP_RANGE, KNEE_RANGE, 10.0, 10.0, joint_rate, joint_rate]

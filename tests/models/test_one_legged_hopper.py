@@ -101,7 +101,7 @@ def test_joints() -> None:
     np.testing.assert_allclose(model.joints(UPRIGHT), [[0.0, 0.4], [0.0, 0.2], [0.0, 0.0]], atol=1e-15)
     forward = model.joints([1.0, 0.5, -np.pi / 2, np.pi / 2, 9.0, 9.0, 9.0, 9.0])
     np.testing.assert_allclose(forward, [[1.0, 0.5], [1.2, 0.5], [1.2, 0.3]], atol=1e-15)
-    at = model.places(SYSTEM.q)
+    at = model.positions(SYSTEM.q)
     symbolic = ca.Function("places", [SYSTEM.q], [ca.vertcat(at.hip.T, at.knee.T, at.foot.T)])
     np.testing.assert_allclose(model.joints(Q), np.array(symbolic(Q)), atol=1e-15)
     assert model.joints(np.zeros((5, 8))).shape == (5, 3, 2)
