@@ -30,7 +30,7 @@ def loop(
     return ns.close_loop(mpc, ocp.system, samples * mpc.period, START, noise=noise, seed=seed)
 
 
-def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
+def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
     """Return the distance of both discs from their targets at the end [m]."""
     error = float(np.abs(log.x[-1, :4] - np.array(TARGET[:4])).max())
     return {"end_error": error}, error < 0.05
@@ -41,4 +41,4 @@ def film(path: str | Path) -> Path:
     return filmed(build().system, loop(), path)
 
 
-PROGRAM = program(__name__, looped(loop, judged), loop, quick={"samples": 2, "deadline": 10.0}, method=METHOD)
+PROGRAM = program(__name__, looped(loop, assess), loop, quick={"samples": 2, "deadline": 10.0}, method=METHOD)

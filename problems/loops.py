@@ -15,13 +15,13 @@ from problems.settings import Settings
 
 
 def looped(
-    loop: Callable[..., ns.ClosedLoop], judged: Callable[[ns.ClosedLoop], tuple[Mapping[str, Any], bool]]
+    loop: Callable[..., ns.ClosedLoop], assess: Callable[[ns.ClosedLoop], tuple[Mapping[str, Any], bool]]
 ) -> Run:
-    """Return the run of a problem whose `loop(method, **arguments)` returns a log; `judged` gives values, verdict."""
+    """Return the run of a problem whose `loop(method, **arguments)` returns a log; `assess` gives values, verdict."""
 
     def run(settings: Settings, progress: Progress) -> Report:
         log = loop(settings.method, **settings.arguments)
-        values, good = judged(log)
+        values, good = assess(log)
         latency = {name: 1e3 * seconds for name, seconds in log.percentiles.items()}
         sources = log.counts
         return tabled(

@@ -59,7 +59,7 @@ def loop(
     return ns.close_loop(mpc, plant(), samples * mpc.period, START, p=[restitution, mass], noise=noise, seed=seed)
 
 
-def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
+def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
     """Return the peak height of the ball in the second half, and whether it is within half and twice the target."""
     late = log.motion_x[log.motion_t > 0.5 * log.t[-1]]
     top = float(late[:, 1].max())
@@ -71,4 +71,4 @@ def film(path: str | Path) -> Path:
     return filmed(plant(), loop(), path, p=[0.85, 0.11])
 
 
-PROGRAM = program(__name__, looped(loop, judged), loop, quick={"samples": 8}, method=METHOD)
+PROGRAM = program(__name__, looped(loop, assess), loop, quick={"samples": 8}, method=METHOD)

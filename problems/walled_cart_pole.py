@@ -58,7 +58,7 @@ def loop(method: Any = METHOD, samples: int = 80, seed: int = 0, preparation: fl
     return ns.close_loop(mpc, plant(), samples * mpc.period, START, disturbances=kicks, seed=seed, deadline=mpc.period)
 
 
-def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
+def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
     """Return the largest angle [rad]; beyond 1.5 the pole has fallen."""
     largest = float(np.abs(log["angle"]).max())
     return {"largest_angle": largest}, largest < 1.5
@@ -69,4 +69,4 @@ def film(path: str | Path) -> Path:
     return filmed(plant(), loop(samples=EVERY), path)
 
 
-PROGRAM = program(__name__, looped(loop, judged), loop, quick={"samples": 8, "preparation": 1.0}, method=METHOD)
+PROGRAM = program(__name__, looped(loop, assess), loop, quick={"samples": 8, "preparation": 1.0}, method=METHOD)

@@ -103,12 +103,12 @@ def measured(name: str, ocp: ns.OCP, best: float, method: str, seed: int, solve:
         message = f"{type(error).__name__}: {error}"[:200]
         seconds = _seconds() - before
         return Row(**common, status="exception", verdict="", objective=np.inf, seconds=seconds, message=message)
-    judged = solution.certificate
+    certificate = solution.certificate
     return Row(
         **common,
         status=solution.status.value,
-        verdict="" if judged is None else judged.verdict.value,
-        objective=judged.true_objective if judged is not None and solution.success else np.inf,
+        verdict="" if certificate is None else certificate.verdict.value,
+        objective=certificate.true_objective if certificate is not None and solution.success else np.inf,
         seconds=_seconds() - before,
         start=_winner(solution),
         sequence="" if solution.sequence is None else shortened(solution.sequence),

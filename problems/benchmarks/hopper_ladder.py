@@ -78,7 +78,7 @@ def climb(arguments: Mapping[str, Any], method: ns.FESDJ, progress: Any = None) 
         w = state.w
         if progress is not None:
             progress(state)
-    return judged(ns.transcribe(ocp, method), w)
+    return solution_of(ns.transcribe(ocp, method), w)
 
 
 def rungs_of(ladder: Ladder, rk_stages: int) -> list[Rung]:
@@ -102,7 +102,7 @@ def _program(arguments: Mapping[str, Any], ease: Ease) -> SmoothProgram:
     return SmoothProgram(ocp=build(**{**arguments, **ease.task}), **shape, load=ease.load)
 
 
-def judged(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
+def solution_of(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
     """Return a point as a solution: solved means residuals of the unrelaxed problem below 1e-6, not stationarity."""
     state = ns.Homotopy().init(problem.mpcc, w, problem.parameters(), solvers=problem.solvers, clip=False)
     good = max(state.complementarity, state.infeasibility) <= RESIDUAL

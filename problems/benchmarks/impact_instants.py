@@ -215,8 +215,8 @@ def experiment(
 def run(settings: Settings, progress: Progress) -> Report:
     """Compare; the exit code is 1 if a method is wrong anywhere. Refusals are counted, but do not matter."""
     rows = experiment(**settings.arguments, settings=settings, progress=progress)
-    judged = [verdict for row in rows for verdict in row.verdicts.values()]
-    success = not {WRONG, RAISED, UNTOLD} & set(judged)
+    verdicts = [verdict for row in rows for verdict in row.verdicts.values()]
+    success = not {WRONG, RAISED, UNTOLD} & set(verdicts)
     results = {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
         "oracle": dict(Counter(row.kind for row in rows)),

@@ -81,18 +81,18 @@ def reached(group: list[Case]) -> bool:
 def run(settings: Settings, progress: Progress) -> Report:
     """Run the cases that the command line requests."""
     arguments = settings.arguments
-    judged = cases(arguments["count"], arguments["true"], arguments["seed"])
-    odd = [case for case in judged if case.verdict != _wanted(case)]
+    certified = cases(arguments["count"], arguments["true"], arguments["seed"])
+    odd = [case for case in certified if case.verdict != _wanted(case)]
     results = {
-        "spoiled": dict(Counter(case.verdict for case in judged if case.spoil)),
-        "true": dict(Counter(case.verdict for case in judged if not case.spoil)),
-        "by_spoil": _counted(judged, "spoil"),
-        "by_system": _counted(judged, "system"),
+        "spoiled": dict(Counter(case.verdict for case in certified if case.spoil)),
+        "true": dict(Counter(case.verdict for case in certified if not case.spoil)),
+        "by_spoil": _counted(certified, "spoil"),
+        "by_system": _counted(certified, "system"),
         "odd": [vars(case) for case in odd],
     }
-    tables = {f"verdicts by {by}": _rows(judged, by) for by in ("spoil", "system")}
+    tables = {f"verdicts by {by}": _rows(certified, by) for by in ("spoil", "system")}
     lines = [f"{case.system}, {case.spoil or 'true'}: {case.verdict}: {case.reason}" for case in odd]
-    return tabled(results, reached(judged), tables, said=lines)
+    return tabled(results, reached(certified), tables, said=lines)
 
 
 def _wanted(case: Case) -> str:

@@ -31,7 +31,7 @@ class Experiment:
     needs : tuple of str
         Packages without which there is nothing to run.
     may_fail : bool
-        The entries are judged although the problem itself ends without success.
+        The entries are assessed although the problem itself ends without success.
     figures : tuple of str, optional
         Those that the report shows; None for all of them.
     """

@@ -85,12 +85,12 @@ def rows_of(planned: Sequence[Run], kept: Mapping[str, Kept], quick: bool = Fals
 
 def row_of(paper: str, entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> Row:
     """Return the row of one entry."""
-    verdict, ours, note = _judged(entry, run, kept, quick)
+    verdict, ours, note = _assess(entry, run, kept, quick)
     parts = (note, entry.remark, entry.why if verdict is Verdict.DIFFERS else "")
     return Row(paper=paper, entry=entry, verdict=verdict, ours=ours, remark=" ".join(part for part in parts if part))
 
 
-def _judged(entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> tuple[Verdict, Any, str]:
+def _assess(entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> tuple[Verdict, Any, str]:
     """Return verdict, value, and an automatic remark."""
     if entry.out_of_scope or run is None:
         return Verdict.OUT_OF_SCOPE, None, _sentence(entry.out_of_scope)

@@ -48,9 +48,9 @@ class Agreement:
         """Return the verdict on a value; FAILED for one that is no number."""
         if isinstance(ours, float | int) and not math.isfinite(ours):
             return Verdict.FAILED
-        return Verdict.FAILED if ours is None else self._judged(paper, ours)
+        return Verdict.FAILED if ours is None else self._assess(paper, ours)
 
-    def _judged(self, paper: Any, ours: Any) -> Verdict:
+    def _assess(self, paper: Any, ours: Any) -> Verdict:
         return Verdict.ALONE
 
 
@@ -71,7 +71,7 @@ class Within(Agreement):
             else f"within {self.tolerance:g}"
         )
 
-    def _judged(self, paper: Any, ours: Any) -> Verdict:
+    def _assess(self, paper: Any, ours: Any) -> Verdict:
         allowed = self.tolerance * abs(paper) if self.relative else self.tolerance
         return Verdict.AGREES if abs(ours - paper) <= allowed else Verdict.DIFFERS
 
@@ -87,7 +87,7 @@ class AtMost(Agreement):
     def _rule(self) -> str:
         return "at most" + (f", slack {self.slack:g}" if self.slack else "")
 
-    def _judged(self, paper: Any, ours: Any) -> Verdict:
+    def _assess(self, paper: Any, ours: Any) -> Verdict:
         if ours > paper + self.slack:
             return Verdict.DIFFERS
         return Verdict.BETTER if ours < paper - self.margin else Verdict.AGREES
@@ -104,7 +104,7 @@ class AtLeast(Agreement):
     def _rule(self) -> str:
         return "at least" + (f", slack {self.slack:g}" if self.slack else "")
 
-    def _judged(self, paper: Any, ours: Any) -> Verdict:
+    def _assess(self, paper: Any, ours: Any) -> Verdict:
         return AtMost(slack=self.slack, margin=self.margin).judge(-paper, -ours)
 
 
@@ -112,7 +112,7 @@ class AtLeast(Agreement):
 class Holds(Agreement):
     """Rule for a statement in words, or the shape of a curve: ours is a pair (holds, text)."""
 
-    def _judged(self, paper: Any, ours: Any) -> Verdict:
+    def _assess(self, paper: Any, ours: Any) -> Verdict:
         return Verdict.AGREES if ours[0] else Verdict.DIFFERS
 
 

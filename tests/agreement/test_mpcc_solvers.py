@@ -1,4 +1,4 @@
-"""What the default solver promises on the manipulation task and on NOSBENCH; judged by the benchmark's own numbers."""
+"""What the default solver promises on the manipulation task and on NOSBENCH, by the benchmark's own numbers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FEASIBLE = [case for case in literature.CASES if case.feasible]
 every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
 
-def judged(result):
+def checked(result):
     """The result's residuals are those found by hand, and success is what they say."""
     infeasibility, complementarity = residuals(result.mpcc, result.w, result.p)
     assert result.infeasibility == pytest.approx(infeasibility, rel=1e-9, abs=1e-15)
@@ -44,7 +44,7 @@ OBJECTIVE = {True: 1e-8, False: 1e-5}
 def test_literature_from_bad_starts(case, solver):
     case, solver = literature.case(case), SOLVERS[solver]
     for start in case.starts:
-        result = judged(ns.solve_mpcc(case.mpcc, solver, w0=start))
+        result = checked(ns.solve_mpcc(case.mpcc, solver, w0=start))
         assert result.success
         found = [
             point
@@ -65,7 +65,7 @@ def test_literature_from_bad_starts(case, solver):
 @every_solver
 @pytest.mark.parametrize("start", literature.case("infeasible").starts)
 def test_an_infeasible_program_is_not_solved(solver, start):
-    result = judged(ns.solve_mpcc(literature.case("infeasible").mpcc, solver, w0=start))
+    result = checked(ns.solve_mpcc(literature.case("infeasible").mpcc, solver, w0=start))
     assert result.status is Status.INFEASIBLE  # proved, also where elastic slacks make every relaxation feasible
     assert result.message.startswith("proved by 3 linear programs: every branch leaves a violation of at least 0.5")
     assert "G[0]" in result.message
@@ -87,7 +87,7 @@ def test_random_scales_and_starts_do_not_fool_anyone(seed):
     scaled = replace(mpcc, G=ca.DM(scales[0]) * mpcc.G, H=ca.DM(scales[1]) * mpcc.H)
     for solver in SOLVERS.values():
         start = random.normal(size=mpcc.w0.size) * 10.0 ** random.uniform(-2, 2)
-        result = judged(ns.solve_mpcc(scaled, solver, w0=start, time_limit=20))
+        result = checked(ns.solve_mpcc(scaled, solver, w0=start, time_limit=20))
         assert result.status is not Status.TIME_LIMIT
         assert case.feasible or not result.success
         if isinstance(solver, ns.Auto) and case.feasible:
@@ -133,7 +133,7 @@ def test_the_time_limit_holds(solver, as_option):
         result = ns.solve_mpcc(mpcc, solver, time_limit=0.2, **options)
     assert result.status is Status.TIME_LIMIT
     assert 1 <= len(result.log) <= 2
-    judged(result)
+    checked(result)
     assert np.isfinite(result.w).all()
     assert min(abs(record.objective - result.objective) for record in result.log) == 0.0
 
@@ -192,7 +192,7 @@ def test_ctrl_c_in_a_step_keeps_the_last_iterate(solver, at, monkeypatch):
     for kind in (Ipopt, InteriorPoint):
         monkeypatch.setattr(kind, "solve", interrupting(kind.solve))
     case = literature.case("infeasible")
-    result = judged(ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1], callback=seen.append))
+    result = checked(ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1], callback=seen.append))
     assert result.status is Status.INTERRUPTED
     assert len(calls) == at
     assert len(result.log) == at - 1
@@ -207,7 +207,7 @@ def test_ctrl_c_in_the_certificate_keeps_the_point(solver, monkeypatch):
 
     monkeypatch.setattr("nosnoc_py.mpcc.active_set.certificate_of", interrupted)
     case = literature.case("kth2")
-    result = judged(ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1]))
+    result = checked(ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1]))
     assert result.status is Status.INTERRUPTED
     np.testing.assert_allclose(result.w, [0, 1], atol=1e-6)
 
@@ -239,7 +239,7 @@ def tracking():
 def test_other_parameters_move_the_solution(solver):
     mpcc = tracking()
     for p, expected in ((None, [3, 0]), ([1.0, 4.0], [0, 4]), ([2.0, -1.0], [2, 0])):
-        result = judged(ns.solve_mpcc(mpcc, solver, p=p))
+        result = checked(ns.solve_mpcc(mpcc, solver, p=p))
         assert result.success
         np.testing.assert_allclose(result.w, expected, atol=1e-6)
         np.testing.assert_array_equal(result.p, mpcc.p0 if p is None else p)

@@ -20,7 +20,7 @@ def test_the_ball_stays_in_the_air_on_a_paddle_with_another_restitution(capsys: 
     log = paddle_loop.loop(samples=25)
     assert log.success, log.message
     assert len(log.u) == 25
-    assert paddle_loop.judged(log)[1]
+    assert paddle_loop.assess(log)[1]
 
 
 def test_the_pole_stays_up_until_it_is_kicked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,4 +34,4 @@ def test_the_pole_stays_up_until_it_is_kicked(capsys: pytest.CaptureFixture[str]
 def test_the_disc_is_brought_around_the_obstacle_under_noise() -> None:
     log = disc_loop.loop(seed=1)
     assert log.success, log.message
-    assert disc_loop.judged(log)[0]["end_error"] < 0.05
+    assert disc_loop.assess(log)[0]["end_error"] < 0.05

@@ -143,15 +143,15 @@ def test_steps_of_a_closed_loop_are_judged() -> None:
 @pytest.mark.slow
 def test_an_estimate_costs_little() -> None:
     """Of a run less than a quarter of its time; the bound is generous, as times of a shared machine are rough."""
-    plain, judged = (ns.Simulator(ball(), ns.FESDJ(error_tolerance=e), step=0.02) for e in (None, 1e-3))
+    plain, estimating = (ns.Simulator(ball(), ns.FESDJ(error_tolerance=e), step=0.02) for e in (None, 1e-3))
 
     def seconds(simulator: ns.Simulator) -> float:
         start = time.process_time()
         simulator.run([50, 0], steps=100)
         return time.process_time() - start
 
-    for simulator in (plain, judged):
+    for simulator in (plain, estimating):
         seconds(simulator)
-    pairs = [(seconds(plain), seconds(judged)) for _ in range(15)]
+    pairs = [(seconds(plain), seconds(estimating)) for _ in range(15)]
     without, with_estimate = (min(times) for times in zip(*pairs, strict=True))
     assert with_estimate < 1.6 * without

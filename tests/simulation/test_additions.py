@@ -1,6 +1,6 @@
 """Four holes in the published equations: wrong motions that satisfy them all, and what excludes each.
 
-The motions are written in closed form, filled into the variables of the MPCC, and judged by its residuals.
+The motions are written in closed form, filled into the variables of the MPCC, and checked by its residuals.
 """
 
 from __future__ import annotations

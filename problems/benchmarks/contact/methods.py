@@ -53,11 +53,11 @@ Method = Callable[[Posed, float], Answer | None]
 
 def of_solution(solution: ns.Solution) -> Answer:
     """Return the answer for a solution of the library, with the verdict of its certificate."""
-    judged = solution.certificate
+    certificate = solution.certificate
     starts = solution.candidates or ()
     return Answer(
         status=solution.status.value,
-        verdict="" if judged is None else judged.verdict.value,
+        verdict="" if certificate is None else certificate.verdict.value,
         objective=solution.objective,
         true_objective=_true(solution),
         message=solution.message,
@@ -212,10 +212,10 @@ METHODS: Mapping[str, Method] = {
 
 def _true(solution: ns.Solution) -> float:
     """Return the objective of the simulated motion; the solution's own if it is confirmed in windows only."""
-    judged = solution.certificate
-    if judged is None or not solution.success:
+    certificate = solution.certificate
+    if certificate is None or not solution.success:
         return np.inf
-    return solution.objective if judged.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else judged.true_objective
+    return solution.objective if certificate.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else certificate.true_objective
 
 
 def start_of(posed: Posed) -> Any:
