@@ -55,8 +55,8 @@ class Compiled:
         assert COMPILE_STEP in (folder / "README.md").read_text()
         subprocess.run([*COMPILE_STEP.split(), "-Wall", "-Werror"], cwd=folder, check=True, timeout=120)
         self.c = ctypes.CDLL(str(folder / LIBRARY))
-        self.told = json.loads((folder / "layout.json").read_text())["step"]
-        self.plan, self.u = np.empty(len(self.told["plan"])), np.full(len(self.told["u"]), np.nan)
+        self.layout = json.loads((folder / "layout.json").read_text())["step"]
+        self.plan, self.u = np.empty(len(self.layout["plan"])), np.full(len(self.layout["u"]), np.nan)
         self.c.nlp_step_start(_pointer(self.plan))
 
     def __call__(self, x0: Any, p: Any = None) -> int:
@@ -98,7 +98,7 @@ def samples(problem: ns.Transcription, control: Any, count: int = 10) -> Iterato
 def test_a_closed_loop_has_the_controls_of_resolve(case: Any, compiled: Compiled) -> None:
     problem, last = case
     compiled.c.nlp_step_start(_pointer(compiled.plan))
-    np.testing.assert_array_equal(compiled.plan, compiled.told["plan"])
+    np.testing.assert_array_equal(compiled.plan, compiled.layout["plan"])
     seen = []
     for x0 in samples(problem, lambda: compiled.u):
         assert compiled(x0) == 0
@@ -106,7 +106,7 @@ def test_a_closed_loop_has_the_controls_of_resolve(case: Any, compiled: Compiled
         assert last.how == "kept"
         np.testing.assert_allclose(compiled.u, last.u[0], rtol=0, atol=1e-8)
         planned = compiled.plan[: problem.mpcc.w0.size]
-        np.testing.assert_array_equal(planned[compiled.told["u_rows_of_plan"]], compiled.u)
+        np.testing.assert_array_equal(planned[compiled.layout["u_rows_of_plan"]], compiled.u)
         np.testing.assert_allclose(problem.controls(planned), last.u, rtol=0, atol=1e-6)
         seen.append(compiled.u[0])
     assert np.ptp(seen) > 1e-3
@@ -138,8 +138,8 @@ def test_parameters_are_given_or_those_of_the_layout(case: Any, compiled: Compil
         np.testing.assert_allclose(compiled.u, expected.u[0], rtol=0, atol=1e-8)
         controls.append(compiled.u[0])
     assert (np.ptp(controls) > 1e-2) == bool(known)
-    assert len(compiled.told["p"]) == known
-    assert compiled.told["x0"] == list(problem.ocp.system.state_names)
+    assert len(compiled.layout["p"]) == known
+    assert compiled.layout["x0"] == list(problem.ocp.system.state_names)
 
 
 def test_the_steps_that_are_written_out_solve_the_program(case: Any) -> None:

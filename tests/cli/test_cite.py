@@ -62,6 +62,6 @@ def test_one_entry_for_the_package_and_each_article():
 
 
 def test_json():
-    told = as_json("cite")
-    assert told["keys"] == [entry["key"] for entry in entries()]
-    assert told["bibtex"] == succeeded("cite")
+    output = as_json("cite")
+    assert output["keys"] == [entry["key"] for entry in entries()]
+    assert output["bibtex"] == succeeded("cite")

@@ -118,11 +118,11 @@ def test_unknown_benchmark():
 
 
 def test_benchmark_runs_with_its_options():
-    told = as_json("benchmark", "event_selected_order", "--quick")
-    assert told["problem"] == "event_selected_order"
-    assert told["figures"] == []
-    told = as_json("benchmark", "--json", "event_selected_order", "--quick")
-    assert told["problem"] == "event_selected_order"
+    output = as_json("benchmark", "event_selected_order", "--quick")
+    assert output["problem"] == "event_selected_order"
+    assert output["figures"] == []
+    output = as_json("benchmark", "--json", "event_selected_order", "--quick")
+    assert output["problem"] == "event_selected_order"
 
 
 def test_a_mistake_in_the_options_of_a_benchmark(capfd: pytest.CaptureFixture[str]):

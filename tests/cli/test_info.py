@@ -19,23 +19,23 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 
 def test_versions_solvers_threads():
-    told = as_json("info")
-    assert told["nosnoc_py"] == ns.__version__
-    assert told["python"] == platform.python_version()
-    assert told["packages"]["casadi"] == ca.__version__
-    assert told["solvers"]["nlpsol"]["ipopt"] is True
-    assert told["solvers"]["nlpsol"]["sqpmethod"] is True
-    assert told["solvers"]["conic"]["qrqp"] is True
-    assert told["solvers"]["ipopt"]["mumps"] is True
-    assert told["threads"]["cores"] >= 1
-    assert Path(told["problems"]).name == "problems"
+    report = as_json("info")
+    assert report["nosnoc_py"] == ns.__version__
+    assert report["python"] == platform.python_version()
+    assert report["packages"]["casadi"] == ca.__version__
+    assert report["solvers"]["nlpsol"]["ipopt"] is True
+    assert report["solvers"]["nlpsol"]["sqpmethod"] is True
+    assert report["solvers"]["conic"]["qrqp"] is True
+    assert report["solvers"]["ipopt"]["mumps"] is True
+    assert report["threads"]["cores"] >= 1
+    assert Path(report["problems"]).name == "problems"
 
 
 def test_lines_for_people(monkeypatch: pytest.MonkeyPatch):
-    told = information.information()
-    told["optional"]["viser"]["version"] = None
-    told["problems"] = None
-    lines = information.described(told).splitlines()
+    report = information.information()
+    report["optional"]["viser"]["version"] = None
+    report["problems"] = None
+    lines = information.described(report).splitlines()
     assert lines[0].startswith(f"nosnoc_py {ns.__version__} in ")
     assert 'viser           absent; pip install "nosnoc_py[viser]"' in lines
     assert any(line.startswith("NLP solvers") and "ipopt" in line for line in lines)

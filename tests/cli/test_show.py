@@ -43,12 +43,12 @@ def test_trajectory_beside_its_file(results: Path):
 
 
 def test_json_draws_only_when_asked(results: Path, tmp_path: Path):
-    told = as_json("show", results / "ball.nc")
-    assert told["status"] == "solved"
-    assert told["figures"] == []
-    assert told["events"][0]["time"] == pytest.approx(0.451523640986, abs=1e-11)
-    told = as_json("show", results / "ball.nc", "--figures", tmp_path)
-    assert told["figures"] == [str(tmp_path / "ball.png")]
+    output = as_json("show", results / "ball.nc")
+    assert output["status"] == "solved"
+    assert output["figures"] == []
+    assert output["events"][0]["time"] == pytest.approx(0.451523640986, abs=1e-11)
+    output = as_json("show", results / "ball.nc", "--figures", tmp_path)
+    assert output["figures"] == [str(tmp_path / "ball.png")]
 
 
 def test_a_failed_result_is_shown_with_its_remedy(tmp_path: Path):

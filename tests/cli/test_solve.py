@@ -35,19 +35,19 @@ def test_solve_tells_measures(desk: Path):
 
 
 def test_json(desk: Path):
-    told = as_json("solve", "drop.yaml", "--set", "problem.arguments.height=2")
-    assert told["status"] == "solved"
-    assert told["final_state"][0] == pytest.approx(2.0 - FALL, abs=1e-8)
-    assert told["fall [m]"] == pytest.approx(FALL, abs=1e-8)
-    assert told["complementarity"] <= 1e-8
-    assert (told["file"], told["figures"]) == (None, [])
+    output = as_json("solve", "drop.yaml", "--set", "problem.arguments.height=2")
+    assert output["status"] == "solved"
+    assert output["final_state"][0] == pytest.approx(2.0 - FALL, abs=1e-8)
+    assert output["fall [m]"] == pytest.approx(FALL, abs=1e-8)
+    assert output["complementarity"] <= 1e-8
+    assert (output["file"], output["figures"]) == (None, [])
     assert sorted(path.suffix for path in desk.iterdir() if path.is_file()) == [".py", ".yaml", ".yaml", ".yaml"]
 
 
 def test_simulate(desk: Path):
-    told = as_json("simulate", "ball.yaml", "--set", "simulate.steps=30", "--output", "ball.nc")
-    assert told["status"] == "solved"
-    assert told["events"][0]["time"] == pytest.approx(0.451523640986, abs=1e-9)
+    output = as_json("simulate", "ball.yaml", "--set", "simulate.steps=30", "--output", "ball.nc")
+    assert output["status"] == "solved"
+    assert output["events"][0]["time"] == pytest.approx(0.451523640986, abs=1e-9)
     assert ns.load("ball.nc").impacts[0].name == "ground"
     assert "impact ground at 0.451524" in succeeded("simulate", "ball.yaml")
 
@@ -68,8 +68,8 @@ def test_a_sweep_is_left_aside_and_that_is_said(desk: Path):
 
 
 def test_failure_is_told_and_kept(desk: Path):
-    told = as_json("solve", "drop.yaml", *IMPOSSIBLE, "--output", "no.nc", code=1)
-    assert told["status"] == "locally infeasible"
+    output = as_json("solve", "drop.yaml", *IMPOSSIBLE, "--output", "no.nc", code=1)
+    assert output["status"] == "locally infeasible"
     assert not ns.load("no.nc").success
     done = call("solve", "drop.yaml", *IMPOSSIBLE)
     assert done.exit_code == 1
@@ -146,9 +146,9 @@ def test_changes_that_do_not_fit(desk: Path, change: str, message: str):
 def test_bad_configurations(desk: Path, text: str, message: str):
     (desk / "bad.yaml").write_text(text)
     assert message in refused("solve", "bad.yaml")
-    told = as_json("solve", "bad.yaml", code=2)
-    assert told["error"] == "OptionError"
-    assert message in told["message"]
+    output = as_json("solve", "bad.yaml", code=2)
+    assert output["error"] == "OptionError"
+    assert message in output["message"]
 
 
 def test_a_problem_is_not_simulated(desk: Path):

@@ -48,12 +48,12 @@ def test_finished_runs_are_not_done_again(swept: tuple[Path, str], monkeypatch: 
     monkeypatch.chdir(swept[0])
     before = {path: path.stat().st_mtime_ns for path in (swept[0] / "results" / "runs").iterdir()}
     assert len(before) == 8
-    told = as_json("sweep", "heights.yaml", "--output", "results", "--workers", "1")
+    output = as_json("sweep", "heights.yaml", "--output", "results", "--workers", "1")
     assert {path: path.stat().st_mtime_ns for path in (swept[0] / "results" / "runs").iterdir()} == before
-    assert (told["total"], told["finished"], told["succeeded"], told["success"]) == (4, 4, 4, True)
-    assert told["axes"] == [HEIGHT, "solver.relaxation"]
-    assert [row[HEIGHT] for row in told["rows"]] == [1, 1, 2, 2]
-    assert {round(row["fall [m]"], 6) for row in told["rows"]} == {0.1962}
+    assert (output["total"], output["finished"], output["succeeded"], output["success"]) == (4, 4, 4, True)
+    assert output["axes"] == [HEIGHT, "solver.relaxation"]
+    assert [row[HEIGHT] for row in output["rows"]] == [1, 1, 2, 2]
+    assert {round(row["fall [m]"], 6) for row in output["rows"]} == {0.1962}
 
 
 def test_show(swept: tuple[Path, str], tmp_path: Path):
@@ -72,9 +72,9 @@ def test_show(swept: tuple[Path, str], tmp_path: Path):
 def test_show_draws_what_was_asked_for(
     swept: tuple[Path, str], tmp_path: Path, options: tuple[str, ...], figures: list[str]
 ):
-    told = as_json("show", swept[0] / "results", "--figures", tmp_path, *options)
-    assert told["figures"] == [str(tmp_path / name) for name in figures]
-    assert all(Path(path).read_bytes()[:8] == PNG for path in told["figures"])
+    output = as_json("show", swept[0] / "results", "--figures", tmp_path, *options)
+    assert output["figures"] == [str(tmp_path / name) for name in figures]
+    assert all(Path(path).read_bytes()[:8] == PNG for path in output["figures"])
     assert as_json("show", swept[0] / "results")["figures"] == []
 
 
@@ -111,9 +111,9 @@ def test_show_a_run_of_a_sweep(swept: tuple[Path, str], tmp_path: Path):
 
 def test_runs_that_fail_are_rows(desk: Path):
     (desk / "bad.yaml").write_text(DROP + "sweep: {grid: {problem.arguments.height: [1.0, high]}}\n")
-    told = as_json("sweep", "bad.yaml", code=1)
-    assert [row["status"] for row in told["rows"]] == ["solved", "error"]
-    assert told["folder"] == "results/bad"
+    output = as_json("sweep", "bad.yaml", code=1)
+    assert [row["status"] for row in output["rows"]] == ["solved", "error"]
+    assert output["folder"] == "results/bad"
     assert call("sweep", "bad.yaml", "--quiet").output == ""
     assert "1 of 2" not in succeeded("show", "results/bad").splitlines()[0]
 

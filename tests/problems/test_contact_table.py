@@ -1,4 +1,4 @@
-"""Problems that others have posed: they build, their literal versions have the known sizes, rows are kept and told.
+"""Problems that others have posed: they build, their literal versions have the known sizes, rows are saved and shown.
 
 Three of them are solved as the table does it; a second simulation judges controls of others.
 """

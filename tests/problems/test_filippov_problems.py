@@ -42,7 +42,7 @@ PROGRAMS = [
 
 
 def check_events(trajectory: ns.Trajectory, events: list[tuple[str, float]], tolerance: float) -> None:
-    """Every event lies on a boundary of finite elements, and is told by its kind."""
+    """Every event lies on a boundary of finite elements, and is reported with its kind."""
     assert max(boundary_errors(trajectory, [at for _, at in events])) < tolerance
     for kind, at in events:
         assert min(abs(event.time - at) for event in trajectory.events if event.kind == kind) < tolerance

@@ -222,11 +222,11 @@ def test_rows_know_their_circumstances(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------------- processes
 
 
-@pytest.mark.parametrize(("status", "told"), [(TIMEOUT, "killed"), (DIED, "crashed"), (ERROR, "error")])
-def test_processes_that_end_badly_are_rows(tmp_path: Path, status: str, told: str) -> None:
+@pytest.mark.parametrize(("status", "expected"), [(TIMEOUT, "killed"), (DIED, "crashed"), (ERROR, "error")])
+def test_processes_that_end_badly_are_rows(tmp_path: Path, status: str, expected: str) -> None:
     task = Task(path=str(corner(tmp_path)), solver="base", time_limit=LIMIT)
     done = nosbench_task.row_of(task, {"key": task.work.key, "status": status, "message": "signal SIGKILL"})
-    assert (done.status, done.solved, done.claimed, done.message) == (told, False, False, "signal SIGKILL")
+    assert (done.status, done.solved, done.claimed, done.message) == (expected, False, False, "signal SIGKILL")
     assert done.failed
 
 

@@ -391,10 +391,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     published.parent.mkdir()
     argv = ["lie_group", "--quick", "--json", "--output", str(tmp_path), "--publish", str(published)]
     assert reproduce.main(argv, Fake(done)) == 1  # the fake has none of the numbers
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert not told["complete"]
-    assert len(told["rows"]) == len(PAPERS["lie_group"].entries)
-    assert {row["verdict"] for row in told["rows"]} == {"failed", "out of scope", "full run only"}
+    output = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert not output["complete"]
+    assert len(output["rows"]) == len(PAPERS["lie_group"].entries)
+    assert {row["verdict"] for row in output["rows"]} == {"failed", "out of scope", "full run only"}
     assert published.read_text() == (tmp_path / "report.md").read_text()
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of simulations: its numbers are told, and Newton's method and the MPCC find the same. No time is."""
+"""The benchmark of simulations: it reports numbers, and Newton's method and the MPCC find the same. No time is."""
 
 from __future__ import annotations
 

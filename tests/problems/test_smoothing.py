@@ -52,8 +52,8 @@ def test_a_smoothed_control_leads_close_to_where_it_claims() -> None:
     assert fine.certificate.true_objective == pytest.approx(fine.solution.objective, abs=1e-9)  # no state in the cost
     assert smoothing.error_of(fine) < 1e-3
     assert fine.violation == pytest.approx(smoothing.error_of(fine), rel=1e-2)  # of the goal
-    rough = smoothing.shoot(PARTICLE, 1.0, 8, method)  # negative control
-    assert not smoothing.error_of(rough) < 30 * smoothing.error_of(fine)
+    coarse = smoothing.shoot(PARTICLE, 1.0, 8, method)  # negative control
+    assert not smoothing.error_of(coarse) < 30 * smoothing.error_of(fine)
 
 
 def test_the_true_motion_has_the_impact_that_is_smeared() -> None:

@@ -110,8 +110,8 @@ def _of_mujoco(mujoco: Any, text: str, base: str) -> Any:
         )
         text = text.replace('<robot name="r">', f'<robot name="r"><link name="wall"/>{links}{joints}')
     options = 'fusestatic="false" balanceinertia="false" boundmass="0" boundinertia="0"'
-    told = f'<robot name="r"><mujoco><compiler {options}/></mujoco>'
-    spec = mujoco.MjSpec.from_string(text.replace('<robot name="r">', told))
+    opening = f'<robot name="r"><mujoco><compiler {options}/></mujoco>'
+    spec = mujoco.MjSpec.from_string(text.replace('<robot name="r">', opening))
     if base == "floating":
         spec.worldbody.first_body().add_freejoint(name="base")
     return spec.compile()

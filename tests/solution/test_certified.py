@@ -1,4 +1,4 @@
-"""A solution with its certificate, the starts of a search and their agreement: told, kept, and read back."""
+"""A solution with its certificate, the starts of a search and their agreement: shown, saved, and read back."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ import nosnoc_py as ns
 from nosnoc_py.solution import Solution, load
 
 
-def told(value: Any) -> Any:
+def contents_of(value: Any) -> Any:
     """Everything in a value, so that equal ones are equal to the bit; NaN is NaN, whatever the type of number."""
     if isinstance(value, np.ndarray):
         return value.shape, value.astype(float).tobytes()
     if isinstance(value, ns.Sequence):
-        return repr(value.items), None if value.times is None else told(value.times)
+        return repr(value.items), None if value.times is None else contents_of(value.times)
     if is_dataclass(value):
-        return [(f.name, told(getattr(value, f.name))) for f in fields(value)]
+        return [(f.name, contents_of(getattr(value, f.name))) for f in fields(value)]
     if isinstance(value, dict):
-        return [(key, told(item)) for key, item in value.items()]
+        return [(key, contents_of(item)) for key, item in value.items()]
     if isinstance(value, list | tuple):
-        return [told(item) for item in value]
+        return [contents_of(item) for item in value]
     if isinstance(value, float | np.floating):
         return repr(float(value))
     if hasattr(value, "to_arrays"):
-        return told(value.to_arrays())
+        return contents_of(value.to_arrays())
     return repr(value)
 
 
@@ -58,7 +58,7 @@ def test_files_keep_all_of_it(certified: Solution, tmp_path: Path) -> None:
     again = load(certified.save(tmp_path / "run.nc"))
     assert isinstance(again, Solution)
     assert again.certificate is not None
-    assert told(again) == told(certified)
+    assert contents_of(again) == contents_of(certified)
     assert repr(again.certificate) == repr(certified.certificate)
     assert again.candidates == certified.candidates
 
@@ -67,12 +67,12 @@ def test_a_certificate_of_a_solution_that_is_no_numbers(certified: Solution, tmp
     assert certified.certificate is not None
     itself = replace(certified.certificate, trajectory=replace(certified, certificate=None), balance=None)
     odd = replace(certified, certificate=itself)
-    assert told(load(odd.save(tmp_path / "odd.nc"))) == told(odd)
+    assert contents_of(load(odd.save(tmp_path / "odd.nc"))) == contents_of(odd)
 
 
 def test_processes_and_changes_keep_them(certified: Solution) -> None:
     again = deepcopy(certified)  # as another process gets it
-    assert told(again) == told(certified)
+    assert contents_of(again) == contents_of(certified)
     other = replace(certified, message="changed")
     assert other.certificate is certified.certificate
     assert other.candidates == certified.candidates

@@ -79,7 +79,7 @@ def test_a_program_is_solved_again_for_other_data():
 
 
 def test_a_gap_does_not_follow_lines_with_corners():
-    """Nor |t - .5|: its rate jumps, and a body on it would be struck by nothing."""
+    """Nor |t - .5|: its rate jumps, and a body on it would get impulses without an impact."""
     q, v, t = (ca.SX.sym(symbol) for symbol in "qvt")
     lines = ns.Data([0, 0.5, 1.0], [1.0, 0.5, 1.0])
     for gap in (q - lines(t), q - ca.fabs(t - 0.5)):

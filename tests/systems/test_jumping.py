@@ -1,4 +1,4 @@
-"""A force that jumps with the state is told where a system is written; kinks and branches that meet are none."""
+"""A force that jumps with the state gives a warning where a system is written; kinks and branches that meet do not."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_flows_of_regions_are_looked_at_too() -> None:
 
 
 def test_what_is_derived_from_a_system_says_nothing_more() -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         branch = system(ca.if_else(q < 0.5, 1, -3))
         ns.simulate(branch, x0=[0, 1], duration=0.1, method=ns.FESDJ())
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     with pytest.warns(ns.ModelWarning):
         replace(branch, nominal={})
 

@@ -1,4 +1,4 @@
-"""Scenes: their shapes are where the state puts them, and mistakes are told."""
+"""Scenes: their shapes are where the state puts them, and mistakes raise errors."""
 
 from __future__ import annotations
 

@@ -66,5 +66,5 @@ def test_two_points_do_not_pass_through_each_other() -> None:
     for method in (ns.FESDJ(), ns.TimeStepping()):
         with pytest.raises(ns.ModelError, match="distance minus the sum of the radii"):
             ns.simulate(system, x0=[0, 0, 1, 0, 1, 0, -1, 0], duration=1.01, method=method)
-    told = ns.simulate(system, x0=[0, 0, 1, 0, 1, 0, -1, 0], duration=1.01, method=ns.EventDriven())
-    assert told.status is ns.Status.GRAZING
+    trajectory = ns.simulate(system, x0=[0, 0, 1, 0, 1, 0, -1, 0], duration=1.01, method=ns.EventDriven())
+    assert trajectory.status is ns.Status.GRAZING
