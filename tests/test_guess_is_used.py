@@ -133,11 +133,11 @@ def test_a_motion_that_roughly_reaches_the_goal_is_kept() -> None:
     system = ns.CLS(q=x, v=y, u=u, mass_matrix=ca.diag(ca.DM([1.0, 0.3])), force=force, contacts=[paddle])
     goal = [ns.Constraint(ca.vertcat(x[1], y), [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], name="goal")]
     ocp = ns.OCP(system, horizon=1.0, x0=[0, 0.5, 0, 0], stage_cost=1e-3 * u**2, terminal_constraints=goal)
-    rough = ns.solve(ocp, ns.DirectShooting(form="smoothed", control_stages=10))
-    given = simulated_guess(ocp, rough)
+    smoothed = ns.solve(ocp, ns.DirectShooting(form="smoothed", control_stages=10))
+    given = simulated_guess(ocp, smoothed)
     assert given is not None
     method = ns.FESDJ(control_stages=10, equidistant_control_grid=False)
-    found = ns.solve(ocp, method, guess=rough)
+    found = ns.solve(ocp, method, guess=smoothed)
     near = ns.transcribe(ocp, method).solve(guess=given.motion, near=True)
     if near.success and given.broken <= 0.3:
         assert found.success

@@ -221,8 +221,8 @@ def errors(name: str) -> tuple[float, ...]:
     """Largest relative errors of the derivatives of controls, objective and last state."""
     problem, solution, found = differentiated(name)
     assert found.exists, found
-    told = zip((found.u, found.objective, found.x_end), differences(problem, solution, found), strict=True)
-    return tuple(float(np.abs(one - other).max() / max(1.0, np.abs(other).max())) for one, other in told)
+    pairs = zip((found.u, found.objective, found.x_end), differences(problem, solution, found), strict=True)
+    return tuple(float(np.abs(one - other).max() / max(1.0, np.abs(other).max())) for one, other in pairs)
 
 
 @pytest.mark.parametrize("name", CASES)

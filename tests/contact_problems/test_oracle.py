@@ -150,8 +150,8 @@ def test_an_oblique_rod_slips_sticks_or_reverses(slip: float, mu: float, regime:
     jacobian = np.column_stack([normal, tangent])
     before = np.linalg.lstsq(jacobian.T, np.array([-1.0, slip]), rcond=None)[0]
     delassus = jacobian.T @ np.linalg.solve(mass, jacobian)
-    told, rates = routh(delassus, np.array([-1.0, slip]), mu, 0.5)
-    assert told == regime
+    actual, rates = routh(delassus, np.array([-1.0, slip]), mu, 0.5)
+    assert actual == regime
     after = only(impact(mass, before, [normal], [tangent[:, None]], [mu], [0.5]))
     assert jacobian.T @ after == pytest.approx(rates, abs=1e-12)
 
@@ -357,8 +357,8 @@ def test_verdicts_tell_right_from_wrong() -> None:
     assert (left.kind, left.verdicts) == (LEFT_OUT, {})
     assert verdict(answers["refuses"], (), 0) == RIGHTLY
     assert verdict(answers["right"], (right, given.before), 2) == UNTOLD
-    told = replace(answers["right"], said="the impact is not unique")
-    assert verdict(told, (right, given.before), 2) == MEMBER
+    refusal = replace(answers["right"], said="the impact is not unique")
+    assert verdict(refusal, (right, given.before), 2) == MEMBER
 
 
 def test_program_with_single_contacts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,9 +100,9 @@ def test_the_reference_has_converged_and_keeps_its_energy() -> None:
         state, h = exact.START, Decimal("0.01")
         for _ in range(264):
             state = exact.flight(body, state, h)
-        struck, _ = exact.jump(body, exact.flight(body, state, exact.first_contact(body, state, h)))
+        after, _ = exact.jump(body, exact.flight(body, state, exact.first_contact(body, state, h)))
         assert abs(exact.energy(body, state) - exact.energy(body, exact.START)) < Decimal("1e-35")
-        assert abs(exact.energy(body, struck) - exact.energy(body, exact.START)) < Decimal("1e-35")
+        assert abs(exact.energy(body, after) - exact.energy(body, exact.START)) < Decimal("1e-35")
     assert getcontext().prec < DECIMALS
 
 

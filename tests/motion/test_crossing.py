@@ -77,7 +77,7 @@ def test_a_dip_between_samples(width: float, middle: float) -> None:
 
 @pytest.mark.parametrize("middle", [0.11, 0.5, 0.87])
 def test_a_tangential_touch_is_no_root(middle: float) -> None:
-    """(t - m)^2 touches zero: no crossing; a distance is told to touch; 1e-9 above zero there is nothing at all."""
+    """(t - m)^2 touches zero: no crossing; a distance is reported to touch; 1e-9 above zero there is nothing at all."""
     touch = scalar(lambda t: (t - middle) ** 2)
     above = scalar(lambda t: (t - middle) ** 2 + 1e-9)
     rates = scalar(lambda t: 2.0 * (t - middle))

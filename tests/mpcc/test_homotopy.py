@@ -156,9 +156,9 @@ def test_without_a_finish_the_last_relaxation_is_reported_as_it_is(program):
     assert state.status is Status.SOLVED
     assert {record.label for record in state.records} == {"homotopy"}
     assert 1e-12 < state.complementarity <= 1e-8
-    rough = Homotopy(finish="none", steering="direct", sigma_min=1e-4).run(two_minima(program))
-    assert rough.status is Status.NOT_COMPLEMENTARY  # a point whose last sigma is 1e-4 is not solved
-    assert rough.complementarity == pytest.approx(1e-4, rel=0.2)
+    unfinished = Homotopy(finish="none", steering="direct", sigma_min=1e-4).run(two_minima(program))
+    assert unfinished.status is Status.NOT_COMPLEMENTARY  # a point whose last sigma is 1e-4 is not solved
+    assert unfinished.complementarity == pytest.approx(1e-4, rel=0.2)
 
 
 def test_the_objective_contains_no_penalty(program):

@@ -45,7 +45,7 @@ def small(*, penalty=True):
 
 @pytest.fixture
 def file(tmp_path):
-    """A function that writes the fields of a small MPCC, changed as told, and returns the path."""
+    """A function that writes the fields of a small MPCC, changed by the arguments, and returns the path."""
 
     def write(*without, vouched=False, **changes):
         fields = json.loads(nosbench.save(small(), tmp_path / "small.json").read_text())

@@ -83,7 +83,7 @@ class Modes(Protocol):
     def near(self, x: np.ndarray, change: np.ndarray) -> np.ndarray:
         """A neighbour of an initial state of the same kind."""
 
-    def settle(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
+    def resolve(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
         """The state after what happens at once, and the motion that begins with it."""
 
 
@@ -100,7 +100,7 @@ def motion(modes: Modes, x0: np.ndarray, duration: float, at: Accuracy = FINE) -
         crowded = t - times[-CROWDED] < CROWD * duration
         at = replace(at, slow=min(CALMER * at.slow, MOST_SLOW)) if crowded else given
         times.append(t)
-        x, piece = modes.settle(x, at)
+        x, piece = modes.resolve(x, at)
         most = np.maximum(most, np.abs(x))
         t, x, ended = _smooth(piece, modes.size, t, x, duration, at)
         most = np.maximum(most, np.abs(x))
@@ -228,7 +228,7 @@ class Contacts:
         mass, _, _, rows, _ = self._read(np.append(q, v))
         return np.append(q, v - _onto(mass, rows[resting], rows[resting] @ v))
 
-    def settle(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
+    def resolve(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
         """Impacts, then the modes of the closed contacts."""
         q, v, count = x[: self.n_q].copy(), x[self.n_q :].copy(), len(self.friction)
         mass, _, gaps, rows, _ = self._read(x)
@@ -456,7 +456,7 @@ class Filippov:
         """A neighbour of a state."""
         return x + change
 
-    def settle(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
+    def resolve(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
         """The one mode that is consistent."""
         values, slopes, *_ = self._read(x)
         on = np.abs(values) <= CLOSED

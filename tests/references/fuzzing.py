@@ -109,7 +109,7 @@ def _confirmed(kind: str, scene: Scene, found: Any) -> str:
     """The verdict on a failure: whether the oracle fails as well at the state where the motion ends."""
     confirmed = {ns.Status.ENERGY_GAIN: GAINS, ns.Status.PAINLEVE: NO_MOTION, ns.Status.NO_ADMISSIBLE_IMPACT: NO_MOTION}
     try:
-        modes_of(kind, scene).settle(np.asarray(found.final_state), FINE)
+        modes_of(kind, scene).resolve(np.asarray(found.final_state), FINE)
     except (GainsEnergy, NoMotion) as reason:
         says = GAINS if isinstance(reason, GainsEnergy) else NO_MOTION
         return says if confirmed.get(found.status) == says else HONEST

@@ -47,8 +47,8 @@ def against_a_wall() -> Swing:
     def rate(t: float, y: np.ndarray) -> list[float]:
         return [y[1], -G * np.sin(y[0]), y[0] ** 2]
 
-    struck, time = integrated(rate, [1.2, 0.0, 0.0], 1.2, lambda t, y: y[0] + 0.4)
-    known, _ = integrated(rate, [struck[0], -0.7 * struck[1], struck[2]], 1.2 - time)
+    before, time = integrated(rate, [1.2, 0.0, 0.0], 1.2, lambda t, y: y[0] + 0.4)
+    known, _ = integrated(rate, [before[0], -0.7 * before[1], before[2]], 1.2 - time)
     return Swing(ocp=ocp, items=[{}, "impact wall", {}], times=[time], known=known)
 
 

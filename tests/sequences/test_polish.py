@@ -301,13 +301,13 @@ def paddle() -> ns.OCP:
 
 def test_a_solution_knows_how_to_be_polished() -> None:
     ocp = paddle()
-    rough = ns.solve(ocp, ns.FESDJ(control_stages=16, finite_elements=2, rk_stages=2))
-    assert rough.success
-    assert rough.sequence is not None
-    better = rough.polish()
+    coarse = ns.solve(ocp, ns.FESDJ(control_stages=16, finite_elements=2, rk_stages=2))
+    assert coarse.success
+    assert coarse.sequence is not None
+    better = coarse.polish()
     assert better.success
     # Which local optimum finite elements find is decided by rounding; there is always room for a grid that moves.
-    assert better.objective < 0.95 * rough.objective
+    assert better.objective < 0.95 * coarse.objective
     assert ns.certify(ocp, better).confirmed
     again = ns.polish(ocp, better)
     assert again.objective <= better.objective * (1.0 + 1e-9)
@@ -390,10 +390,10 @@ def test_three_boxes_from_the_known_control() -> None:
 def test_discs_whose_pushing_is_unstable() -> None:
     """The discs of the README from FESD-J's solution: claimed and true objective, and the true end, to 1e-3."""
     ocp = disc_manipulation.build()
-    rough = ns.solve(ocp, ns.FESDJ(control_stages=25, finite_elements=3))
-    assert rough.success
-    found = rough.polish()
+    coarse = ns.solve(ocp, ns.FESDJ(control_stages=25, finite_elements=3))
+    assert coarse.success
+    found = coarse.polish()
     certificate = ns.certify(ocp, found)
     assert certificate.true_objective == pytest.approx(found.objective, rel=1e-3)
     assert certificate.end_state_error <= 1e-3
-    assert found.objective <= 0.95 * rough.objective
+    assert found.objective <= 0.95 * coarse.objective

@@ -178,13 +178,13 @@ def test_the_solution_of_finite_elements_starts_the_program():
     system = block()
     missed = 100 * (system.q[0] - 0.5) ** 2
     ocp = ns.OCP(system, horizon=1.0, x0=[0.0, 0.0, 1.5, 0.0], stage_cost=system.u**2, terminal_cost=missed)
-    rough = ns.solve(ocp, ns.FESDJ(control_stages=4), guess=[0.0])
-    assert rough.success
-    assert read_sequence(laws_of(ocp, rough), rough, ocp.p) == ns.Sequence([SLIP, STICK])
-    fine = ns.solve(ocp, ns.MultiPhase(intervals=8), guess=rough)
+    coarse = ns.solve(ocp, ns.FESDJ(control_stages=4), guess=[0.0])
+    assert coarse.success
+    assert read_sequence(laws_of(ocp, coarse), coarse, ocp.p) == ns.Sequence([SLIP, STICK])
+    fine = ns.solve(ocp, ns.MultiPhase(intervals=8), guess=coarse)
     assert fine.success
     assert fine.sequence == ns.Sequence([SLIP, STICK])
-    assert fine.objective < rough.objective
+    assert fine.objective < coarse.objective
 
 
 def test_bounces_that_die_out_end_in_contact():

@@ -1,4 +1,4 @@
-"""Certificates: true solutions are confirmed, coarse ones told inaccurate, wrong ones refuted with the place."""
+"""Certificates: true solutions are confirmed, coarse ones inaccurate, wrong ones refuted with the place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of Filippov systems: right solutions are confirmed, coarse ones told inaccurate, wrong ones refuted."""
+"""Certificates of Filippov systems: right solutions are confirmed, coarse ones inaccurate, wrong ones refuted."""
 
 from __future__ import annotations
 

@@ -257,11 +257,11 @@ def _turn(x: ca.SX, side: float) -> list[Any]:
 def test_indicators_are_the_same_as_functions() -> None:
     x = ca.SX.sym("x", 2)
     flows = [ca.vertcat(1.0, 0.5 + x[1]), ca.vertcat(-1.0, 0.2)]
-    told = [
+    variants = [
         ns.Modes("m", flows=flows, functions=x[0] - 0.1 * x[1], signs=SIDES),
         ns.Modes("m", flows=flows, indicators=ca.vertcat(x[0] - 0.1 * x[1], -x[0] + 0.1 * x[1])),
     ]
-    one, two = (solved(ns.PSS(x=x, modes=modes), [0.5, 0.0], 2.0) for modes in told)
+    one, two = (solved(ns.PSS(x=x, modes=modes), [0.5, 0.0], 2.0) for modes in variants)
     assert kinds(one) == kinds(two) == [("enter_sliding", "m")]
     np.testing.assert_allclose(two.final_state, one.final_state, rtol=0, atol=1e-12)
     for name in ("theta[m][0]", "theta[m][1]", "lambda[m][0]", "lambda[m][1]"):
@@ -323,7 +323,7 @@ def test_what_convex_combinations_leave_open_is_said() -> None:
 
 @pytest.mark.parametrize("regions", ["indicators", "signs"])
 def test_hysteresis_as_a_filippov_system(regions: Any) -> None:
-    """The automaton in numerical time; where a pause is possible it says so, and stops unless told to go on."""
+    """The automaton in numerical time; where a pause is possible it says so, and stops unless an option forbids it."""
     car = hysteresis_car.build(regions=regions)
     u = ns.PiecewiseConstant([0.0, 5.0, 12.0], [[4.0, 1.0], [-3.0, 1.0]])
     trajectory = solved(car, np.zeros(4), 12.0, u=u, options=GO_ON)

@@ -270,8 +270,8 @@ def test_a_callback_sees_every_step_and_may_stop() -> None:
     trajectory = simulate(bouncing_ball.build(restitution=0.9), [1.0, 0.0], 3.0, callback=watch)
     assert trajectory.status is ns.Status.STOPPED
     fall = np.sqrt(2 / GRAVITY)
-    struck = next(x for t, x in seen if abs(t - fall) < 1e-11)
-    assert struck == pytest.approx([0.0, -GRAVITY * fall], abs=1e-10)  # before the impact
+    at_impact = next(x for t, x in seen if abs(t - fall) < 1e-11)
+    assert at_impact == pytest.approx([0.0, -GRAVITY * fall], abs=1e-10)  # before the impact
     for t, (height, _) in seen:
         late = t - fall
         flown = 1.0 - 0.5 * GRAVITY * t**2 if late <= 0.0 else 0.9 * GRAVITY * fall * late - 0.5 * GRAVITY * late**2

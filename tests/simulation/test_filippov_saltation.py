@@ -111,7 +111,7 @@ def _algebraic() -> Case:
 
 
 def _regions() -> Case:
-    """Three regions around points, told by indicators; the parameter moves one of them.
+    """Three regions around points, chosen by indicators; the parameter moves one of them.
 
     The motion slides between two regions up to the point that all three share, from there on between two others, which
     is no event, and leaves.

@@ -114,7 +114,7 @@ def test_too_many_switches_name_the_contact(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_steps_that_take_an_mpcc_are_counted() -> None:
-    """Where Newton's method is told to fail, the MPCC takes over, and the trajectory says so."""
+    """Where Newton's method is made to fail, the MPCC takes over, and the trajectory says so."""
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ground])

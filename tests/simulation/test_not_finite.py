@@ -164,11 +164,11 @@ def test_a_missed_law_is_a_status_by_the_share_of_the_speeds_at_work() -> None:
     pile = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(count), force=-GRAVITY * ca.DM.ones(count), contacts=contacts)
     x0 = [*(0.01 * np.arange(1, count + 1)), *np.zeros(count)]
     sweeps = ns.TimeStepping(solver="projected_gauss_seidel", max_sweeps=2, step=5e-3)
-    rough = ns.simulate(pile, x0=x0, duration=0.3, method=sweeps)
+    inexact = ns.simulate(pile, x0=x0, duration=0.3, method=sweeps)
     fine = ns.simulate(pile, x0=x0, duration=0.3, method=ns.TimeStepping(step=5e-3))
-    missed = float(re.search(r"the worst by ([\d.e+-]+) m/s", rough.message)[1])  # type: ignore[index]
-    speed = float(np.abs(rough.x[:, count:]).max())
+    missed = float(re.search(r"the worst by ([\d.e+-]+) m/s", inexact.message)[1])  # type: ignore[index]
+    speed = float(np.abs(inexact.x[:, count:]).max())
     assert missed > 1e-2 * speed
-    assert rough.status is ns.Status.INACCURATE
+    assert inexact.status is ns.Status.INACCURATE
     assert fine.success
     assert "miss the tolerance" not in fine.message

@@ -122,7 +122,7 @@ def _stop(cluster, state):
 
 
 def _smaller(folder):
-    """Three runs; the first is over long before any other, so that both workers are at work when it is told."""
+    """Three runs; the first is over long before any other, so that both workers are at work when it is reported."""
     axes = "zip: {problem.arguments.height: [1, 2, 3], problem.arguments.pause: [0.05, 1.0, 1.0]}"
     text = re.sub(r"grid: .*", axes, BALLS)
     (folder / "smaller.yaml").write_text(text)

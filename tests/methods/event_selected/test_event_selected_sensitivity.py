@@ -130,8 +130,8 @@ def differences(of, x0, size=1e-4):
 def one_sided(of, x0, v, size=1e-4):
     """Forward differences in one direction with one extrapolation."""
     start = of(x0)
-    rough, fine = ((of(x0 + s * np.asarray(v)) - start) / s for s in (size, size / 2))
-    return 2 * fine - rough
+    coarse, fine = ((of(x0 + s * np.asarray(v)) - start) / s for s in (size, size / 2))
+    return 2 * fine - coarse
 
 
 def test_the_orbital_derivative_is_known_at_every_node():
@@ -275,7 +275,7 @@ def test_flat_plate_is_smooth_although_all_contacts_close_at_once(damping):
 
 
 def test_contacts_that_close_one_after_the_other_within_rounding():
-    """They are judged together, and carried one by one as they happened."""
+    """They are assessed together, and carried one by one as they happened."""
     system, x0 = plate((-0.5, -0.1, 0.2, 0.4), 25.0, 0.25), np.array([2.0, 1e-11, 0.0, 0.0])
     motion = simulated(system, x0, 0.7, sensitivities=True)
     assert 1e-13 < motion.events[-1].time - motion.events[0].time < 1e-10
