@@ -14,7 +14,7 @@ from pathlib import Path
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
 from problems.benchmarks.contact import NAMES, posed
-from problems.benchmarks.contact.methods import start_of
+from problems.benchmarks.contact.methods import plain_call
 from problems.benchmarks.orders import check_names
 from problems.gallery import filmed
 from problems.runner import Report, program, tabled
@@ -39,7 +39,7 @@ def film(name: str, path: str | Path, time_limit: float = 60.0) -> ns.Solution:
     """
     problem = posed(name)
     ocp = problem.build()
-    solution = ns.solve(ocp, guess=start_of(problem), time_limit=time_limit)
+    solution = plain_call(problem, ocp, time_limit)
     length = max(LEAST, solution.duration)
     rate = round(min(max(FRAMES / length, RATES[0]), RATES[1]))
     ns.animate(ocp.system, solution, path, speed=solution.duration / length, frames_per_second=rate)

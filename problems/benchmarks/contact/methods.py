@@ -66,10 +66,15 @@ def of_solution(solution: ns.Solution) -> Answer:
     )
 
 
-def default(posed: Posed, limit: float) -> Answer:
+def plain_call(posed: Posed, ocp: ns.OCP, limit: float) -> ns.Solution:
     """Solve by `ns.solve(ocp)`, whose own limit is 60 s of processor time; another limit is one of the clock."""
     clock = None if limit == EFFORTS["normal"].seconds else limit
-    return of_solution(ns.solve(posed.build(), guess=start_of(posed), time_limit=clock))
+    return ns.solve(ocp, guess=start_of(posed), time_limit=clock)
+
+
+def default(posed: Posed, limit: float) -> Answer:
+    """Solve by `ns.solve(ocp)`."""
+    return of_solution(plain_call(posed, posed.build(), limit))
 
 
 def finite_elements(posed: Posed, limit: float) -> Answer:
