@@ -22,6 +22,7 @@ from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMetho
 from nosnoc_py.errors import check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, fitting
+from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.portfolio import EFFORTS
 from nosnoc_py.search.state import AGREE, GAIN
 from nosnoc_py.simulation.certification.attached import with_certificate
@@ -76,14 +77,14 @@ class ElementSearch(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Number of starts without a gain that ends the search (8, 20, 120), and the limit of time without
+        Number of starts without a gain that ends the search (8, 20, 120), and the limit of processor time without
         `time_limit` (10 s, 60 s, 600 s).
     seed : int
         Seed of the random controls.
     control_stages : int
         Number of control intervals of equal length.
     time_limit : float, optional
-        Limit for the whole search [s]; replaces that of `effort`.
+        Limit of time by the clock for the whole search [s]; replaces that of `effort`.
 
     Raises
     ------
@@ -120,15 +121,17 @@ class ElementSearch(CompleteMethod):
         method: Any = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)
         method = method.replace(control_stages=self.control_stages)
         problem, effort, rng = transcribe(ocp, method), EFFORTS[self.effort], np.random.default_rng(self.seed)
-        ends = started + effort.seconds if np.isinf(deadline) else deadline
-        until = started + (1.0 - LAST) * (ends - started)  # the rest is for the refinement
+        budget = TimeBudget.of(started, deadline, effort.seconds)
 
-        def step(state: ElementState, deadline: float) -> ElementState:
+        def until() -> float:
+            return started + (1.0 - LAST) * (budget.deadline() - started)  # the rest is for the refinement
+
+        def step(state: ElementState, _: float) -> ElementState:
             before = time.monotonic()
             start = guess if state.first is None else {"u": _random_control(ocp, state, rng)}
             # The first start sets the scale of time: it alone may use everything that is left.
             most = np.inf if state.first is None else max(LEAST, LONGER * state.candidates[0].seconds)
-            limit = min(most, max(0.0, deadline - before))
+            limit = min(most, max(0.0, until() - before))
             solution = problem.solve(guess=start, time_limit=None if np.isinf(limit) else limit)
             return _with_start(
                 state, solution, "default" if state.first is None else "random", time.monotonic() - before
@@ -137,11 +140,15 @@ class ElementSearch(CompleteMethod):
         def ended(state: ElementState) -> dict[str, Any] | None:
             # A single start that reached the best objective may have met it by luck: ask for a second one.
             over = state.status is not None or (state.since >= effort.patience and state.agreed > 0)
-            return {"status": state.status or Status.SOLVED} if over else None
+            if over:
+                return {"status": state.status or Status.SOLVED}
+            # The first start is made however short the limit is.
+            late = state.first is not None and time.monotonic() > until()
+            return {"status": Status.TIME_LIMIT} if late else None
 
-        state = iterated(ElementState(), step, ended, callback, until, least=1)
+        state = iterated(ElementState(), step, ended, callback, np.inf)
         assert state.best is not None
-        best = self._refine(ocp, problem, state, ends)
+        best = self._refine(ocp, problem, state, budget.deadline())
         return replace(best, method=repr(self), candidates=state.candidates, wall_seconds=time.monotonic() - started)
 
     def _refine(self, ocp: OCP, problem: Transcription, state: ElementState, ends: float) -> Solution:

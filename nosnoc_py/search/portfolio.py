@@ -23,6 +23,7 @@ from pydantic import Field, field_validator
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
+from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import nearest_motion
 from nosnoc_py.search.stances import Proposal
@@ -80,9 +81,6 @@ ALONE, MANY = 2, 2
 # Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
 # optima only.
 SMOOTH_SYSTEM = 0.1
-# A limit that the user did not set is one of processor time: work of others on the machine must not decide about a
-# result. The clock may then show at most LOAD times the limit.
-LOAD = 3.0
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -179,11 +177,8 @@ class Search(CompleteMethod):
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
         """Search until kinds of start agree and nothing better is found, or the time is over."""
-        if np.isinf(deadline):
-            state = self.init(ocp, guess, time_limit=EFFORTS[self.effort].seconds)
-            state = replace(state, processor_began=time.process_time())
-        else:
-            state = self.init(ocp, guess, time_limit=deadline - started)
+        budget = TimeBudget.of(started, deadline, EFFORTS[self.effort].seconds)
+        state = replace(self.init(ocp, guess, time_limit=budget.seconds), budget=budget, began=started)
 
         def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
@@ -235,13 +230,12 @@ class Search(CompleteMethod):
             work=work,
             streams=streams,
             began=began,
-            deadline=began + time_limit,
-            limit=time_limit,
+            budget=TimeBudget(began, time_limit),
         )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
         """Take one turn: one start, some neighbours of a good sequence, or a refinement of the best motion."""
-        state = state.with_load(LOAD)
+        state = state.with_load()
         kind, began = self._next_kind(state), time.monotonic()
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)

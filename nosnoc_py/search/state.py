@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -94,13 +95,11 @@ class SearchState:
     streams : dict
         Generators of starts that are not exhausted, by kind.
     began, deadline : float
-        Times of the monotonic clock [s].
-    limit : float
-        Time between both, before other work on the machine has moved the deadline [s].
-    processor_began : float, optional
-        Processor time [s] at the start, if the limit is one of processor time.
+        Times of the monotonic clock [s]; the deadline is that of the last turn.
+    budget : TimeBudget
+        Limit of time of the search.
     load : float
-        Time by the clock over processor time so far, at least 1; 1 if the limit is one of the clock.
+        Time by the clock over processor time at the last turn.
     nodes : tuple of SequenceNode
         Best attempt of every sequence.
     candidates : tuple of Candidate
@@ -122,9 +121,8 @@ class SearchState:
     work: Refinement
     streams: dict[str, Iterator[Any]]
     began: float
-    deadline: float
-    limit: float = np.inf
-    processor_began: float | None = None
+    budget: TimeBudget
+    deadline: float = np.inf
     load: float = 1.0
     nodes: tuple[SequenceNode, ...] = ()
     candidates: tuple[Candidate, ...] = ()
@@ -206,19 +204,9 @@ class SearchState:
         )
         return tuple(dict.fromkeys(kinds))
 
-    def with_load(self, most: float) -> SearchState:
-        """Return the state with the deadline at which a limit of processor time will be reached at the present load.
-
-        The whole time by the clock is at most `most` times the limit.
-        """
-        if self.processor_began is None or not np.isfinite(self.limit):
-            return self
-        clock = time.monotonic() - self.began
-        # Threads of the user may use more than the time of the clock: they are not part of the search.
-        used = min(clock, time.process_time() - self.processor_began)
-        load = float(np.clip(clock / used, 1.0, most)) if used > 0.0 else 1.0
-        end = min(clock + load * max(0.0, self.limit - used), most * self.limit)
-        return replace(self, load=load, deadline=self.began + end)
+    def with_load(self) -> SearchState:
+        """Return the state with the present load, and the deadline at which its budget will be used up."""
+        return replace(self, load=self.budget.load(), deadline=self.budget.deadline())
 
     @property
     def expandable(self) -> SequenceNode | None:

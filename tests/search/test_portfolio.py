@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.portfolio import KINDS, MOVES
@@ -211,19 +212,20 @@ def test_a_search_without_starts_answers_with_what_does_nothing() -> None:
 
 def test_a_busy_machine_moves_the_deadline_of_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """After 10 s of the clock with 5 s of processor time, 5 s of 60 are used: the other 55 take 110 s by the clock."""
-    state = ns.Search().init(cart(), time_limit=60.0)
-    clock, processor = state.began + 10.0, 100.0
-    fake = SimpleNamespace(monotonic=lambda: clock, process_time=lambda: processor)
-    monkeypatch.setattr("nosnoc_py.search.state.time", fake)
-    assert state.with_load(3.0) is state  # a limit of the clock is one
-    measured = replace(state, processor_began=95.0).with_load(3.0)
-    assert measured.load == pytest.approx(2.0)
-    assert measured.deadline - state.began == pytest.approx(10.0 + 110.0)
-    idle = replace(state, processor_began=90.0).with_load(3.0)
-    assert (idle.load, idle.deadline - state.began) == (pytest.approx(1.0), pytest.approx(60.0))
-    starved = replace(state, processor_began=99.9).with_load(3.0)
-    assert starved.load == pytest.approx(3.0)
-    assert starved.deadline - state.began == pytest.approx(180.0)
+    fake = SimpleNamespace(monotonic=lambda: 10.0, process_time=lambda: 100.0)
+    monkeypatch.setattr("nosnoc_py.search.budget.time", fake)
+
+    def measured(processor_began: float | None) -> tuple[float, float]:
+        budget = TimeBudget(0.0, 60.0, processor_began)
+        return budget.load(), budget.deadline()
+
+    assert measured(None) == (1.0, 60.0)  # a limit of the clock is one
+    assert measured(95.0) == pytest.approx((2.0, 10.0 + 110.0))
+    assert measured(90.0) == pytest.approx((1.0, 60.0))
+    assert measured(50.0) == pytest.approx((1.0, 60.0))  # threads of the user
+    assert measured(99.9) == pytest.approx((3.0, 180.0))
+    assert TimeBudget.of(0.0, 5.0, 60.0) == TimeBudget(0.0, 5.0)
+    assert TimeBudget.of(8.0, np.inf, 60.0) == TimeBudget(8.0, 60.0, 98.0)
 
 
 def test_the_limit_holds_where_no_start_moves() -> None:
