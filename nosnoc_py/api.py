@@ -223,8 +223,8 @@ class SolvedProblem(EvaluatesProblem):
         if self.problem is None or self.problem.layout_key != solution.layout_key:
             raise OptionError(
                 "differentiate: expected a solution by finite elements, given one by "
-                f"{solution.method or 'another method'}; go on from it by solution.refine(method).differentiate(), "
-                "where method is ns.FESDJ(...) of an ns.CLS, else ns.FESD(...)."
+                f"{solution.method or 'another method'}; use solution.refine(method).differentiate(), with "
+                "method = ns.FESDJ(...) for an ns.CLS, else ns.FESD(...)."
             )
         return self.problem.differentiate(solution, **asked)
 
@@ -327,8 +327,8 @@ def simulate(
     if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
         raise OptionError(
             f"method: a system of {contacts} contacts is slow with EventDriven, the default; give "
-            "method=ns.TimeStepping(step=...), which is made for so many (first order, errors follow the step), or "
-            "method=ns.EventDriven() all the same."
+            "method=ns.TimeStepping(step=...), which is made for many contacts (first order: halving the step halves "
+            "the error), or method=ns.EventDriven() to use it all the same."
         )
     task = SimulationTask(
         x0=x0,

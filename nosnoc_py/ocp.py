@@ -667,8 +667,8 @@ def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
     """Raise `ModelError` if an expression other than a terminal one uses the free horizon."""
     if free is not None and ca.depends_on(expression, free.symbol):
         raise ModelError(
-            f"OCP: {what} uses the free horizon, which terminal costs and terminal constraints may use; for the time "
-            "that has passed, give the system a symbol t=."
+            f"OCP: {what} uses the symbol of the free horizon, which only terminal costs and terminal constraints may "
+            "use; for the current time, give the system a symbol t=."
         )
 
 

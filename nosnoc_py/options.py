@@ -167,7 +167,7 @@ class CompleteMethod(Method):
         """
         if solver is not None:
             raise OptionError(
-                f"solver: {type(self).__name__} solves by itself; solver= is for finite elements (ns.FESDJ, ns.FESD, "
+                f"solver: {type(self).__name__} has its own solver; solver= is for finite elements (ns.FESDJ, ns.FESD, "
                 "ns.TimeFreezing)."
             )
         check_run(callback, time_limit)

@@ -71,10 +71,10 @@ class PointCost:
         assign(self, times=times, expression=expression)
         count = expression.numel()
         if is_comparison(expression):
-            raise ModelError("PointCost: a comparison is no cost; give it as a constraint, point_constraints=[...].")
+            raise ModelError("PointCost: a comparison is not a cost; give it as a constraint, point_constraints=[...].")
         if self.values is None:
             if self.weights != 1.0:
-                raise ModelError("PointCost: weights are those of values; multiply the expression.")
+                raise ModelError("PointCost: weights= needs values=; without values multiply the expression.")
             if count != 1:
                 raise ModelError(f"PointCost: without values the expression has to be one number, given {count}.")
             return

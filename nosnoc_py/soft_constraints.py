@@ -38,7 +38,7 @@ def checked_weight(soft: Any, weight: Any, size: int, what: str) -> np.ndarray |
     """
     if soft is None:
         if weight is not None:
-            raise ModelError(f"{what}: weight= is that of a soft constraint; give soft='l1', 'l2' or 'linf', too.")
+            raise ModelError(f"{what}: weight= needs a soft constraint; give soft='l1', 'l2' or 'linf', too.")
         return None
     if soft not in NORMS:
         raise ModelError(f"{what}: soft: {unknown_name(str(soft), NORMS, 'norm')}")

@@ -164,7 +164,7 @@ _REMEDIES = {
     ),
     Status.NOT_CERTIFIED: (
         "The problem is solved, but no independent simulation can confirm the motion (the message says why): look at "
-        " solution.certificate, and compare with another method or other parameters."
+        "solution.certificate, and compare with another method or other parameters."
     ),
     Status.NOT_CONFIRMED: (
         "The program is solved, but the simulation of its control deviates (the message says how): give more time "

@@ -302,7 +302,9 @@ def test_solve_and_simulate_say_what_they_take() -> None:
     with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MinimumPrinciple.* with ns\.solve"):
         ns.transcribe(ocp)
     for solver in (ns.Homotopy(), ns.MultiStart()):
-        with pytest.raises(ns.OptionError, match=r"^solver: MinimumPrinciple solves by itself; solver= is for finite"):
+        with pytest.raises(
+            ns.OptionError, match=r"^solver: MinimumPrinciple has its own solver; solver= is for finite"
+        ):
             ns.solve(ocp, ns.MinimumPrinciple(), solver)
     with pytest.raises(ns.OptionError, match=r"system: expected one made by ns\.CLS\(.*\), .* or ns\.PDS.*, given int"):
         ns.Simulator(3, step=0.1)

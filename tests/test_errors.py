@@ -100,7 +100,11 @@ def test_unknown_name_error_is_a_key_error_that_prints_a_sentence():
         (ns.ActiveSet, {"radiu": 3}, "ActiveSet: unknown option 'radiu'. Did you mean 'radius'"),
         (ns.ActiveSet, {"homotopy": "scholtes"}, "option 'homotopy'.*given 'scholtes'"),
         (ns.Homotopy, {"sigma_min": float("inf")}, "option 'sigma_min'.*given inf"),
-        (ns.Homotopy, {"sigma_0": 1e-3, "sigma_min": 1e-2}, "Homotopy: sigma_min 0.01 is above sigma_0 0.001"),
+        (
+            ns.Homotopy,
+            {"sigma_0": 1e-3, "sigma_min": 1e-2},
+            "Homotopy: expected sigma_min <= sigma_0, given sigma_min 0.01 and sigma_0 0.001",
+        ),
         (ns.Homotopy, {"max_iterations": 0}, "option 'max_iterations'.*given 0"),
     ],
 )
@@ -136,7 +140,7 @@ def test_replace_returns_a_validated_copy():
         first.replace(coun=1)
     with pytest.raises(ns.OptionError, match="given 'x'"):
         first.replace(count="x")
-    with pytest.raises(ns.OptionError, match="sigma_min 1e-09 is above sigma_0 1e-10"):
+    with pytest.raises(ns.OptionError, match="given sigma_min 1e-09 and sigma_0 1e-10"):
         ns.Homotopy().replace(sigma_0=1e-10)
 
 

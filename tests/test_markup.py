@@ -126,7 +126,7 @@ def test_a_failure_says_what_to_try(solution):
     failed = replace(solution, status=Status.LOCALLY_INFEASIBLE)
     parsed = shown(failed)
     assert Status.LOCALLY_INFEASIBLE.remedy in parsed.texts
-    assert "Events and modes of the last iterate, which is no solution:" in parsed.texts
+    assert "Events and modes of the last iterate, which is not a solution:" in parsed.texts
 
 
 def test_a_certificate_compares_events(solution):

@@ -534,9 +534,9 @@ def test_a_free_time_starts_in_the_middle() -> None:
     [
         (
             {"stage_cost": TIME.symbol},
-            "stage_cost uses the free horizon, which terminal costs and terminal",
+            "stage_cost uses the symbol of the free horizon, which only terminal",
         ),
-        ({"path_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "path constraint 0 uses the free horizon"),
+        ({"path_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "path constraint 0 uses the symbol of the free"),
         ({"initial_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "give the system a symbol t="),
         ({"terminal_cost": ns.FreeTime(1, 2).symbol}, "terminal_cost depends on another symbol that is also called T"),
         ({"complementarities": [ns.Complementarity(u, TIME.symbol)]}, "complementarity_0 depends on T"),

@@ -175,7 +175,7 @@ def test_an_iterate_that_is_no_solution_says_so_before_its_events() -> None:
     text = lost.summary()
     assert lost.status is ns.Status.LOCALLY_INFEASIBLE
     assert "the grid holds" not in text
-    assert "events of the last iterate, which is no solution" in text
+    assert "events of the last iterate, which is not a solution" in text
     assert "equation sum of the control stages' lengths" in text
     assert "FESDJ(control_stages=6, equidistant_control_grid=False), solver Homotopy()" in text
     won = ns.solve(paddle(), METHOD).summary()

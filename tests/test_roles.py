@@ -324,11 +324,11 @@ def test_an_iterate_that_never_touches_is_told_by_roles(solved: tuple[Transcript
     solution = solved[1]
     quiet = {name: Series(s.t, 0 * s.values, s.role) for name, s in solution.series.items()}
     lost = replace(solution, series=quiet, events=(), status=ns.Status.LOCALLY_INFEASIBLE)
-    assert "No contact closes anywhere" in ns.explain(lost)
+    assert "No contact closes in the last iterate" in ns.explain(lost)
     renamed_series = {other(name): series for name, series in quiet.items()}
-    assert "No contact closes anywhere" in ns.explain(replace(lost, series=renamed_series))
+    assert "No contact closes in the last iterate" in ns.explain(replace(lost, series=renamed_series))
     nameless = {name: Series(s.t, s.values) for name, s in quiet.items()}
-    assert "No contact closes anywhere" not in ns.explain(replace(lost, series=nameless))
+    assert "No contact closes in the last iterate" not in ns.explain(replace(lost, series=nameless))
 
 
 def test_a_search_over_branches_reads_no_names(renaming: Any) -> None:

@@ -156,7 +156,7 @@ def test_guesses_need_not_know_of_slacks(guess: Any) -> None:
     ("make", "said"),
     [
         (lambda: ns.Constraint(X, 0, soft="l3"), "unknown norm 'l3'. Did you mean"),
-        (lambda: ns.Constraint(X, 0, weight=1.0), "weight= is that of a soft constraint"),
+        (lambda: ns.Constraint(X, 0, weight=1.0), "weight= needs a soft constraint"),
         (lambda: ns.Constraint(X, 0, soft="l1", weight=0.0), "expected positive numbers, given 0.0"),
         (lambda: ns.Constraint(X, 0, soft="l1", weight=[1.0, 2.0]), "weight"),
         (lambda: ns.Constraint(ca.vertcat(X, X), 0, soft="linf", weight=[1.0, 2.0]), "weight"),

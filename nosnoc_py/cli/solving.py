@@ -81,17 +81,17 @@ def assignment(text: str) -> tuple[str, Any]:
     try:
         return path.strip(), YAML(typ="safe", pure=True).load(value)
     except YAMLError:
-        raise OptionError(f"--set: {value!r} is no value in YAML; quote texts with special characters.") from None
+        raise OptionError(f"--set: {value!r} is not a value in YAML; quote texts with special characters.") from None
 
 
 def _check_verb(given: Configuration, path: Path, simulated: bool) -> None:
     if simulated and given.simulate is None:
         raise OptionError(
-            f"{path}: has no part simulate. An optimal control problem is solved, `nosnoc-py solve {path}`; to "
-            "simulate a system, say how, simulate: {x0: [...], duration: ...}."
+            f"{path}: has no part simulate. To simulate a system, add simulate: {{x0: [...], duration: ...}}. To solve "
+            f"an optimal control problem, run `nosnoc-py solve {path}`."
         )
     if not simulated and given.simulate is not None:
-        raise OptionError(f"{path}: has a part simulate, so it is not solved: `nosnoc-py simulate {path}`.")
+        raise OptionError(f"{path}: has a part simulate, so it is a simulation: run `nosnoc-py simulate {path}`.")
 
 
 def _check_output(output: Path | None) -> None:

@@ -145,7 +145,7 @@ class _Loop:
         period = own_period if period is None else period
         if period is None:
             raise OptionError(
-                "close_loop: period: expected seconds between samples; this controller has none of its own."
+                "close_loop: period: expected seconds between samples, because this controller has no period."
             )
         check_positive(duration=duration, period=period, **({} if deadline is None else {"deadline": deadline}))
         period, duration = float(period), float(duration)
@@ -161,7 +161,7 @@ class _Loop:
         # An adapter advances whole periods: a delayed control would have to start inside one.
         elif delay or method is not None:
             raise OptionError(
-                "close_loop: a delay and a method need a plant that is a system; this adapter steps whole periods."
+                "close_loop: a delay and method= need a plant that is a system; this plant steps whole periods only."
             )
         names = (system or plant).state_names, (system or plant).control_names
         size = len(names[0])
@@ -308,8 +308,8 @@ class _SimulatedPlant:
         if isinstance(plant, Simulator):
             if delay or abs(plant.length - period) > 1e-9 * period:
                 raise OptionError(
-                    f"close_loop: plant: its steps of {plant.length:g} s have to be the period of {period:g} s, and "
-                    "a delay needs the system itself."
+                    f"close_loop: plant: expected steps as long as the period, {period:g} s, and no delay, given an "
+                    f"ns.Simulator with steps of {plant.length:g} s; for other periods and delays pass the system."
                 )
             self.parts = [plant]
         else:

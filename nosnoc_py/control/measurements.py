@@ -60,7 +60,7 @@ class Measurements:
         units = dict(self.units or {})
         times = _numbers(self.times, "times") * _factor("t", units.pop("t", 1.0))
         if not times.size or (np.diff(times) < 0.0).any() or not np.isfinite(times).all() or times[0] < 0.0:
-            raise OptionError("Measurements: times: expected seconds from 0 on in order, at least one.")
+            raise OptionError(f"Measurements: times: expected one or more seconds from 0 on, in order, given {times}.")
         if not isinstance(self.values, Mapping) or not self.values:
             raise OptionError(
                 f"Measurements: values: expected a mapping of names to values, given {self.values!r:.60}."

@@ -151,7 +151,7 @@ class MHE:
         prior_std = by_names(x0_std, system.state_names, "MHE: x0_std")
         noise = by_names(process, system.state_names, "MHE: process")
         if not (prior_std > 0.0).all() or (noise < 0.0).any():
-            raise OptionError("MHE: expected positive x0_std and process that is not negative.")
+            raise OptionError("MHE: expected positive numbers as x0_std, and nonnegative ones as process.")
         # White noise: its variance grows with time, not with its square. Free parameters are constant and get none.
         self.Q = np.diag(np.append(noise**2 * self.period, np.zeros(len(self.free_indices))))
         # Arrival cost: mean and covariance of states and free parameters at the beginning of the window.
@@ -252,7 +252,7 @@ class MHE:
             self._z = self._mean.copy()
             current = self._evaluate(self._z, sensitivities=True)
         if current is None:
-            raise ModelError("MHE: the motion of the window cannot be simulated; see x0, or use a shorter window.")
+            raise ModelError("MHE: the motion of the window cannot be simulated; check x0, or use a shorter window.")
         for _ in range(ITERATIONS):
             step = -np.linalg.lstsq(current.jacobian, current.r, rcond=None)[0]
             # Halve the step until the cost decreases; the motion may also fail for too long steps.

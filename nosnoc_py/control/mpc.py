@@ -197,7 +197,7 @@ class MPC:
     ) -> None:
         self.problem = _transcribed(problem, method, period)
         if self.problem.ocp.free_time is not None:
-            raise OptionError("MPC: expected an OCP with a fixed horizon; a free one has no stages of one length.")
+            raise OptionError("MPC: expected an OCP with a fixed horizon, given a free one (ns.FreeTime).")
         self.ocp, self.system = self.problem.ocp, without_slacks(self.problem.ocp.system)
         self.cost = MotionCost.of(self.ocp, self.system.n_u, self.system.n_p)
         self.stage = float(self.ocp.horizon) / self.problem.grid.control_stages
@@ -209,7 +209,7 @@ class MPC:
             or not 1 <= self.stages < self.problem.grid.control_stages
         ):
             raise OptionError(
-                f"MPC: period: expected whole control stages of {self.stage:g} s and less than the horizon, given "
+                f"MPC: period: expected a multiple of the control stage, {self.stage:g} s, below the horizon, given "
                 f"{self.period:g} s; choose control_stages accordingly."
             )
         self.delay = _seconds(delay, "delay")
@@ -561,7 +561,7 @@ def plan_of(step: MPCStep) -> Trajectory | None:
 def _transcribed(problem: Any, method: Any, period: float | None) -> Transcription:
     if isinstance(problem, Transcription):
         if method is not None:
-            raise OptionError("MPC: method: a transcription has one already; give the OCP with another.")
+            raise OptionError("MPC: method: a transcription has its own; leave method= out, or pass the OCP.")
         return problem
     if not isinstance(problem, OCP):
         raise OptionError(f"MPC: expected an OCP or a Transcription, given {type(problem).__name__}.")

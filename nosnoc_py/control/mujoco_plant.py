@@ -168,7 +168,11 @@ class MujocoPlant:
         # be read.
         is_finite = bool(np.isfinite(x).all()) and not self.data.warning.number.any()
         status = Status.SOLVED if is_finite else Status.NUMERICAL_ERROR
-        message = "" if is_finite else "MuJoCo warned of its numbers; use a shorter step or softer contacts"
+        message = (
+            ""
+            if is_finite
+            else "MuJoCo reports values that are not finite or too large; use a shorter step or softer contacts"
+        )
         next_state = MujocoState(x=x, status=status, message=message, t=state.t + self.length)
         # A log does not need every step; `POINTS` of the closed loop is of the same size.
         keep = np.unique(np.linspace(0, self.steps, min(self.steps, 8) + 1).astype(int))

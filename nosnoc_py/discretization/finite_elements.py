@@ -236,8 +236,8 @@ class FiniteElements:
             )
         if options.switch_detection and options.step_equilibration == "linear_complementarity":
             raise OptionError(
-                "step_equilibration: simulations of systems with jumps take every value but 'linear_complementarity'; "
-                "use step_equilibration='direct', which imposes the same equations, or leave it out."
+                "step_equilibration: simulations of systems with jumps do not take 'linear_complementarity'; use "
+                "step_equilibration='direct', which imposes the same equations, or leave it out."
             )
 
     def _step(self, at: At) -> ca.SX:

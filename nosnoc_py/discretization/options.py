@@ -319,7 +319,7 @@ use ns.FESDJ(...).
     @classmethod
     def _filippov(cls, value: FESD) -> FESD:
         if isinstance(value, FESDJ):
-            raise ValueError("time-freezing leaves no jumps: expected FESD(...), given FESDJ(...)")
+            raise ValueError("time-freezing removes the jumps: expected FESD(...), given FESDJ(...)")
         return value
 
     @field_validator("speed_of_time")
@@ -330,8 +330,8 @@ use ns.FESDJ(...).
             raise ValueError(f"expected bounds 0 <= lower < upper, given {value}")
         if upper < 1:
             raise ValueError(
-                f"the clock runs slower than the speed of time: with an upper bound of {upper:g} it cannot reach the "
-                "end of the horizon; expected more than 1"
+                f"with an upper bound of {upper:g} the physical time cannot reach the end of the horizon; expected an "
+                "upper bound of 1 or more"
             )
         return value
 

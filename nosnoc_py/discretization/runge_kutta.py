@@ -36,8 +36,8 @@ def representation_of(options: FESD, tableau: Tableau) -> Representation:
         return "integral" if tableau.invertible else "differential"
     if representation == "integral" and not tableau.invertible:
         raise OptionError(
-            f"rk_representation: 'integral' needs an invertible matrix A, which {tableau.name} with "
-            f"{tableau.stages} stage(s) has not; use 'differential', 'lifted_differential' or leave it out."
+            f"rk_representation: 'integral' needs an invertible matrix A, but that of {tableau.name} with "
+            f"{tableau.stages} stage(s) is singular; use 'differential', 'lifted_differential' or leave it out."
         )
     return representation
 

@@ -99,7 +99,9 @@ def _length(parts: ca.SX) -> ca.SX:
 def _box(shape: Box, x: ca.SX) -> ca.SX:
     """Return the distance: outside to the nearest point of the box, inside to the nearest face (negative)."""
     if shape.skin:
-        raise ModelError("contacts: a Box with a skin is no surface; give a Box without, and a Sphere with the radius.")
+        raise ModelError(
+            "contacts: a Box with a skin cannot be touched; give a Box without, and a Sphere of its radius."
+        )
     turn = ca.DM(shape.rotation)
     own = turn.T @ (x - ca.DM(shape.center))
     # Distance beyond the faces in each direction, in the frame of the box; symmetric, hence the absolute value.
@@ -323,7 +325,9 @@ def _both_placed(first: Any, second: Any) -> tuple[Placed, Placed]:
             "contacts: both shapes stand still; give at least one as ns.Placed(shape, position, coordinates=...)."
         )
     if len(set(sizes)) > 1:
-        raise ModelError("contacts: one shape is in the plane, the other one in space; give positions of one length.")
+        raise ModelError(
+            "contacts: one shape is in the plane, the other one in space; give positions of the same length."
+        )
     a, b = (given if isinstance(given, Placed) else Placed(given, ca.SX(sizes[0], 1)) for given in (first, second))
     moving = [placed.coordinates for placed in (a, b) if placed.coordinates is not None]
     # By identity: equal symbols with other velocities would give other tangents.
@@ -340,5 +344,5 @@ def _both_placed(first: Any, second: Any) -> tuple[Placed, Placed]:
         if (planar and size == 3) or (spatial and size == 2) or half:
             where = "in space" if size == 3 else "in the plane"
             kind = type(placed.shape).__name__
-            raise ModelError(f"contacts: {kind} is no shape {where} (positions have {size} components).")
+            raise ModelError(f"contacts: {kind} is not a shape {where} (positions have {size} components).")
     return a, b

@@ -215,8 +215,8 @@ class ConvexPolygon:
         # A vertex on a straight edge is no corner; it would give two contacts with the same normal.
         if (turns <= STRAIGHT * sizes.max() ** 2).any() or abs(whole - 2 * np.pi) > 1e-6:
             raise ModelError(
-                "ConvexPolygon: vertices: these do not go round a convex polygon with a corner at each; join convex "
-                "parts."
+                "ConvexPolygon: vertices: expected the corners of a convex polygon in their order, none on a straight "
+                "edge; split other shapes into convex parts."
             )
         # Vertices are counterclockwise here, so that an edge turned clockwise points outwards.
         normals = np.column_stack([edges[:, 1], -edges[:, 0]]) / sizes[:, None]

@@ -162,7 +162,9 @@ class Homotopy(Strategy):
     @model_validator(mode="after")
     def _ordered(self) -> Homotopy:
         if self.sigma_min > self.sigma_0:
-            raise ValueError(f"sigma_min {self.sigma_min:g} is above sigma_0 {self.sigma_0:g}")
+            raise ValueError(
+                f"expected sigma_min <= sigma_0, given sigma_min {self.sigma_min:g} and sigma_0 {self.sigma_0:g}"
+            )
         if self.relaxation not in RELAXATIONS:
             raise ValueError(unknown_name(self.relaxation, RELAXATIONS, "relaxation"))
         check_steering(self.relaxation, self.steering)

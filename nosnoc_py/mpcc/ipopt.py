@@ -183,8 +183,8 @@ class Ipopt:
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":
             raise OptionError(
-                f"IPOPT did not start with its options {self._options}: most often a linear_solver that is not "
-                "installed. Leave linear_solver out to use MUMPS, which always is."
+                f"IPOPT did not start with its options {self._options}: the usual reason is a linear_solver that "
+                "is not installed. Leave linear_solver out to use MUMPS, which is always there."
             )
         # A passed deadline ends IPOPT with the same status as Ctrl-C.
         interrupted = stats["return_status"] in INTERRUPTED and not passed

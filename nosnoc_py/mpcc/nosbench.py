@@ -313,5 +313,5 @@ def _to_fields(mpcc: MPCC) -> dict[str, Any]:
 def _strict(name: str, number: float) -> float | str:
     """Return a number as JSON can hold it: an infinity as a string."""
     if math.isnan(number):
-        raise ModelError(f"{name}: NaN; every number has to be one.")
+        raise ModelError(f"{name}: expected numbers, given NaN.")
     return number if math.isfinite(number) else str(number)

@@ -219,7 +219,7 @@ class Parametric:
         for one, is_fixed in zip(active, fixed, strict=True):
             holds = abs(one.multiplier) > HOLDS * size
             if holds and one.multiplier < 0.0 and not is_fixed:
-                flags.append(f"{one.name}, and it would leave where it may: another branch descends")
+                flags.append(f"{one.name}, with a multiplier of the wrong sign: another branch has a smaller objective")
             (held if holds or is_fixed else weak).append(one)
         return self._result(at, self._moves(at, alone, held, columns), weak, flags, w, columns)
 
@@ -348,7 +348,7 @@ class Parametric:
             return otherwise
         m, group = self.mpcc, self.mpcc.groups[sides[0][0]]
         pair = f"{m.left.label(int(group.left[0]))[0]} * {m.right.named(int(group.right[0]))}"
-        return f"the pair {pair} has two sides that are zero"
+        return f"the pair {pair} is biactive (both sides are zero)"
 
     # Derivatives -----------------------------------------------------------------------------------------------------
 
@@ -415,7 +415,7 @@ class Parametric:
         for one, moved in zip(weak, rows.by_x @ x + rows.by_p, strict=True):
             # Without a multiplier the constraint may hold on one side of the change only: the two derivatives differ.
             if np.abs(moved).max(initial=0.0) > MOVES * size:
-                flags.append(f"{one.name}, with no multiplier that holds it, and begins to move")
+                flags.append(f"{one.name}, with a zero multiplier, and becomes inactive")
         by_w, loose = np.zeros((m.w0.size, columns.size)), np.zeros((m.w0.size, moves.loose.shape[1]))
         by_w[at.free], loose[at.free] = x, moves.loose
         # The reported objective never contains the penalty, although the optimum may minimise it.
@@ -471,5 +471,7 @@ def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, .
         flags.append(f"the reduced Hessian is not positive definite (curvature {sizes.min():.1e} of {largest:.1e})")
     pull = float(np.abs(vectors[:, flat].T @ right).max(initial=0.0))
     if pull > MOVES * max(1.0, float(np.abs(right).max(initial=0.0))):
-        flags.append("the reduced Hessian is singular, and parameters pull where it has no curvature")
+        flags.append(
+            "the reduced Hessian is singular, and the parameters change the gradient where it has no curvature"
+        )
     return y, vectors[:, flat], tuple(flags)

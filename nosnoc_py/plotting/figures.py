@@ -93,7 +93,7 @@ def plot(
     if given is not None and len(given) != len(panels):
         raise OptionError(
             f"ax: expected axes for {len(panels)} panels ({', '.join(panel.heading for panel in panels)}), given "
-            f"{len(given)}; say by names= what to draw."
+            f"{len(given)}; choose the panels by names=."
         )
     figure = new_figure(8.0, 1.1 + 1.6 * len(panels)) if given is None else given[0].figure
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0] if given is None else given

@@ -36,7 +36,7 @@ def frame_times(trajectory: Trajectory, speed: float, frames_per_second: float) 
         For a motion that takes no time, and for one that needs more than `MOST` frames.
     """
     if not trajectory.duration > 0.0:
-        raise OptionError(f"the motion takes no time (t = {trajectory.t0:g} s): there is nothing to make a film of.")
+        raise OptionError(f"the motion has no duration (t = {trajectory.t0:g} s), so there is no film to make.")
     frames = trajectory.duration / speed * frames_per_second
     if frames > MOST:
         fitting = _rounded_up(trajectory.duration * frames_per_second / MOST)

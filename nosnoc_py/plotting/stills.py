@@ -92,7 +92,7 @@ def _moments(trajectory: Trajectory, times: Sequence[float] | Array | None, coun
     if times is None:
         if not end > start:
             raise OptionError(
-                f"the motion takes no time (t = {start:g} s): give times=[{start:g}] for a still picture."
+                f"the motion has no duration (t = {start:g} s): give times=[{start:g}] for a still picture."
             )
         return np.linspace(start, end, count)
     try:

@@ -127,9 +127,9 @@ class _Compiled:
         m, name, link = self.model, self._joint_name(j), self._name("BODY", i)
         what, dof, kind = f"MJCF: joint {name!r}", int(m.jnt_dofadr[j]), int(m.jnt_type[j])
         if kind == BALL:
-            raise ModelError(f"{what}: ball joints are not built yet; write three hinges.")
+            raise ModelError(f"{what}: ball joints are not supported; write three hinges.")
         if np.any(m.jnt_stiffness[j]):
-            raise ModelError(f"{what}: a spring is a force of your own: leave stiffness out, give force= to system().")
+            raise ModelError(f"{what}: springs are not supported: leave stiffness out, and give system(force=).")
         shared: dict[str, Any] = {
             "link": link,
             "joint": name,
@@ -140,7 +140,7 @@ class _Compiled:
         }
         if kind == FREE:
             if parent >= 0 or shared["friction"]:
-                raise ModelError(f"{what}: a free joint hangs on the world, and has no dry friction.")
+                raise ModelError(f"{what}: a free joint has to join a body to the world, without friction.")
             return JointedBody(**shared, kind=FLOATING)
         axis, zero = np.array(m.jnt_axis[j]), float(m.qpos0[m.jnt_qposadr[j]])  # joints may be zero elsewhere
         at = position + rotation @ m.jnt_pos[j]
@@ -175,8 +175,8 @@ class _Compiled:
             )
             if not simple:
                 raise ModelError(
-                    f"{what} is no motor of a joint: only <motor joint=...> is built; write servos and muscles as a "
-                    "law of control, or with forces of your own."
+                    f"{what} is not a motor of a joint: only <motor joint=...> is supported; write servos and muscles "
+                    "as a law of control, or with forces of your own."
                 )
             # Force per unit of control: gear times gain; the limits of control and of force bound it in different
             # units.
@@ -209,11 +209,11 @@ class _Compiled:
         m = self.model
         for count, what in ABSENT.items():
             if getattr(m, count, 0):
-                raise ModelError(f"MJCF: {what} are not built yet; the file has {getattr(m, count)}.")
+                raise ModelError(f"MJCF: {what} are not supported; the file has {getattr(m, count)}.")
         if m.opt.density or m.opt.viscosity or np.any(m.opt.wind):
-            raise ModelError("MJCF: <option density, viscosity, wind>: forces of a fluid are not built yet.")
+            raise ModelError("MJCF: <option density, viscosity, wind>: forces of a fluid are not supported.")
         if np.any(m.body_gravcomp):
-            raise ModelError("MJCF: gravcomp is not built; give the force that carries the body in system(force=).")
+            raise ModelError("MJCF: gravcomp is not supported; write it as a force, system(force=).")
 
     def _joint_name(self, j: int) -> str:
         """Return the name of a joint, else that of its body; "base" if the only free joint has no name."""

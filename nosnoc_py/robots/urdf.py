@@ -50,7 +50,7 @@ def _root(source: str | Path) -> ET.Element:
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
-        raise ModelError(f"URDF: no XML: {error}.") from None
+        raise ModelError(f"URDF: the text is not XML: {error}.") from None
     if root.tag != "robot":
         raise ModelError(f"URDF: expected <robot>, given <{root.tag}>; other formats have functions of their own.")
     return root
@@ -109,8 +109,8 @@ class _File:
             for part in element:
                 if part.tag == "mimic":
                     raise ModelError(
-                        f"URDF: joint {name!r} mimics {part.get('joint')!r}: coupled joints are not built yet; make it "
-                        "fixed, or a joint of its own."
+                        f"URDF: joint {name!r} mimics {part.get('joint')!r}: coupled joints are not supported; make "
+                        "it fixed, or independent."
                     )
                 if part.tag not in (*PARTS[tag], *MOVES_NOTHING):
                     raise ModelError(f"URDF: {tag} {name!r}: <{part.tag}> is not known; leave it out.")
@@ -137,14 +137,14 @@ class _File:
             parent, child = ends
             if child in parents:
                 raise ModelError(
-                    f"{what}: link {child!r} hangs on joint {parents[child]!r} already; loops are not built yet."
+                    f"{what}: link {child!r} is already the child of joint {parents[child]!r}; loops are not supported."
                 )
             parents[child] = name
             hanging.setdefault(parent, []).append(joint)
         roots = [link for link in links if link not in parents]
         if len(roots) != 1:
-            candidates = ", ".join(map(repr, roots)) or "none, the joints go round"
-            raise ModelError(f"URDF: expected one link that hangs on no other, given {candidates}.")
+            candidates = ", ".join(map(repr, roots)) or "none, since the joints form a loop"
+            raise ModelError(f"URDF: expected one root link (the child of no joint), given {candidates}.")
         seen, stack = {roots[0]}, [roots[0]]
         while stack:
             for joint in hanging.get(stack.pop(), []):
@@ -155,7 +155,7 @@ class _File:
         # either.
         if len(seen) < len(links):
             lost = next(link for link in links if link not in seen)
-            raise ModelError(f"URDF: link {lost!r} is in a loop of joints; loops are not built yet.")
+            raise ModelError(f"URDF: link {lost!r} is in a loop of joints; loops are not supported.")
         return roots[0], hanging
 
 
@@ -221,8 +221,8 @@ def _inertia(link: ET.Element, name: str) -> BodyInertia | None:
     # No mass distribution has a principal moment above the sum of the others.
     if sizes[0] < -ROUNDED * abs(sizes[-1]) or sizes[2] > (sizes[0] + sizes[1]) * (1 + ROUNDED) + 1e-300:
         raise ModelError(
-            f"URDF: {what}: no body has the moments of inertia {', '.join(f'{size:.3g}' for size in sizes)}: none is "
-            "negative, and none exceeds the sum of the others."
+            f"URDF: {what}: expected moments of inertia that are nonnegative and at most the sum of the other two, "
+            f"given {', '.join(f'{size:.3g}' for size in sizes)}."
         )
     rotation, position = _pose(inertial.find("origin"), what)
     return BodyInertia.at_centre(mass, position, rotation @ about @ rotation.T)

@@ -242,8 +242,8 @@ class _BranchSearch:
             raise OptionError("MultiStart simulates from x0, and the OCP leaves the initial state free; fix it.")
         if not is_exact(ocp.system, method.friction_cone):
             raise OptionError(
-                f"MultiStart simulates Coulomb's law, and friction_cone={method.friction_cone!r} is another one; "
-                "use 'auto'."
+                f"MultiStart simulates Coulomb friction; friction_cone={method.friction_cone!r} is another law, use "
+                "'auto'."
             )
         if not method.equidistant_control_grid:
             raise OptionError(

@@ -453,7 +453,7 @@ class Search(CompleteMethod):
         """Return status and message of the solution that is returned."""
         solution = best.solution
         if state.status in (Status.INTERRUPTED, Status.STOPPED):
-            return state.status, f"the best so far is {best.verdict or solution.status}"
+            return state.status, f"the best solution so far is {best.verdict or solution.status}"
         if best.confirmed:
             return Status.SOLVED, "; ".join(part for part in (solution.message, self._agreement_note(state)) if part)
         if best.certificate is not None:

@@ -206,7 +206,7 @@ class Refinement:
             solution = replace(solution, message="; ".join(part for part in (solution.message, note) if part))
         if ended is None or not solution.success:
             return solution
-        return replace(solution, status=ended, message=f"the best so far is {self.best.verdict}")
+        return replace(solution, status=ended, message=f"the best solution so far is {self.best.verdict}")
 
     def search(self, guess: Any) -> None:
         """Solve one sequence, or several if the method may follow the simulation."""
@@ -540,8 +540,8 @@ def _growth(certificate: Certificate) -> str:
     if growth is None or growth < UNSTABLE:
         return ""
     return (
-        f"; the motion is unstable: errors grow by a factor of {growth:.3g} until the end, so that a real system needs "
-        "feedback that tracks it"
+        f"; the motion is unstable: errors grow by a factor of {growth:.3g} until the end; a real system needs "
+        "feedback (ns.track)"
     )
 
 

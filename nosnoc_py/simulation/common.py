@@ -188,8 +188,7 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
     count = steps_given(steps)
     if option in method.model_fields_set:
         raise OptionError(
-            f"given steps={steps} and {type(method).__name__}({option}={length:g}), which say the same twice; leave "
-            "one out."
+            f"given steps={steps} and {type(method).__name__}({option}={length:g}): both set the step; leave one out."
         )
     return count
 

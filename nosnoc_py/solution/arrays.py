@@ -47,7 +47,7 @@ class FrozenDict(dict[Any, Any]):
     """A dictionary that nobody changes; it is pickled and written to JSON like any other."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("this mapping belongs to a result or a system, which do not change; work on dict(...) of it.")
+        raise TypeError("results and systems cannot be changed; change a copy of this mapping, dict(...).")
 
     # All ways by which a dict changes in place; a proxy (MappingProxyType) could not be pickled.
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

@@ -188,7 +188,7 @@ def _verdict(result: Result) -> list[str]:
     verdict = "Solved" if result.status.success else f"Not solved ({result.status})"
     rests = CERTIFIED[result.stationarity]
     if result.status.success and result.stationarity is Stationarity.UNKNOWN:
-        rests += ", the verdict rests on the residuals alone"
+        rests += ", judged by the residuals alone"
     return [
         f"{verdict}: objective {result.objective:.8g}, {rests}.",
         f"Residuals of the unrelaxed problem: complementarity {result.complementarity:.1e} "
@@ -203,7 +203,7 @@ def _broken(result: Result) -> list[str]:
     if scaled:
         return [f"In its own scale the motion breaks a law: {message}."]
     # An unsolved iterate may be a usable motion all the same: the message describes its simulation.
-    return [f"It says: {message}."] if message and not result.status.success else []
+    return [f"Message: {message}."] if message and not result.status.success else []
 
 
 def _worst(result: Result) -> list[str]:
@@ -224,7 +224,7 @@ def _biactive(result: Result) -> list[str]:
     examples = f"; here {', '.join(list(meanings)[:SHOWN])}" if meanings else ""
     return [
         f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}.",
-        f"  Such a pair leaves open which of its sides is to vanish{examples}.",
+        f"  Either side of such a pair may be the one that stays zero{examples}.",
     ]
 
 
@@ -237,7 +237,7 @@ def _untouched(result: Result) -> list[Finding]:
         return []
     return [
         (
-            "No contact closes anywhere in the last iterate, and none pushes.",
+            "No contact closes in the last iterate, and no contact force is positive.",
             "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, or use ns.MultiStart",
         )
     ]
@@ -252,7 +252,7 @@ def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
     relaxed = [record for record in failed if record.sigma > 0]
     first = (relaxed or failed)[0]
     at = f" at sigma {first.sigma:.1e}" if first.sigma > 0 else ""
-    reason, remedy = WORDS.get(first.solver_status, ("no further words for it", ""))
+    reason, remedy = WORDS.get(first.solver_status, ("a status without an explanation here", ""))
     return [
         (
             f"First failure: step {first.step} ({first.label}{at}), {first.solver_status}: {reason}; "
@@ -274,8 +274,8 @@ def _stalls(log: Sequence[StepRecord], infeasibility: float) -> list[Finding]:
         if stuck and (tail := _tail(run, lambda record: record.infeasibility)) is not None:
             return [
                 (
-                    f"Infeasibility stalled: {_course(tail, 'infeasibility')}: the constraints themselves are in the "
-                    "way, not their relaxation.",
+                    f"Infeasibility stalled: {_course(tail, 'infeasibility')}: the constraints themselves cannot be "
+                    "met from here, whatever the relaxation.",
                     "look at the worst residuals above, check bounds and horizon, and start from another guess",
                 )
             ]

@@ -68,7 +68,7 @@ class Sequence:
             if isinstance(item, dict):
                 # A mode given as a number (+1, 0) would never equal a mode of a motion.
                 if not all(isinstance(part, str) for pair in item.items() for part in pair):
-                    raise ModelError(f"Sequence: names and modes are words, given {item!r}.")
+                    raise ModelError(f"Sequence: expected strings as names and modes, given {item!r}.")
                 phases.append(item)
                 impacts.append(pending)
                 pending = ""
@@ -107,6 +107,6 @@ def _times(given: Any, count: int) -> np.ndarray:
         times = np.full(1, np.nan)
     if times.size != count or not np.isfinite(times).all() or (np.diff(times, prepend=0.0) < 0.0).any():
         raise ModelError(
-            f"Sequence: times: expected {count} times that do not fall, one between any two phases, given {given!r}."
+            f"Sequence: times: expected {count} times in nondecreasing order, one between two phases, given {given!r}."
         )
     return times

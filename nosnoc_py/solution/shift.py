@@ -124,7 +124,7 @@ def _length(trajectory: Trajectory, duration: Any, stages: Any) -> tuple[float, 
 def _prolonged(interpolant: Interpolant, start: float, end: float, later: float, slack: float) -> RungeKuttaInterpolant:
     """Return the elements from `start` on [s], the first one cut there, with a last one that holds the state."""
     if not isinstance(interpolant, RungeKuttaInterpolant):
-        raise TranscriptionError(f"shift: there is none for a trajectory with a {type(interpolant).__name__}.")
+        raise TranscriptionError(f"shift: a trajectory with a {type(interpolant).__name__} cannot be shifted.")
     # The second condition keeps elements whose length is negative by the tolerance of a solver.
     keep = (interpolant.t_left + interpolant.h > start + slack) | (interpolant.t_left > start + slack)
     t_left, h = interpolant.t_left[keep], interpolant.h[keep]

@@ -269,7 +269,7 @@ class Solution(Trajectory):
         if self.events and not self.success and not true:
             whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
             beyond = "" if whole else f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})"
-            lines += [f"  events of the last iterate, which is no solution{beyond}:"]
+            lines += [f"  events of the last iterate, which is not a solution{beyond}:"]
         lines += self._first_events()
         lines += [f"  note: {self.message}"] if self.message else []
         if not self.success:
@@ -304,7 +304,7 @@ class Solution(Trajectory):
         return page(repr(self).partition("\n")[0], table(rows), *self._html_parts())
 
     def _html_parts(self) -> list[str]:
-        iterate = "" if self.success else "Events and modes of the last iterate, which is no solution:"
+        iterate = "" if self.success else "Events and modes of the last iterate, which is not a solution:"
         shown = self.events or self.sequence is not None
         worst = [] if self.success else [(str(residual),) for residual in self.worst]
         return [

@@ -367,5 +367,5 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         }
     # Files of early versions have no checksum.
     if (written := meta.pop("checksum", None)) is not None and written != _checksum(meta, arrays):
-        raise ValueError("the checksum of its numbers is another one")
+        raise ValueError("the checksum of its numbers does not match")
     return meta, arrays

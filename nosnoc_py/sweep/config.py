@@ -347,7 +347,7 @@ def plain(value: Any, field: str = "") -> Any:
     if isinstance(value, list | tuple | range):
         return [plain(item, field) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise OptionError(f"{field}: expected a finite number, given {value!r}; results hold no others.")
+        raise OptionError(f"{field}: expected a finite number, given {value!r}.")
     if isinstance(value, int) and value.bit_length() > BITS:
         raise OptionError(f"{field}: expected a number of at most {BITS} bits, given one of {value.bit_length()}.")
     # Half characters, e.g. of names of files that are no UTF-8: neither JSON in UTF-8 nor YAML holds them.

@@ -62,7 +62,7 @@ class Distribution(Section):
             raise ValueError(f"expected lower < upper, given {self.lower:g} and {self.upper:g}")
         # Bounds far in a tail leave no probability in double precision.
         if not np.isfinite(self.values(np.array([1e-6, 0.5, 1.0 - 1e-6]))).all():
-            raise ValueError(f"{kind}: next to none of its values lie between lower and upper")
+            raise ValueError(f"{kind}: almost no values lie between lower and upper; give a wider range")
         return self
 
     def values(self, shares: np.ndarray) -> np.ndarray:

@@ -172,12 +172,12 @@ def _simulated(
 ) -> tuple[Trajectory, dict[str, Any]]:
     if resolved["simulate"] is None:
         raise OptionError(
-            f"problem.build returns no OCP but {type(system).__name__}: to simulate a system, say how, "
+            f"problem.build: expected an OCP, given {type(system).__name__}; to simulate a system, add "
             "simulate: {x0: [...], duration: ...}."
         )
     for part, needed in (("certify", resolved["certify"]), ("problem.guess", resolved["problem"]["guess"])):
         if needed:
-            raise OptionError(f"{part}: is for an OCP; a system is simulated without.")
+            raise OptionError(f"{part}: is for an OCP; leave it out to simulate a system.")
     meter = _Meter(callback)
     # A trajectory does not know its effort: the callback and a clock measure it.
     started = time.perf_counter()
@@ -220,7 +220,7 @@ def _cell(name: str, value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 63:  # no table has room for it
         return float(value) if value.bit_length() < 1024 else None
     if not isinstance(value, bool | int | float | str | None):
-        raise OptionError(f"problem.measure: {name!r} is no number; given {value!r}.")
+        raise OptionError(f"problem.measure: {name!r}: expected a number, given {value!r}.")
     return value
 
 

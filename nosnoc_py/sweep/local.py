@@ -74,7 +74,9 @@ class LocalExecutor:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
             raise OptionError(f"workers: expected a positive whole number, given {workers!r}.")
         if os.name != "posix":
-            raise OptionError("processes of their own: runs need Linux or macOS; on Windows use WSL.")
+            raise OptionError(
+                "a sweep needs Linux or macOS, because every run has its own process; on Windows use WSL."
+            )
         self.workers = workers
 
     def run(self, tasks: Iterable[Task]) -> Generator[Outcome]:

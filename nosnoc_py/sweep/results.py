@@ -204,7 +204,7 @@ def read(folder: str | Path) -> Results:
         version, entries, axes = index["format_version"], index["runs"], tuple(index["axes"])
         drawn = tuple(index.get("drawn", ()))
     except FileNotFoundError:
-        raise OptionError(f"{folder}: is no folder of a sweep (it has no {INDEX}).") from None
+        raise OptionError(f"{folder}: is not the output folder of a sweep (it has no {INDEX}).") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, error) from None
     if version != FORMAT_VERSION:

@@ -39,7 +39,7 @@ from nosnoc_py.systems.text import counted
 
 # Consequence and remedy of a force that jumps with the state, for warnings.
 JUMPS = (
-    "nothing locates that, so simulators lose accuracy there or come to a halt; write friction as "
+    "no method locates such jumps, so simulators lose accuracy or stop there; write friction as "
     "ns.Contact(..., friction=...), other jumps as the regions of an ns.PSS, or smooth them"
 )
 
@@ -511,15 +511,15 @@ class CLS(Described):
         # A gap rate that jumps by itself would be an impact without an event that announces it.
         if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
             raise ModelError(
-                f"contact {contact.name!r}: what it moves by itself changes its velocity at once, as at the corners of "
-                "lines in an ns.Data: bodies on it would get impulses without an impact; write smooth motions, such as "
+                f"contact {contact.name!r}: its prescribed motion has a velocity that jumps, as at the corners of a "
+                "linear ns.Data; give a smooth motion, such as "
                 "ns.Data(times, values, interpolation='cubic')."
             )
         if ca.depends_on(drift, ca.vertcat(self.v, self.u)):
             raise ModelError(
-                f"contact {contact.name!r}: the gap follows a state of y whose rate depends on v or u, so a jump of "
-                "these would be one of the gap rate; make what it follows a coordinate of q (with a mass), or "
-                "a state whose rate is another state of y."
+                f"contact {contact.name!r}: the gap depends on a state of y whose rate depends on v or u, so the gap "
+                "rate would jump with these; make this state a coordinate of q (with a mass), or let its rate be "
+                "another state of y."
             )
 
     def _check_tangent(self, contact: Contact) -> None:

@@ -36,7 +36,7 @@ from nosnoc_py.systems.symbols import check_different, check_free, column, compo
 SEMIDEFINITE = 1e-12
 # Consequence and remedy of a flow that jumps with the state, for warnings.
 JUMPS = (
-    "nothing locates that, so simulators lose accuracy there or come to a halt; make regions of it (ns.Modes), or "
+    "no method locates such jumps, so simulators lose accuracy or stop there; make regions of it (ns.Modes), or "
     "smooth it"
 )
 
@@ -112,7 +112,7 @@ class Modes:
             raise ModelError(f"{what}: give either functions with signs, or indicators.")
         if self.indicators is not None:
             if self.signs is not None:
-                raise ModelError(f"{what}: indicators need no signs; the smallest one tells the region.")
+                raise ModelError(f"{what}: indicators need no signs; the smallest one marks the region.")
             if self.function_names not in (None, (self.name,)):
                 raise ModelError(
                     f"{what}: indicators have no function names, given {self.function_names!r}; events have the "

@@ -26,8 +26,8 @@ class ReadOnlySX(ca.SX):
 
     def _refuse(self, *_: Any, **__: Any) -> None:
         raise ModelError(
-            "the expressions of a system or a problem do not change: build another one, with dataclasses.replace or "
-            "from a copy, ca.SX(expression)."
+            "the expressions of a system or a problem cannot be changed: build a new one with dataclasses.replace, or "
+            "work on a copy, ca.SX(expression)."
         )
 
     # Every method of CasADi that changes an expression in place.
@@ -130,8 +130,8 @@ def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]
         if twins:
             own = " and ".join(dict.fromkeys(OWNERS.get(groups[name], f"system.{groups[name]}") for name in twins))
             raise ModelError(
-                f"{what} depends on another symbol that is also called {', '.join(twins)}: every ca.SX.sym makes a new "
-                f"one, whatever its name. Use the one that was there first (when that is made: {own})."
+                f"{what} depends on another symbol that is also called {', '.join(twins)}: every call of ca.SX.sym "
+                f"makes a new symbol, also with the same name. Use {own} instead."
             )
         if foreign:
             raise ModelError(

@@ -14,9 +14,9 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 
 UNSIGNED = (
-    "the gap becomes zero and positive again while what it measures goes on; write a gap that becomes negative behind "
-    "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
-    "distance minus the sum of the radii"
+    "the gap becomes zero and then positive again, although the motion continues in the same direction; write a gap "
+    "that becomes negative behind the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 "
+    "instead of a distance of points, a distance minus the sum of the radii"
 )
 # Depth of the search in an expression: the sign is decided by its last operations, and gaps may be very deep.
 DEEPEST = 40

@@ -263,7 +263,9 @@ def prepare(
     """Plan from the predicted state, see `Transcription.prepare`; `limit` is in seconds."""
     _check("prepare", problem, last, shift)
     if not last.success:
-        raise OptionError(f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last.")
+        raise OptionError(
+            f"prepare: expected a solved plan, given one with the status {last.status}; use an earlier one."
+        )
     started = time.monotonic()
     w = last.state.w if isinstance(last, Answer) else last.w
     # A `Solution` does not hold the vector of parameters; its first node is its x0.

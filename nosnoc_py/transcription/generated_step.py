@@ -37,8 +37,8 @@ SOURCE, HEADER, LAYOUT = "step.c", "step.h", "layout.json"
 STATUSES = {
     0: "solved: plan and u are new; in all other cases they stay as they were",
     1: "the branch is left: its equations or its signs do not hold at the end",
-    2: "the limit of iterations is reached where they hold",
-    3: "no step: the matrix is singular, or something is not a number",
+    2: "the limit of iterations is reached on the branch",
+    3: "no step: the matrix is singular, or a value is NaN or infinite",
 }
 # EXACT: largest residual of the unrelaxed problem, as in `Strategy`. ITERATIONS bounds the time of one call. Lengths of
 # steps (of 1) below SHORT, SHORT_STEPS times in a row, make no progress: bounds of the branch contradict its equations.

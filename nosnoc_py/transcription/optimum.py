@@ -160,7 +160,7 @@ def _undetermined(problem: Transcription, loose: Array, end_by_w: Array) -> list
     for role in (Role.CONTROL, Role.STAGE_LENGTH, Role.HORIZON, Role.FREE_PARAMETER):
         for block in variables.blocks(role=role):
             if np.abs(loose[block.rows]).max(initial=0.0) > SEEN:
-                flags.append(f"the objective leaves {variables.named(block.start)} open")
+                flags.append(f"the objective does not determine {variables.named(block.start)}")
     if np.abs(end_by_w @ loose).max(initial=0.0) > SEEN:
-        flags.append("the objective leaves the last state open")
+        flags.append("the objective does not determine the last state")
     return flags

@@ -703,7 +703,7 @@ class Transcription(EvaluatesProblem):
         elif worst is not None:
             status = Status.BADLY_SCALED
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
-        broken = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
+        broken = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of the typical size in this motion"
         refused = f"an impact would gain energy at {gaining}" if gaining else ""
         notes = (state.message, refused, broken, held, self.late(state.w))
         solution = Solution(

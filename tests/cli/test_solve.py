@@ -111,7 +111,7 @@ def test_values_are_yaml(text: str, path: str, value: object):
     [
         ("nonsense", "--set: expected path=value"),
         ("=3", "--set: expected path=value"),
-        ("a=[1", "is no value in YAML"),
+        ("a=[1", "is not a value in YAML"),
         ("solver.sigma0=1", "Did you mean 'sigma_0'"),
         ("solver.name=Homotpy", "Did you mean 'Homotopy'"),
         ("method.name=FESD-J", "Did you mean 'FESDJ'"),

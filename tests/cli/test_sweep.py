@@ -130,7 +130,7 @@ def test_truncated_and_foreign_results(swept: tuple[Path, str], desk: Path):
     row.write_text(whole)
     row.with_suffix(".nc").write_bytes(b"CDF")
     assert "missing or truncated" in refused("show", "one")
-    assert "is no folder of a sweep" in refused("show", desk)
+    assert "is not the output folder of a sweep" in refused("show", desk)
 
 
 @pytest.mark.parametrize(

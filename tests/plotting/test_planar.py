@@ -330,9 +330,9 @@ def test_too_long_a_film_is_told_the_speed_that_fits(bouncing: ns.Trajectory, tm
         animate(BALL, long, tmp_path / "ball.gif")
     assert len(frame_times(long, float(str(said.value).split("give speed=")[1].split()[0]), 20)) <= 3001
     still = replace(bouncing, t=np.zeros(1), x=bouncing.x[:1], events=(), interpolant=None)
-    with pytest.raises(OptionError, match=r"takes no time \(t = 0 s\)"):
+    with pytest.raises(OptionError, match=r"has no duration \(t = 0 s\)"):
         animate(BALL, still, tmp_path / "ball.gif")
-    with pytest.raises(OptionError, match="takes no time"):
+    with pytest.raises(OptionError, match="has no duration"):
         snapshots(BALL, still)
     assert not list(tmp_path.iterdir())
 

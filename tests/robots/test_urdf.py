@@ -200,18 +200,18 @@ def wrong(part: str, by: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("<robot", "no XML"),
+        ("<robot", "is not XML"),
         ("<sdf/>", "expected <robot>, given <sdf>"),
         ("<robot name='r'/>", "there is no link"),
         ("nowhere.urdf", "cannot be read"),
         (wrong('<mass value="0.3"/>', '<mass value="-1"/>'), "link 'shank': its mass has to be nonnegative, given -1"),
-        (wrong('ixx="0.003" iyy="0.003"', 'ixx="0.9" iyy="0.003"'), "link 'shank': no body has the moments"),
+        (wrong('ixx="0.003" iyy="0.003"', 'ixx="0.9" iyy="0.003"'), "link 'shank': expected moments of inertia"),
         (
             wrong('<axis xyz="0 1 0"/>\n    <limit lower="-1.5"', '<axis xyz="0 0 0"/><limit lower="-1.5"'),
             "axis is zero",
         ),
         (wrong('<child link="foot"/>', '<child link="toe"/>'), "joint 'ankle': its child link 'toe' does not exist"),
-        (wrong('<child link="foot"/>', '<child link="thigh"/>'), "'thigh' hangs on joint 'hip' already; loops"),
+        (wrong('<child link="foot"/>', '<child link="thigh"/>'), "'thigh' is already the child of joint 'hip'; loops"),
         (wrong('<parent link="body"/>', '<parent link="shank"/>'), "link 'thigh' is in a loop of joints"),
         (wrong('type="fixed"', 'type="ball"'), "joint 'ankle': unknown type 'ball'"),
         (wrong('<dynamics damping="0.1"/>', '<mimic joint="knee"/>'), "joint 'hip' mimics 'knee'"),
@@ -224,7 +224,7 @@ def wrong(part: str, by: str) -> str:
             wrong('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', ""),
             "joint 'knee' is revolute and has no",
         ),
-        (wrong("<robot name", "<robot><speaker/></robot><robot name"), "no XML"),
+        (wrong("<robot name", "<robot><speaker/></robot><robot name"), "is not XML"),
         (wrong("<material", "<speaker/><material"), "<speaker> is not known"),
     ],
 )

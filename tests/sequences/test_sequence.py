@@ -101,12 +101,12 @@ def test_equality_is_that_of_modes():
         ([{}, "impact a", "impact b", {}], None, "impact b"),
         ([{}, "bounce", {}], None, "bounce"),
         ([{}, None], None, "None"),
-        ([{"ground": 1}], None, "words"),
-        ([{1: "stick"}], None, "words"),
+        ([{"ground": 1}], None, "strings as names"),
+        ([{1: "stick"}], None, "strings as names"),
         ([{}, {}], [], "expected 1 times"),
         ([{}, {}], [0.1, 0.2], "expected 1 times"),
-        ([{}, {}, {}], [0.2, 0.1], "do not fall"),
-        ([{}, {}], [-0.1], "do not fall"),
+        ([{}, {}, {}], [0.2, 0.1], "nondecreasing order"),
+        ([{}, {}], [-0.1], "nondecreasing order"),
     ],
 )
 def test_what_is_no_sequence_is_named(items: object, times: object, said: str):

@@ -262,7 +262,7 @@ def impact_of(solution: ns.Solution) -> ns.Event:
             "impact ground is listed with 19.6 N s, the jump there has 19.68",
         ),
         (lambda s: {"x": s.x + 1e-3}, "t = 0 s: a state is 0.001 away from the dense output"),
-        (lambda s: {"objective": 1.001 * s.objective}, "it solves another OCP, or was changed"),
+        (lambda s: {"objective": 1.001 * s.objective}, "the solution belongs to another OCP, or was changed"),
         (
             lambda s: {"series": {n: ns.solution.Series(v.t, 3.0 * v.values) for n, v in s.series.items()}},
             "no impulse of a closed contact explains the jump of v_0",
@@ -283,7 +283,7 @@ def test_false_forces_are_refuted(slide: tuple[ns.OCP, ns.Solution]) -> None:
     series["lambda_normal[ground]"] = ns.solution.Series(old.t, old.values + 1e-3 * (old.t > 0.5))
     found = ns.certify(ocp, replace(solution, series=series))
     assert found.verdict is ns.Verdict.REFUTED
-    assert "friction is not that of its slip at ground by 0.0005 N" in found.reason
+    assert "friction does not oppose the slip at ground by 0.0005 N" in found.reason
     assert any("no force explains the acceleration v_y'" in finding.what for finding in found.findings)
     assert 0.5 < found.findings[0].time < 0.75
 
@@ -292,7 +292,7 @@ def test_a_solution_of_an_ocp_with_other_costs_or_bounds_is_refuted(hop: tuple[n
     ocp, solution = hop
     dearer = ns.certify(replace(ocp, stage_cost=2.0 * ocp.system.u**2), solution)
     assert dearer.verdict is ns.Verdict.REFUTED
-    assert "it solves another OCP" in dearer.reason
+    assert "the solution belongs to another OCP" in dearer.reason
     higher = ns.certify(replace(ocp, terminal_constraints=[ns.Constraint(ocp.system.q, 0.6, 0.6, name="up")]), solution)
     assert "the terminal constraint up is violated by 0.1" in higher.reason
     weaker = ns.certify(replace(ocp, bounds=ns.Bounds(u=(-40.0, 1.0))), solution)

@@ -119,7 +119,7 @@ def test_trap_b_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.end_state_error > 1e-3
     assert found.equations is not None
     assert found.equations > 0.1
-    standing = [f.time for f in found.findings if "the clock stands still" in f.what]
+    standing = [f.time for f in found.findings if "physical time stands still" in f.what]
     assert standing
     assert max(standing) == pytest.approx(np.sqrt(2.0 / 9.81), abs=0.1)
     assert "law of restitution" in found.reason + " ".join(f.what for f in found.findings)
@@ -142,7 +142,7 @@ def test_a_bent_motion_is_refuted_where_it_is(particle: tuple[ns.OCP, ns.Solutio
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: {"objective": s.objective - 0.1}, "the objective is said to be"),
+        (lambda s: {"objective": s.objective - 0.1}, "the stated objective is"),
         (lambda s: {"u": s.u + 0.5}, "no force explains the acceleration v_x'"),
         (lambda s: {"events": tuple(replace(e, impulse=5.0) if e.kind == "impact" else e for e in s.events)}, "listed"),
         (

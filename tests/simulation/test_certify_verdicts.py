@@ -160,7 +160,7 @@ def test_a_claim_that_is_no_number_is_never_confirmed(name: str, hop: Pair) -> N
     ocp, solution = hop
     found = ns.certify(ocp, replace(solution, **{name: np.nan}))  # type: ignore[arg-type]
     assert found.verdict is ns.Verdict.REFUTED
-    assert f"lists as {name} is not a finite number" in found.reason
+    assert f"the solution's {name} is not a finite number" in found.reason
     assert " nan" not in str(found)
 
 

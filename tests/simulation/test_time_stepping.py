@@ -425,7 +425,7 @@ def test_mistakes_are_named() -> None:
         simulate(system, [-0.1, 0.0], 1.0)
     with pytest.raises(OptionError, match="positive finite number of seconds"):
         simulate(system, [1.0, 0.0], -1.0)
-    with pytest.raises(OptionError, match="say the same twice"):
+    with pytest.raises(OptionError, match="both set the step"):
         simulate(system, [1.0, 0.0], 1.0, TimeStepping(step=0.01), steps=10)
     with pytest.raises(OptionError, match="positive whole number"):
         simulate(system, [1.0, 0.0], 1.0, steps=0)

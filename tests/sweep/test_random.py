@@ -135,7 +135,7 @@ RANDOM = {HEIGHT: {"normal": [1.0, 0.1]}}
         (None, {"random": {HEIGHT: {"normal": [1.0, -1.0]}}, "samples": 2}, "a standard deviation above 0, given -1"),
         (None, {"random": {HEIGHT: {"uniform": [2.0, 1.0]}}, "samples": 2}, "the smallest value before the largest"),
         (None, {"random": {HEIGHT: {"loguniform": [0.0, 1.0]}}, "samples": 2}, "expected numbers above 0, given 0"),
-        (None, {"random": {HEIGHT: {"normal": [0, 1], "lower": 40, "upper": 41}}, "samples": 2}, "next to none"),
+        (None, {"random": {HEIGHT: {"normal": [0, 1], "lower": 40, "upper": 41}}, "samples": 2}, "almost no values"),
         (None, {"random": {HEIGHT: {"lognormal": [1, 2], "upper": -1}}, "samples": 2}, "all numbers are above 0"),
         (None, {"random": {HEIGHT: "normal(0, 1)"}, "samples": 2}, "expected a mapping"),
         (None, {"random": {"problem.arguments.hight": {"normal": [1, 1]}}, "samples": 2}, "Did you mean 'height'"),

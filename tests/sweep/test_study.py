@@ -108,7 +108,7 @@ def test_mistakes_in_a_run_are_rows(study):
 
 def test_parts_that_do_not_fit_together(study):
     (run,) = runs(sweep.load(study('{problem: {build: "small_copy:ball"}}')))
-    with pytest.raises(OptionError, match="to simulate a system, say how"):
+    with pytest.raises(OptionError, match="to simulate a system, add"):
         execute(run.resolved, folder=study("").parent)
     text = '{problem: {build: "small_copy:task", measure: "small_copy:wrong_measure"}, method: {name: FESDJ}}'
     (run,) = runs(sweep.load(study(text)))
@@ -131,7 +131,7 @@ def test_one_run_in_this_process_certified(study):
 
 
 def test_folders_that_are_no_sweep(study, tmp_path):
-    with pytest.raises(OptionError, match="is no folder of a sweep"):
+    with pytest.raises(OptionError, match="is not the output folder of a sweep"):
         sweep.read(tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(OptionError, match="damaged"):

@@ -135,7 +135,7 @@ def test_measures_that_would_take_the_place_of_others(tmp_path, monkeypatch, nam
 
 @pytest.mark.parametrize("value", [np.zeros(2), 1j, ca.DM([1, 2]), ca.SX.sym("x"), [1], object()])
 def test_measures_that_are_no_numbers(tmp_path, monkeypatch, value):
-    with pytest.raises(OptionError, match=r"problem\.measure: 'a' is no number"):
+    with pytest.raises(OptionError, match=r"problem\.measure: 'a': expected a number"):
         measured({"a": value}, tmp_path, monkeypatch)
 
 

@@ -83,7 +83,7 @@ def test_a_gap_does_not_follow_lines_with_corners():
     q, v, t = (ca.SX.sym(symbol) for symbol in "qvt")
     lines = ns.Data([0, 0.5, 1.0], [1.0, 0.5, 1.0])
     for gap in (q - lines(t), q - ca.fabs(t - 0.5)):
-        with pytest.raises(ns.ModelError, match="contact 'wall': what it moves by itself changes its velocity at once"):
+        with pytest.raises(ns.ModelError, match="contact 'wall': its prescribed motion has a velocity that jumps"):
             ns.CLS(q=q, v=v, t=t, mass_matrix=1, force=0, contacts=[ns.Contact("wall", gap=gap)])
 
 

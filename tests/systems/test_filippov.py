@@ -220,7 +220,7 @@ def test_regions_fill_the_space_once(signs: Any, message: str) -> None:
         ({"functions": None}, "modes 'm': give either functions with signs, or indicators"),
         ({"indicators": x}, "give either functions with signs, or indicators"),
         ({"functions": ca.SX(0, 1)}, "functions: expected at least one switching function"),
-        ({"functions": None, "indicators": x}, "indicators need no signs; the smallest one tells the region"),
+        ({"functions": None, "indicators": x}, "indicators need no signs; the smallest one marks the region"),
         ({"function_names": ["a", "b"]}, "names of functions: expected 1 names, given"),
         ({"function_names": "a"}, "names of functions: expected 1 names, given 'a'"),
         ({"functions": ca.MX.sym("c")}, "modes 'm': functions: expected numbers or CasADi SX, given MX"),

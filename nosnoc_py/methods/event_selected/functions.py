@@ -144,8 +144,8 @@ def _compiled_by_itself(role: str, function: Callable[..., Any], arguments: tupl
         fast.compile(tuple(fast.typeof_pyval(value) for value in arguments))
     except Exception as error:  # numba has many kinds
         raise OptionError(
-            f"compiled: numba cannot compile {role}: {_reason(error)} Write it in the part of Python that numba "
-            "knows, or leave compiled=True out."
+            f"compiled: numba cannot compile {role}: {_reason(error)} Use only those parts of Python that "
+            "numba supports, or leave compiled=True out."
         ) from None
     return fast
 

@@ -103,9 +103,9 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
             opens = fields.returns[k] and speeds[k] < -LIVENESS
             if not (speeds[k] > LIVENESS or opens):
                 raise ModelError(
-                    f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to rise "
-                    "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
-                    "motion slides on it."
+                    f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to "
+                    "increase where it is crossed; reverse its sign, or use ns.EventDriven or ns.FESD with an ns.PSS "
+                    "if the motion slides on it."
                 )
     # Row b of values belongs to bit b; with the bits of the start every function has to be below zero.
     live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
@@ -238,13 +238,13 @@ class EventSelectedRun:
         if np.isnan(after):
             return (
                 f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: "
-                "turn its sign round, or give it a `back`"
+                "reverse its sign, or give it a `back`"
             )
         # Both speeds positive: only the unit of the guard makes them too small.
         slow = "; where its values are tiny, write it in smaller units" if min(before, after) > 0.0 else ""
         return (
             f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
-            f"crossing, both have to be above liveness = {LIVENESS:g}{slow}; turn its sign round, or use "
+            f"crossing, both have to be above liveness = {LIVENESS:g}{slow}; reverse its sign, or use "
             "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
 

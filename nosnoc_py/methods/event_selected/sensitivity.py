@@ -202,8 +202,8 @@ def _numeric(system: EventSelectedSystem, fields: Fields) -> SystemDerivatives:
     """Build the derivatives of a system of NumPy functions, evaluated point by point."""
     if system.n_p:
         raise OptionError(
-            f"sensitivities: the system is made of NumPy functions and has {system.n_p} parameters, and nothing says "
-            "how the functions change with them; write it in CasADi, or put the parameters into the state, at rest."
+            f"sensitivities: the system is made of NumPy functions and has {system.n_p} parameters, so the "
+            "derivatives by these are not known; write it in CasADi, or make the parameters constant states."
         )
     function: Any = system.flow_jacobian
     if function is None:

@@ -92,7 +92,7 @@ def _radius(ocp: OCP, constraint: Constraint, method: str) -> float:
             return float(np.sqrt(high))
     raise OptionError(
         f"{method}: path constraint {constraint.name!r} is not a bound on the length of the control (|u| <= r or "
-        "u'u <= r^2), and other path constraints it cannot take; use ns.FESDJ(...), bounds on u, or a cost."
+        "u'u <= r^2), and no other path constraint is possible; use ns.FESDJ(...), bounds on u, or a cost."
     )
 
 

@@ -58,7 +58,9 @@ class SmoothedShooting(CompleteMethod):
     @model_validator(mode="after")
     def _ordered(self) -> SmoothedShooting:
         if self.sigma_min > self.sigma_0:
-            raise ValueError(f"sigma_min {self.sigma_min:g} is above sigma_0 {self.sigma_0:g}")
+            raise ValueError(
+                f"expected sigma_min <= sigma_0, given sigma_min {self.sigma_min:g} and sigma_0 {self.sigma_0:g}"
+            )
         return self
 
     def solved(self, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float) -> Solution:

@@ -256,6 +256,6 @@ def slow_impact_notes(count: int) -> list[str]:
         return []
     words = "1 slow impact has" if count == 1 else f"{count} slow impacts have"
     return [
-        f"{words} no impulse that keeps the discrete energy and took that of algorithm 5.2; steps with such an impact "
-        "are not symplectic"
+        f"{words} no impulse that conserves the discrete energy; the impulse of algorithm 5.2 was used, and steps with "
+        "such an impact are not symplectic"
     ]

@@ -26,10 +26,10 @@ ELEMENTS = {
     Verdict.CONSTRAINT_BETWEEN_NODES: "raise finite_elements or rk_stages, or give the constraint a margin",
 }
 OTHERS = {
-    Verdict.INACCURATE: "go on by solution.polish(), or by solution.refine(ns.FESDJ(...))",
-    Verdict.REFUTED: "go on by solution.polish(), or solve without a method, ns.solve(ocp)",
+    Verdict.INACCURATE: "continue with solution.polish(), or with solution.refine(ns.FESDJ(...))",
+    Verdict.REFUTED: "continue with solution.polish(), or solve without a method, ns.solve(ocp)",
     Verdict.CONSTRAINT_BETWEEN_NODES: "raise its stages, or give the constraint a margin",
-    Verdict.CONFIRMED_IN_WINDOWS: "the open-loop motion is unstable, so that a controller has to hold it",
+    Verdict.CONFIRMED_IN_WINDOWS: "the motion is unstable without feedback: use a controller, ns.track(solution)",
     Verdict.UNDECIDED: "compare with another method, or with other parameters",
 }
 

@@ -98,7 +98,7 @@ def _numbers(solution: Solution) -> Iterator[Violation]:
         if not all(np.isfinite(value) for value in numbers if value is not None):
             wrong.append(f"{event.kind} {event.name}")
     for name in wrong:
-        yield statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
+        yield statement(0.0, f"the solution's {name} is not a finite number", np.inf, np.inf)
 
 
 def free_choices(ocp: OCP, solution: Solution) -> list[Free]:
@@ -175,8 +175,8 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
     # use other rules.
     if not share <= STATED and not abs(refined_objective(ocp, solution) - solution.objective) <= STATED * size:
         text = (
-            f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
-            f"{sum(parts):.9g}: it solves another OCP, or was changed"
+            f"the stated objective is {solution.objective:.9g}, but that of this OCP at the solution's own stages is "
+            f"{sum(parts):.9g}: the solution belongs to another OCP, or was changed"
         )
         yield statement(solution.duration, text, float(abs(away)), share)
 
@@ -229,8 +229,8 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
     size = abs(exact) + abs(last) + abs(solution.objective)
     if not away <= error + STATED * size:
         text = (
-            f"the objective is said to be {solution.objective:.9g}, along the solution's own motion it is "
-            f"{exact + last:.9g} by any sum over its nodes (+- {error:.2g}): it solves another OCP, or was changed"
+            f"the stated objective is {solution.objective:.9g}, but along the solution's own motion it is "
+            f"{exact + last:.9g} (+- {error:.2g}): the solution belongs to another OCP, or was changed"
         )
         yield statement(solution.duration, text, away, away / max(size, 1e-300))
 

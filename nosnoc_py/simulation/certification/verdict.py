@@ -191,7 +191,7 @@ class Comparison:
         if touched:
             reason = touched[0].message or f"{touched[0].grazing} is touched without speed"
             return f"at t = {touched[0].t:.6g} s {reason}"
-        return "a start that differs by its residuals only gives the claimed events" if self.by_rounding(window) else ""
+        return "a start that differs only by the residuals has the claimed events" if self.by_rounding(window) else ""
 
     def _differing_windows(self) -> list[Window]:
         """Return windows with differing events, in the order of time, unless events agree over the whole horizon."""

@@ -632,7 +632,7 @@ def test_steps():
     found = run(order_system(), x0=START, duration=END, method=EventSelected(), steps=10)
     assert 11 <= len(found.t) <= 17
     assert np.diff(found.t).max() < 0.05 * 1.2  # a step to a guard may be a little longer
-    with pytest.raises(OptionError, match="same twice"):
+    with pytest.raises(OptionError, match="both set the step"):
         run(order_system(), x0=START, duration=END, method=EventSelected(step=0.1), steps=10)
     with pytest.raises(OptionError, match="positive whole number"):
         run(order_system(), x0=START, duration=END, method=EventSelected(), steps=0)

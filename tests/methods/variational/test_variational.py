@@ -316,7 +316,7 @@ class TestRefuses:
 
     def test_steps_twice(self) -> None:
         body = case("I")
-        with pytest.raises(ns.OptionError, match="say the same twice"):
+        with pytest.raises(ns.OptionError, match="both set the step"):
             simulate(body, start(body), 1.0, h=0.01, steps=10)
 
     def test_number_of_steps(self) -> None:
