@@ -74,4 +74,4 @@ def film(path: str | Path) -> Path:
     return Path(ns.animate(system, motion, path))
 
 
-PROGRAM = program(__name__, run, fitted, quick={"starts": 3})
+PROGRAM = program(__name__, run, fitted, quick={"starts": 1})

@@ -107,7 +107,7 @@ def _start_from_pieces(predictions: Predictions, start: Array, segments: int) ->
     z = pieces.first
     # Loose gaps first: pieces follow the data, then the gaps are closed.
     for share in GAP_SCALES:
-        with_jacobian = partial(pieces.residuals, share=share)
+        with_jacobian = _with_memory(partial(pieces.residuals, share=share))
         minimum = _bounded_least_squares(
             partial(_residuals_only, with_jacobian),
             with_jacobian,
@@ -120,6 +120,18 @@ def _start_from_pieces(predictions: Predictions, start: Array, segments: int) ->
             break
         z = minimum[0]
     return np.clip(z[: start.size], *predictions.bounds)
+
+
+def _with_memory(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """Return the function with a memory of its last point: residuals and Jacobian of a step come from one simulation."""
+    last: list[tuple[Array, Any]] = []
+
+    def remembering(z: Array) -> Any:
+        if not last or not np.array_equal(last[0][0], z):
+            last[:] = [(z.copy(), function(z))]
+        return last[0][1]
+
+    return remembering
 
 
 def _residuals_only(with_jacobian: Callable[[Array], tuple[Array, Array] | None], z: Array) -> Array | None:
