@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,7 @@ def _start_from_pieces(predictions: Predictions, start: Array, segments: int) ->
 
 
 def _with_memory(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
-    """Return the function with a memory of its last point: residuals and Jacobian of a step come from one simulation."""
+    """Return the function with a memory of its last point: a step needs one simulation for residuals and Jacobian."""
     last: list[tuple[Array, Any]] = []
 
     def remembering(z: Array) -> Any:
