@@ -15,7 +15,7 @@ from nosnoc_py.synonyms import SYNONYMS
 
 # Proposals for a misspelt name: their largest number, the least length of an abbreviation that is completed, and the
 # number of legal names up to which all of them are listed beside the proposals.
-PROPOSALS, ABBREVIATION, LISTED = 3, 2, 30
+PROPOSALS, ABBREVIATION, LISTED = 3, 2, 60
 
 
 class NosnocError(Exception):

@@ -468,7 +468,7 @@ def test_interrupts_leave_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_nan_and_missing_folders_are_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"a\.json: w0: NaN"):
+    with pytest.raises(ModelError, match=r"a\.json: w0: expected numbers, given NaN"):
         nosbench.save(replace(small(), w0=np.array([0, np.nan, 1])), tmp_path / "a.json")
     with pytest.raises(ModelError, match=r"a\.json: cannot be written"):
         nosbench.save(small(), tmp_path / "none" / "a.json")
