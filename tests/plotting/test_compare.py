@@ -43,7 +43,7 @@ def test_a_panel_in_axes_of_ones_own(balls):
 
 def test_mistakes_are_told(balls):
     """Too few axes, nothing, and what is no trajectory."""
-    with pytest.raises(ns.OptionError, match=r"ax: expected axes for 2 panels \(q_0, v_0\), given 1; choose the panels by names="):
+    with pytest.raises(ns.OptionError, match=r"ax: expected axes for 2 panels \(q_0, v_0\), given 1; choose"):
         ns.plot(balls[0], ["q_0", ("v_0",)], ax=Figure().subplots())
     with pytest.raises(ns.OptionError, match="there is nothing to draw: give a trajectory"):
         ns.plot([])
