@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,3 +36,9 @@ def test_a_film_of_a_solution(tmp_path: Path) -> None:
     (row,) = films.experiment(names=("push_t",), output=str(tmp_path))
     assert row["caption"] == "push-T: objective 0.1301, confirmed"
     assert (tmp_path / "push_t.gif").stat().st_size < 200_000
+
+
+def test_the_caption_of_a_motion_that_is_not_certified_says_so() -> None:
+    """A status may count as success although the certificate could not decide."""
+    undecided = SimpleNamespace(objective=3.4521, certificate=None, status=ns.Status.NOT_CERTIFIED, success=True)
+    assert films.caption("push_t", undecided) == "push-T: objective 3.452, not confirmed (solved, not certified)"  # type: ignore[arg-type]

@@ -48,7 +48,9 @@ def film(name: str, path: str | Path, time_limit: float = 60.0) -> ns.Solution:
 
 def caption(name: str, solution: ns.Solution) -> str:
     """Return the line under a film: title, objective, and whether the motion is confirmed."""
-    verdict = "confirmed" if solution.success else f"not confirmed ({solution.status.value})"
+    certificate = solution.certificate
+    confirmed = certificate is not None and certificate.confirmed
+    verdict = "confirmed" if confirmed else f"not confirmed ({solution.status.value})"
     return f"{posed(name).title}: objective {solution.objective:.4g}, {verdict}"
 
 
