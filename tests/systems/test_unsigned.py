@@ -51,9 +51,7 @@ def ball(gap: Any) -> ns.CLS:
 @pytest.mark.parametrize("gap", [ca.fabs(q), q**2], ids=["modulus", "square"])
 @pytest.mark.parametrize("method", [ns.FESDJ(), ns.TimeStepping()], ids=["elements", "steps"])
 def test_a_ball_does_not_fall_through_a_gap_without_a_sign(method: Any, gap: Any) -> None:
-    with pytest.raises(
-        ns.ModelError, match=r"contact 'ground': the gap becomes zero and then positive.*negative"
-    ):
+    with pytest.raises(ns.ModelError, match=r"contact 'ground': the gap becomes zero and then positive.*negative"):
         ns.simulate(ball(gap), x0=[1, 0], duration=1.0, method=method)
     with pytest.raises(ns.ModelError, match="contact 'ground'"):
         ns.Simulator(ball(gap), method, step=0.05)
