@@ -306,7 +306,7 @@ class MPC:
                 raise ModelError(f"x: the measurement at {t:g} s is not finite: {x.tolist()}.")
             # The next prediction starts from the state that the last one leads to, not from numbers that are none.
             if self.last is not None:
-                fields["planned_from"] = self._next_state(self._parameters(t, p))
+                fields["planned_from"] = self._held_state(self._parameters(t, p))
             fallback = MPCStep(
                 **fields, u=self._last_control(), source=Source.HELD, message="the measurement is not finite"
             )
@@ -439,6 +439,14 @@ class MPC:
             self._follower = Simulator(self.system, PREDICTION, step=self.period)
         state = self._follower.step(self._follower.init(self.last.planned_from, p), self.last.u)
         return admissible(self.system, state.x, p)
+
+    def _held_state(self, p: Any) -> Array:
+        """Predict the state where no measurement is usable; without a prediction the last one stays."""
+        assert self.last is not None
+        try:
+            return self._next_state(p)
+        except NosnocError:
+            return self.last.planned_from
 
     def _solve_from(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
         """Solve a plan from x0: on the branch of the prepared or the last plan, else from several starts."""

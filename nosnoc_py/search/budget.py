@@ -48,16 +48,18 @@ class TimeBudget:
 
         Threads of the user may use more processor time than the clock shows: they are not part of the search.
         """
-        if self.processor_began is None:
-            return 1.0
-        clock, used = time.monotonic() - self.began, time.process_time() - self.processor_began
-        return float(np.clip(clock / used, 1.0, MOST_LOAD)) if used > 0.0 else 1.0
+        clock, used = self._spent()
+        return min(clock / used, MOST_LOAD) if used > 0.0 else 1.0
 
     def deadline(self) -> float:
         """Return the time of the monotonic clock [s] at which the limit will be reached at the present load."""
-        if self.processor_began is None or not np.isfinite(self.seconds):
+        if self.processor_began is None:
             return self.began + self.seconds
-        clock = time.monotonic() - self.began
-        used = min(clock, time.process_time() - self.processor_began)
+        clock, used = self._spent()
         left = self.load() * max(0.0, self.seconds - used)
         return self.began + min(clock + left, MOST_LOAD * self.seconds)
+
+    def _spent(self) -> tuple[float, float]:
+        """Return the time by the clock, and the part of it that counts as used, since the start [s]."""
+        clock = time.monotonic() - self.began
+        return clock, clock if self.processor_began is None else min(clock, time.process_time() - self.processor_began)

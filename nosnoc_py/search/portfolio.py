@@ -178,7 +178,7 @@ class Search(CompleteMethod):
     ) -> Solution:
         """Search until kinds of start agree and nothing better is found, or the time is over."""
         budget = TimeBudget.of(started, deadline, EFFORTS[self.effort].seconds)
-        state = replace(self.init(ocp, guess, time_limit=budget.seconds), budget=budget, began=started)
+        state = replace(self.init(ocp, guess, time_limit=budget.seconds), budget=budget)
 
         def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
@@ -229,18 +229,16 @@ class Search(CompleteMethod):
             task=task,
             work=work,
             streams=streams,
-            began=began,
             budget=TimeBudget(began, time_limit),
         )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
         """Take one turn: one start, some neighbours of a good sequence, or a refinement of the best motion."""
-        state = state.with_load()
         kind, began = self._next_kind(state), time.monotonic()
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
-        state.work.deadline = began + max(SECONDS * state.load, (REFINING if kind == REFINE else SHARE) * left)
+        state.work.deadline = began + max(SECONDS * state.budget.load(), (REFINING if kind == REFINE else SHARE) * left)
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         if kind == REFINE:
@@ -396,7 +394,7 @@ class Search(CompleteMethod):
         node = state.expandable
         assert node is not None
         best, ocp = None, state.task.ocp
-        while time.monotonic() - began < MOVING * state.load:
+        while time.monotonic() - began < MOVING * state.budget.load():
             sequence = next(node.moves, None)
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})

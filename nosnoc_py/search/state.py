@@ -94,12 +94,8 @@ class SearchState:
         The guess, if it is a solution that may itself be returned.
     streams : dict
         Generators of starts that are not exhausted, by kind.
-    began, deadline : float
-        Times of the monotonic clock [s]; the deadline is that of the last turn.
     budget : TimeBudget
-        Limit of time of the search.
-    load : float
-        Time by the clock over processor time at the last turn.
+        Start and limit of time of the search.
     nodes : tuple of SequenceNode
         Best attempt of every sequence.
     candidates : tuple of Candidate
@@ -120,10 +116,7 @@ class SearchState:
     guess: Solution | None = None
     work: Refinement
     streams: dict[str, Iterator[Any]]
-    began: float
     budget: TimeBudget
-    deadline: float = np.inf
-    load: float = 1.0
     nodes: tuple[SequenceNode, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     status: Status | None = None
@@ -204,9 +197,15 @@ class SearchState:
         )
         return tuple(dict.fromkeys(kinds))
 
-    def with_load(self) -> SearchState:
-        """Return the state with the present load, and the deadline at which its budget will be used up."""
-        return replace(self, load=self.budget.load(), deadline=self.budget.deadline())
+    @property
+    def began(self) -> float:
+        """Time of the monotonic clock at the start [s]."""
+        return self.budget.began
+
+    @property
+    def deadline(self) -> float:
+        """Time of the monotonic clock [s] at which the budget will be used up, at the present load."""
+        return self.budget.deadline()
 
     @property
     def expandable(self) -> SequenceNode | None:

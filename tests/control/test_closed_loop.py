@@ -88,7 +88,10 @@ def test_a_late_answer_does_not_act_and_is_counted(monkeypatch):
     assert log.misses >= 1
 
 
-def test_a_measurement_that_is_not_finite_is_an_error_or_holds_the_last_control():
+def test_a_measurement_that_is_not_finite_is_an_error_or_holds_the_last_control(monkeypatch):
+    def refused(self, p):
+        raise ModelError("no position nearby is free")
+
     def lost(t, x, rng):
         return np.full(2, np.nan) if abs(t - 0.3) < 1e-9 else np.zeros(2)
 
@@ -110,6 +113,10 @@ def test_a_measurement_that_is_not_finite_is_an_error_or_holds_the_last_control(
     holding.step([np.nan, 0.0], 0.1)
     assert np.isfinite(holding.last.planned_from).all()
     assert holding.last.planned_from[0] != predicted[0]
+    # Where no prediction succeeds there is still a control.
+    monkeypatch.setattr(ns.MPC, "_next_state", refused)
+    assert np.isfinite(holding.step([np.nan, 0.0], 0.2)).all()
+    assert np.isfinite(holding.last.planned_from).all()
 
 
 @pytest.mark.parametrize(("delay", "speed"), [(0.0, 0.1), (0.04, 0.06), (0.09999, 1e-5), (0.1, 0.0)])
