@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import casadi as ca
@@ -20,6 +21,7 @@ from nosnoc_py.annotations import EMPTY, Expression, Numbers, Pair, State
 from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.markup import tree
+from nosnoc_py.problem_sizes import ProblemSizes
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.solution.arrays import assign
@@ -564,6 +566,11 @@ class OCP:
                     f"OCP: the parameter {name} starts at {value:g}, outside of its bounds [{lower:g}, {upper:g}]; "
                     "give p=... inside of them."
                 )
+
+    @cached_property
+    def sizes(self) -> ProblemSizes:
+        """Typical sizes of states and controls, from the numbers of this problem."""
+        return ProblemSizes.of(self)
 
     @property
     def point_terms(self) -> list[PointTerm]:

@@ -307,7 +307,7 @@ class Progress:
         if (objective, agreement) == self._best and monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
             return Report(text=text, deadline=deadline)
         self._best, self._last_line = (objective, agreement), monotonic()
-        row = f"{count:>6}  {kind:<16}{monotonic() - state.began:>9.1f}{best:>17}  {agreement}"
+        row = f"{count:>6}  {kind:<16}{monotonic() - state.work.started:>9.1f}{best:>17}  {agreement}"
         return Report(text=text, row=row, header=SEARCH_HEADER, deadline=deadline)
 
     def _sweep(self, state: Any) -> Report:

@@ -20,11 +20,13 @@ class Status(Enum):
     """
 
     SOLVED = "solved"
+    FEASIBLE = "feasible"
     NOT_COMPLEMENTARY = "not complementary"
     INFEASIBLE = "infeasible"
     LOCALLY_INFEASIBLE = "locally infeasible"
     ITERATION_LIMIT = "iteration limit"
     TIME_LIMIT = "time limit"
+    WORK_LIMIT = "work limit"
     INTERRUPTED = "interrupted"
     STOPPED = "stopped by callback"
     NUMERICAL_ERROR = "numerical error"
@@ -45,13 +47,14 @@ class Status(Enum):
     BADLY_SCALED = "badly scaled"
     NOT_CERTIFIED = "solved, not certified"
     NOT_CONFIRMED = "not confirmed"
+    NOT_KEPT = "sequence not kept"
     CONTROLLER_FAILED = "controller failed"
     POOR_FIT = "poor fit"
 
     @property
     def success(self) -> bool:
-        """True for `SOLVED`, and for `NOT_CERTIFIED`: the unrelaxed problem is feasible and complementary."""
-        return self in (Status.SOLVED, Status.NOT_CERTIFIED)
+        """True for `SOLVED`, `FEASIBLE` and `NOT_CERTIFIED`: the unrelaxed problem is feasible and complementary."""
+        return self in (Status.SOLVED, Status.FEASIBLE, Status.NOT_CERTIFIED)
 
     @property
     def remedy(self) -> str:
@@ -62,6 +65,8 @@ class Status(Enum):
         return self.value
 
 
+# Limits that end a method, of time by the clock or of counted work.
+LIMITS = (Status.TIME_LIMIT, Status.WORK_LIMIT)
 UNITS = "write the problem in units in which lengths, times, masses and forces are about 1 (mm, g or mg, ms)"
 
 _REMEDIES = {
@@ -69,6 +74,11 @@ _REMEDIES = {
         "A solved point is a local optimum of one discretisation. Stronger evidence: solution.certificate, the same "
         "optimum from starts of different kinds (ns.solve(ocp) without a method, ns.MultiStart), and "
         "solution.polish(), whose grid moves with the events."
+    ),
+    Status.FEASIBLE: (
+        "The motion satisfies everything, but it was not shown that nothing near it is better: continue from it with "
+        "guess=solution or effort='thorough', or raise max_iterations. A cost or a constraint with a kink, which the "
+        "warnings name, is the usual reason."
     ),
     Status.NOT_COMPLEMENTARY: (
         "The smallest relaxation still leaves complementarity residuals: raise finite_elements where several switches "
@@ -92,6 +102,16 @@ _REMEDIES = {
         "Raise time_limit, or continue from this iterate with guess=solution. If no start led to a feasible motion, "
         "look at the constraints that the message names, make them soft (soft='l1'), or give a sequence, keyframes or "
         "a guess."
+    ),
+    Status.NOT_KEPT: (
+        "The given sequence has no motion near the guess: look at the phases that the message names, give times= or a "
+        "guess nearer to the motion that is meant, or let the sequence change by follow=True. solution.sequence is the "
+        "sequence of what was found."
+    ),
+    Status.WORK_LIMIT: (
+        "The work of this effort is used up: give a larger one (effort='thorough'), or continue from this iterate with "
+        "guess=solution. If no start led to a feasible motion, look at the constraints that the message names, make "
+        "them soft (soft='l1'), or give a sequence, keyframes or a guess."
     ),
     Status.INTERRUPTED: "The last iterate is kept: continue from it with guess=solution.",
     Status.STOPPED: "The last iterate is kept: continue from it with guess=solution.",

@@ -25,7 +25,7 @@ from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common
-from nosnoc_py.status import Status
+from nosnoc_py.status import LIMITS, Status
 
 # A branch is accepted if it lowers the objective by more than this fraction; smaller changes are within the tolerances
 # of the NLPs and could repeat for ever.
@@ -103,7 +103,7 @@ class ActiveSet(Strategy):
 
     def finalise(self, state: ActiveSetState, status: Status) -> ActiveSetState:
         """Return the state with its final status; a solved point stays solved if only its certificate timed out."""
-        solved = status is Status.TIME_LIMIT and state.homotopy.status is Status.SOLVED
+        solved = status in LIMITS and state.homotopy.status is Status.SOLVED
         return replace(state, status=Status.SOLVED if solved else status)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:

@@ -24,10 +24,10 @@ from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.interior import OPTIONS
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
-from nosnoc_py.status import Status
+from nosnoc_py.status import LIMITS, Status
 
 # Statuses that another attempt does not change.
-FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+FINAL = (Status.SOLVED, Status.INFEASIBLE, *LIMITS, Status.INTERRUPTED, Status.STOPPED)
 ENDS = tuple(status for status in FINAL if status is not Status.SOLVED)
 # Minimum number of attempts with an objective, even if the first one is solved.
 DESCENTS = 2

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import unknown_name
 from nosnoc_py.mpcc.branch import Finish
 from nosnoc_py.mpcc.interior import OPTIONS
@@ -243,7 +244,7 @@ class Homotopy(Strategy):
     def _verdict(self, state: HomotopyState) -> Status:
         last = [record.solver_status for record in state.records if record.label == "homotopy"][-1]
         if last == "User_Requested_Stop":
-            return Status.TIME_LIMIT
+            return Status.WORK_LIMIT if exhausted() else Status.TIME_LIMIT
         finite = np.isfinite(state.values.g).all() and np.isfinite(state.values.objective)
         if not finite or last == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR

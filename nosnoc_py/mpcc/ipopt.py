@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.nlp import NLP, SmoothProgram
 
@@ -107,20 +108,23 @@ class NLPSolver(Protocol):
 
 
 class _Deadline(ca.Callback):
-    """Callback that stops IPOPT at a deadline and keeps its last iterate."""
+    """Callback that stops IPOPT at a deadline, or after a number of iterations, and keeps its last iterate."""
 
     at: float
+    iterations: float
+    calls: int
     passed: bool
     x: np.ndarray | None
 
-    def __init__(self, n_x: int, n_g: int, n_p: int) -> None:
+    def __init__(self, n_x: int, n_g: int, n_p: int, step: int) -> None:
         ca.Callback.__init__(self)
         self._sizes = {"x": n_x, "f": 1, "g": n_g, "lam_x": n_x, "lam_g": n_g, "lam_p": n_p}
-        self.arm(np.inf)
+        self.step = step
+        self.arm(np.inf, np.inf)
         self.construct("deadline", {})
 
-    def arm(self, at: float) -> None:
-        self.at, self.passed, self.x = at, False, None
+    def arm(self, at: float, iterations: float) -> None:
+        self.at, self.iterations, self.calls, self.passed, self.x = at, iterations, 0, False, None
 
     def get_n_in(self) -> int:
         return int(ca.nlpsol_n_out())
@@ -134,7 +138,9 @@ class _Deadline(ca.Callback):
     def eval(self, arguments: Any) -> list[int]:
         # IPOPT returns no iterate when it is interrupted.
         self.x = np.asarray(arguments[0]).reshape(-1)
-        self.passed = time.monotonic() > self.at
+        # Iterations of this call are not counted yet, as IPOPT counts them itself.
+        self.calls += 1
+        self.passed = time.monotonic() > self.at or self.calls * self.step > self.iterations
         return [int(self.passed)]
 
 
@@ -143,7 +149,9 @@ class Ipopt:
 
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self._options, self._lock = nlp, dict(options), threading.Lock()
-        self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
+        # Every call of the callback enters Python.
+        step = ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1
+        self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel(), step)
         settings = {
             "ipopt": {**defaults(nlp.x.numel()), **options},
             "print_time": False,
@@ -154,9 +162,11 @@ class Ipopt:
             "verbose_init": False,
             "no_nlp_grad": True,  # needed for multipliers of p only
             "iteration_callback": self._deadline,
-            "iteration_callback_step": ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1,
+            "iteration_callback_step": step,
             **nlp.derivatives,
         }
+        self._work = work.of_iteration(nlp.operations, sum(f.nnz_out() for f in nlp.derivatives.values()))
+        work.count("programs", work.of_program(nlp.built))
         # A constant objective has no entry, which nlpsol would refuse.
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:
@@ -177,7 +187,7 @@ class Ipopt:
         """
         bounds = {name: getattr(self.nlp, name) for name in ("lbx", "ubx", "lbg", "ubg")}
         with self._lock:  # threads share the deadline and IPOPT's statistics
-            self._deadline.arm(deadline)
+            self._deadline.arm(deadline, work.left() / self._work)
             started = time.monotonic()
             answer = self._solver(x0=x, p=p, **{**bounds, **given})
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
@@ -186,6 +196,10 @@ class Ipopt:
                 f"IPOPT did not start with its options {self._options}: the usual reason is a linear_solver that "
                 "is not installed. Leave linear_solver out to use MUMPS, which is always there."
             )
+        # If IPOPT refuses to begin (more equations than variables), iter_count is uninitialised memory; the history of
+        # the iterations is missing then.
+        iterations = int(stats["iter_count"]) if stats.get("iterations") else 0
+        work.count("programs", (1 + iterations) * self._work)
         # A passed deadline ends IPOPT with the same status as Ctrl-C.
         interrupted = stats["return_status"] in INTERRUPTED and not passed
         x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
@@ -193,9 +207,7 @@ class Ipopt:
             x=last if interrupted and last is not None else x,
             lam_x=lam_x,
             lam_g=lam_g,
-            # If IPOPT refuses to begin (more equations than variables), iter_count is uninitialised memory; the history
-            # of the iterations is missing then.
-            iterations=int(stats["iter_count"]) if stats.get("iterations") else 0,
+            iterations=iterations,
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),
             interrupted=interrupted,

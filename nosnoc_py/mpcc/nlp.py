@@ -56,6 +56,16 @@ class SmoothProgram(Protocol):
         """Functions grad_f, jac_g and hess_lag."""
         ...
 
+    @property
+    def operations(self) -> float:
+        """Operations of one evaluation of all derivatives."""
+        return float(sum(function.n_instructions() for function in self.derivatives.values()))
+
+    @property
+    def built(self) -> float:
+        """Operations of the functions that were differentiated for this program alone."""
+        return self.operations
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NLP(SmoothProgram):

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
 from nosnoc_py.mpcc.branch import Branch, BranchOutcome, Finish
 from nosnoc_py.mpcc.interior.method import InteriorPoint
@@ -359,9 +360,9 @@ class Strategy(Options):
         limit = strictest(time_limit, self.time_limit)
         state = self.init(mpcc, guess, p, **options)
         while (status := self.terminate(state)) is None:
-            if time.monotonic() - started > limit:
-                # No `conclude`: there is no time left for a proof.
-                return self.finalise(state, Status.TIME_LIMIT)
+            if exhausted() or time.monotonic() - started > limit:
+                # No `conclude`: there is nothing left for a proof.
+                return self.finalise(state, Status.WORK_LIMIT if exhausted() else Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
                 # A status that the last step reached has priority over the request to stop.

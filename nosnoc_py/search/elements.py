@@ -18,21 +18,22 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
+from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank
+from nosnoc_py.attempts.work import counted, exhausted
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, fitting
-from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.portfolio import EFFORTS
-from nosnoc_py.search.state import AGREE, GAIN
+from nosnoc_py.search.starts import StartTask
 from nosnoc_py.simulation.certification.attached import with_certificate
 from nosnoc_py.solution import Candidate, Solution
 from nosnoc_py.status import Status, Verdict, iterated
 from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
-# Time limit of a start: this multiple of the first one's time, as a bad branch can take far longer than a good one, but
-# at least LEAST seconds. LAST is the fraction of the total time that is reserved for the refinement of the best one.
+# Limit of work of a start: this multiple of the first one's, as a bad branch can take far longer than a good one, but at
+# least LEAST. LAST is the fraction of the total work that is reserved for the refinement of the best one.
 LONGER, LEAST, LAST = 5.0, 2.0, 0.25
 # Upper limit of the RK stages; the refinement adds one at a time until the simulation confirms the solution.
 MOST_STAGES = 5
@@ -67,6 +68,12 @@ class ElementState:
     agreed: int = 0
     status: Status | None = None
 
+    @property
+    def scale(self) -> ObjectiveScale:
+        """Size of the objective: its change from the worst feasible start to the best one."""
+        objectives = [c.objective for c in self.candidates if np.isfinite(c.objective)]
+        return ObjectiveScale.of([(max(objectives), min(objectives))]) if objectives else ObjectiveScale()
+
 
 class ElementSearch(CompleteMethod):
     """Finite elements from the default start and from random controls; the best solution is refined until confirmed.
@@ -77,14 +84,14 @@ class ElementSearch(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Number of starts without a gain that ends the search (8, 20, 120), and the limit of processor time without
-        `time_limit` (10 s, 60 s, 600 s).
+        Number of starts without a gain that ends the search (8, 20, 120), and the limit of work (10, 60, 600 units of
+        about a second).
     seed : int
         Seed of the random controls.
     control_stages : int
         Number of control intervals of equal length.
     time_limit : float, optional
-        Limit of time by the clock for the whole search [s]; replaces that of `effort`.
+        Limit of time by the clock for the whole search [s], which cuts it.
 
     Raises
     ------
@@ -121,34 +128,36 @@ class ElementSearch(CompleteMethod):
         method: Any = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)
         method = method.replace(control_stages=self.control_stages)
         problem, effort, rng = transcribe(ocp, method), EFFORTS[self.effort], np.random.default_rng(self.seed)
-        budget = TimeBudget.of(started, deadline, effort.seconds)
+        limit = effort.work * StartTask.of(ocp).growth
+
+        def left(state: ElementState) -> float:
+            return (1.0 - LAST) * limit - sum(candidate.work for candidate in state.candidates)
 
         def until() -> float:
-            return started + (1.0 - LAST) * (budget.deadline() - started)  # the rest is for the refinement
+            return deadline - LAST * (deadline - started) if np.isfinite(deadline) else np.inf  # for the refinement
 
         def step(state: ElementState, _: float) -> ElementState:
-            before = time.monotonic()
             start = guess if state.first is None else {"u": _random_control(ocp, state, rng)}
-            # The first start sets the scale of time: it alone may use everything that is left.
-            most = np.inf if state.first is None else max(LEAST, LONGER * state.candidates[0].seconds)
-            limit = min(most, max(0.0, until() - before))
-            solution = problem.solve(guess=start, time_limit=None if np.isinf(limit) else limit)
-            return _with_start(
-                state, solution, "default" if state.first is None else "random", time.monotonic() - before
-            )
+            # The first start sets the scale of work: it alone may use everything that is left.
+            most = np.inf if state.first is None else max(LEAST, LONGER * state.candidates[0].work)
+            with counted(min(most, left(state))) as account:
+                solution = problem.solve(guess=start, time_limit=_limit(until()))
+            return _with_start(state, solution, "default" if state.first is None else "random", account.total)
 
         def ended(state: ElementState) -> dict[str, Any] | None:
             # A single start that reached the best objective may have met it by luck: ask for a second one.
-            over = state.status is not None or (state.since >= effort.patience and state.agreed > 0)
-            if over:
+            if state.status is not None or (state.since >= effort.patience and state.agreed > 0):
                 return {"status": state.status or Status.SOLVED}
             # The first start is made however short the limit is.
+            if state.first is not None and left(state) <= 0.0:
+                return {"status": Status.WORK_LIMIT}
             late = state.first is not None and time.monotonic() > until()
             return {"status": Status.TIME_LIMIT} if late else None
 
         state = iterated(ElementState(), step, ended, callback, np.inf)
         assert state.best is not None
-        best = self._refine(ocp, problem, state, budget.deadline())
+        with counted(max(LEAST, left(state) + LAST * limit)):
+            best = self._refine(ocp, problem, state, deadline)
         return replace(best, method=repr(self), candidates=state.candidates, wall_seconds=time.monotonic() - started)
 
     def _refine(self, ocp: OCP, problem: Transcription, state: ElementState, ends: float) -> Solution:
@@ -159,42 +168,46 @@ class ElementSearch(CompleteMethod):
             return best if state.status is Status.SOLVED else replace(best, status=state.status or best.status)
         best = self._certify(ocp, best, ends)
         for count in range(method.rk_stages + 1, MOST_STAGES + 1):
-            left = ends - time.monotonic()
-            if best.certificate is None or best.certificate.verdict is not Verdict.INACCURATE or left <= 0.0:
+            if best.certificate is None or best.certificate.verdict is not Verdict.INACCURATE or exhausted():
                 break
-            finer = transcribe(ocp, method.replace(rk_stages=count)).solve(guess=best, time_limit=left)
+            finer = transcribe(ocp, method.replace(rk_stages=count)).solve(guess=best, time_limit=_limit(ends))
             # A worse objective means that the finer program ended on another branch: keep the coarse solution.
-            if not finer.success or finer.objective > best.objective + AGREE * (1.0 + abs(best.objective)):
+            if not finer.success or finer.objective > state.scale.above(best.objective, AGREE):
                 break
             best = self._certify(ocp, finer, ends)
         return best
 
     @staticmethod
     def _certify(ocp: OCP, solution: Solution, ends: float) -> Solution:
-        left = max(ends - time.monotonic(), LEAST)  # time for a certificate also after the limit
-        return with_certificate(ocp, solution, finite_elements=True, deadline=time.monotonic() + left, time_limit=left)
+        left = _limit(ends)
+        left = None if left is None else max(left, LEAST)  # time for a certificate also after the limit
+        return with_certificate(ocp, solution, finite_elements=True, deadline=ends, time_limit=left)
 
 
-def _with_start(state: ElementState, solution: Solution, kind: str, seconds: float) -> ElementState:
+def _limit(ends: float) -> float | None:
+    """Return the time [s] until a stamp of the clock, None without one."""
+    return None if np.isinf(ends) else max(0.0, ends - time.monotonic())
+
+
+def _rank(solution: Solution) -> Rank:
+    """Return the rank of a solution by its residuals."""
+    return Rank.of_point(solution.objective, 0.0 if solution.success else max(solution.infeasibility, 1.0), 0.5)
+
+
+def _with_start(state: ElementState, solution: Solution, kind: str, work: float) -> ElementState:
     """Return the state after one more start: candidate, best solution, and counts."""
-    candidate = Candidate(
-        start=kind,
-        sequence=None,
-        objective=solution.objective if solution.success else np.inf,
-        verdict=None,
-        seconds=seconds,
-    )
+    objective = solution.objective if solution.success else np.inf
+    candidate = Candidate(start=kind, sequence=None, objective=objective, verdict=None, work=work)
     best, first = state.best, state.first or solution
     # A start that only confirms the best within AGREE counts as agreement, a gain below GAIN does not reset patience.
     updated = replace(state, first=first, candidates=(*state.candidates, candidate), since=state.since + 1)
-    if best is None or (solution.success, -solution.objective) > (best.success, -best.objective):
-        size = 0.0 if best is None or not best.success else abs(best.objective)
-        gained = best is None or not best.success or solution.objective < best.objective - GAIN * size
-        return replace(
-            updated, best=solution, since=0 if gained else updated.since, agreed=0 if gained else state.agreed + 1
-        )
-    same = solution.success and solution.objective <= best.objective + AGREE * abs(best.objective)
-    return replace(updated, agreed=state.agreed + same)
+    if best is None or not best.success:
+        better = best is None or _rank(solution) < _rank(best)
+        return replace(updated, best=solution, since=0) if better else updated
+    same = solution.success and objective <= state.scale.above(best.objective, AGREE)
+    if objective < state.scale.above(best.objective, -GAIN):
+        return replace(updated, best=solution, since=0, agreed=0)
+    return replace(updated, best=solution if objective < best.objective else best, agreed=state.agreed + same)
 
 
 def _random_control(ocp: OCP, state: ElementState, rng: np.random.Generator) -> Array:

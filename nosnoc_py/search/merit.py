@@ -7,10 +7,9 @@ therefore not comparable: keep the pair (objective, violation) of `evaluate`, an
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.search.starts import SMOOTH, Start, StartTask
 from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator
@@ -19,8 +18,8 @@ from nosnoc_py.systems.controls import control_of
 # Penalty weight as a multiple of the largest objective so far; that objective counts as LEAST at least, so that
 # violations are not free in problems whose first motions cost nothing.
 WEIGHT, LEAST = 10.0, 1e-3
-# Time limit of one simulation [s]; one that takes longer counts as failed.
-SECONDS = 2.0
+# Limit of work of one simulation; one that takes more counts as failed.
+SIMULATION_WORK = 2.0
 
 
 class Merit:
@@ -40,7 +39,8 @@ class Merit:
         ocp = self.task.ocp.with_values(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
         simulator = event_driven_simulator(ocp.system, SMOOTH, start.x0, control, start.p)
-        history = simulator.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)
+        with counted(SIMULATION_WORK):
+            history = simulator.run(start.x0, control, start.p)
         if not history.status.success:
             return np.inf, np.inf
         cost = objective(ocp, [history], history.x)

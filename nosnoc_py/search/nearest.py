@@ -8,7 +8,6 @@ too much, and by how much, in the user's own quantities.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import NosnocError
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.sequences.multi_phase import MultiPhase
@@ -54,7 +54,7 @@ class NearestMotion:
         return f"the nearest motion misses the goal: {'; '.join(self.misses)}"
 
 
-def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> NearestMotion | None:
+def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     """Return the motion that comes nearest to the goal, or None if there is no hard goal or no such motion.
 
     Parameters
@@ -62,8 +62,6 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
     ocp : OCP
     controls : iterable
         Controls as guesses, each of which leads to a sequence.
-    deadline : float
-        Time of the monotonic clock [s].
     """
     if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
         return None
@@ -75,11 +73,10 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float) -> Neares
         return None
     method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
     for _, control in zip(range(TRIED), controls, strict=False):
-        left = deadline - time.monotonic()
-        if left <= 0.0:
+        if exhausted():
             break
         try:
-            solution = method.solve(relaxed, guess=control, time_limit=left)
+            solution = method.solve(relaxed, guess=control)
         except NosnocError:  # a control that does not fit, such as that of an iterate without phases
             continue
         if solution.success:

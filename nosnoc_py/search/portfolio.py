@@ -1,13 +1,14 @@
 """Default search of `solve`: generate starts, simulate them, optimise their mode sequences, certify and rank results.
 
-Loop: (1) choose a kind of start by its gains per second (`SearchState.priority`); (2) take one start and simulate it
+Loop: (1) choose a kind of start by its gains per work (`SearchState.priority`); (2) take one start and simulate it
 exactly; (3) read the mode sequence of the motion; (4) solve the smooth multi-phase program of that sequence on a coarse
 grid; (5) simulate the solution with the event-driven referee, and if it shows another sequence, repeat from (3).
 Neighbours of the best sequences ("moves") skip the simulation and start from the motion that they were derived from.
 
-Invariants: a sequence is tried by few kinds of start only, so that time goes to new ones; what is returned as SOLVED is
-confirmed by a simulation; part of the time is reserved for the final grid. No global optimum is proven: agreement of
-independent kinds of start is the only evidence, and the message says if it is missing.
+Invariants: a sequence is tried by few kinds of start, or from motions far apart, so that work goes to new ones; what is
+returned as SOLVED is confirmed by a simulation, and no direction of descent is left; limits are of counted work, so that
+the clock may cut the search but does not steer it; part of the work is reserved for the final grid. No global optimum is
+proven: agreement of independent kinds of start is the only evidence, and the message says if it is missing.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from nosnoc_py.attempts.rank import Group
+from nosnoc_py.attempts.work import Account, counted
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
-from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import nearest_motion
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.search.state import GUESS, MOVES, SearchState, rank_of
+from nosnoc_py.search.state import GUESS, MOVES, SearchState
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.reading import read_sequence
@@ -44,7 +46,7 @@ from nosnoc_py.sequences.refinement import (
 )
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Sequence, Solution, Trajectory
-from nosnoc_py.status import Status, Verdict, iterated
+from nosnoc_py.status import LIMITS, Status, iterated
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -53,14 +55,14 @@ REFINE = "refine"
 KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
 # Programs that only compare sequences: control intervals, iterations of IPOPT, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
-# Time of one turn: at least SECONDS [s], at most the fraction SHARE of what is left. LAST is the fraction of the whole
-# time that is reserved for the program on the final grid.
-SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
-# Time [s] for one program after the search if no turn has led to any program: there has to be something to return.
+# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work that
+# is reserved for the program on the final grid.
+LEAST, SHARE, LAST = 2.0, 0.25, 0.15
+# Work for one program after the search if no turn has led to any program: there has to be something to return.
 NOTHING_YET = 10.0
-# Fraction of the remaining time for one refinement of the best motion.
+# Fraction of the remaining work for one refinement of the best motion.
 REFINING = 0.35
-# The best motion is refined when patience ends, or after this fraction of the search time: its verdict then matters
+# The best motion is refined when patience ends, or after this fraction of the work: its verdict then matters
 # more than further starts.
 REFINED = 0.6
 # Number of starts without any confirmed motion after which the best one is refined at once.
@@ -69,9 +71,9 @@ SEVERAL = 3
 FOLLOWED = 3
 # Largest number of phases of a program; simulations that rattle have hundreds.
 PHASES = 16
-# Time [s] of one turn of neighbours.
+# Work of one turn of neighbours.
 MOVING = 1.0
-# Fraction of a program by which a start with a known sequence counts against patience: it costs a simulation only.
+# Fraction of a start by which a start with a known sequence counts against patience: it costs a simulation only.
 KNOWN = 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
@@ -81,6 +83,10 @@ ALONE, MANY = 2, 2
 # Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
 # optima only.
 SMOOTH_SYSTEM = 0.1
+# Number of samples of a motion that tell it from others with the same sequence.
+SAMPLES = 9
+# IPOPT's word for a function that is not finite at an iterate.
+NOT_FINITE = "Invalid_Number_Detected"
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -91,15 +97,15 @@ class Effort:
 
     Attributes
     ----------
-    seconds : float
-        Limit of processor time [s] if the user gives no limit.
+    work : float
+        Limit of work for a problem of up to ten states, in units of about a second; it grows with the number of states.
     patience : int
-        Number of programs without a gain after which the search ends.
+        Number of starts without a gain after which the search ends.
     kinds : int
         Number of independent kinds of start that have to agree on the best objective.
     """
 
-    seconds: float
+    work: float
     patience: int
     kinds: int
 
@@ -115,25 +121,25 @@ class Search(CompleteMethod):
     """Search over mode sequences from many starts; the default method of `solve`.
 
     A start is a control. Its exact motion has a sequence of modes, and the multi-phase program of that sequence is a
-    smooth optimal control problem, whose solution is simulated again. Kinds of start share the time by their gains per
-    second; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds
-    of start agree on the best objective and nothing better has been found for a while, or at the limit of time.
+    smooth optimal control problem, whose solution is simulated again. Kinds of start share the work by their gains per
+    work; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds of
+    start agree on the best objective and nothing better has been found for a while, or at the limit of work. Work is
+    counted in evaluations: the same problem and seed give the same candidates, whatever else the machine does.
 
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Limit of processor time (10 s, 60 s, 600 s) and patience: programs without a gain before the search ends (8, 20,
-        120). On a busy machine the clock may show up to three times the limit.
+        Limit of work (10, 60, 600 units of about a second, more for problems of more than ten states) and patience:
+        starts without a gain before the search ends (8, 20, 120).
     seed : int
-        Seed of the random starts. Every kind has its own random numbers, so that its starts are reproducible; the order
-        of the kinds depends on measured times.
+        Seed of the random starts. Every kind has its own random numbers.
     starts : tuple of str
         Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
         "stances", "moves".
     program : MultiPhase
         Program of the solution that is returned; sequences are compared on coarser meshes.
     time_limit : float, optional
-        Limit of time by the clock [s]; replaces that of `effort`.
+        Limit of time by the clock [s], which cuts the search; the message says so.
 
     Raises
     ------
@@ -176,9 +182,8 @@ class Search(CompleteMethod):
     def solved(
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Search until kinds of start agree and nothing better is found, or the time is over."""
-        budget = TimeBudget.of(started, deadline, EFFORTS[self.effort].seconds)
-        state = replace(self.init(ocp, guess, time_limit=budget.seconds), budget=budget)
+        """Search until kinds of start agree and nothing better is found, or the work or the time is used up."""
+        state = self.init(ocp, guess, time_limit=deadline - started)
 
         def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
@@ -215,7 +220,7 @@ class Search(CompleteMethod):
             refinements=min(ROUNDS, self.program.refinements),
         )
         task = StartTask.of(ocp)
-        # Every kind has its own random numbers: the order of kinds depends on measured times, their starts must not.
+        # Every kind has its own random numbers, so that leaving one out does not change the others.
         streams: dict[str, Iterator[Any]] = {
             kind: make(task, np.random.default_rng((self.seed, number)))
             for number, (kind, make) in enumerate(STARTS.items())
@@ -223,37 +228,52 @@ class Search(CompleteMethod):
         }
         if guess is not None:
             streams = {GUESS: iter([motion_of(ocp, guess, time_limit)]), **streams}
-        work = Refinement(coarse, ocp, None, began, np.inf)
         return SearchState(
             guess=guess if isinstance(guess, Solution) else None,
             task=task,
-            work=work,
+            work=Refinement(coarse, ocp, None, began, began + time_limit),
             streams=streams,
-            budget=TimeBudget(began, time_limit),
+            limit=EFFORTS[self.effort].work * task.growth,
+            deadline=began + time_limit,
         )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
         """Take one turn: one start, some neighbours of a good sequence, or a refinement of the best motion."""
-        kind, began = self._next_kind(state), time.monotonic()
+        kind = self._next_kind(state)
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
-        left = min(self._search_until(state), deadline) - began
-        state.work.deadline = began + max(SECONDS * state.budget.load(), (REFINING if kind == REFINE else SHARE) * left)
+        state.work.deadline = min(state.deadline, deadline)
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
-        if kind == REFINE:
-            return self._refine(state, began)
-        if kind == MOVES:
-            return self._try_neighbours(state, began)
-        start = next(state.streams[kind], EMPTY)
+        first = len(state.work.log)
+        with counted() as account:
+            state = self._turn(state, kind, account)
+        words = [record.solver_status for record in state.work.log[first:]]
+        return state.with_work(kind, account.total, (len(words), words.count(NOT_FINITE)))
+
+    def _work_of_turn(self, state: SearchState, kind: str) -> float:
+        """Return the limit of work of one turn."""
+        left = (1.0 - LAST - state.used) * state.limit
+        return max(LEAST * state.task.growth, (REFINING if kind == REFINE else SHARE) * left)
+
+    def _turn(self, state: SearchState, kind: str, account: Account) -> SearchState:
+        """Return the state after one turn of a kind; the start and its programs have a limit each."""
+        limit = self._work_of_turn(state, kind)
+        with counted(limit):
+            if kind == REFINE:
+                return self._refine(state, account)
+            if kind == MOVES:
+                return self._try_neighbours(state, account)
+            start = next(state.streams[kind], EMPTY)
         if start is EMPTY:
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
-            return state.with_seconds(kind, began)
-        if isinstance(start, Proposal):
-            return self._try_motion(state, kind, start.motion, began, sequence=start.sequence)
-        motion = state.task.motion(start, state.work.seconds_left()) if isinstance(start, Start) else start
-        return self._try_motion(state, kind, motion, began, getattr(start, "p", None))
+            return state
+        with counted(limit):
+            if isinstance(start, Proposal):
+                return self._try_motion(state, kind, start.motion, account, sequence=start.sequence)
+            motion = state.task.motion(start, state.work.seconds_left()) if isinstance(start, Start) else start
+            return self._try_motion(state, kind, motion, account, getattr(start, "p", None))
 
     def terminate(self, state: SearchState) -> Status | None:
         """Return the status with which the search ends; None while it goes on."""
@@ -269,8 +289,9 @@ class Search(CompleteMethod):
         if state.confirmed and state.since >= patience and state.refinable is None:
             return Status.SOLVED
         # At least one turn is taken, however short the limit of time.
-        over = bool(state.candidates or state.seconds) and time.monotonic() >= self._search_until(state)
-        return Status.TIME_LIMIT if over else None
+        if state.spent and time.monotonic() >= self._search_until(state):
+            return Status.TIME_LIMIT
+        return Status.WORK_LIMIT if state.used >= 1.0 - LAST else None
 
     def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
         """Return the best solution so far, solved on the grid of `program`.
@@ -282,24 +303,27 @@ class Search(CompleteMethod):
         OptionError
             Before the first step.
         """
-        if state.best is None and (state.seconds or state.status is not None):
+        if state.best is None and (state.spent or state.status is not None):
             # No turn has led to a program: the motion without control takes their place, so that there is a result.
-            state.work.deadline = time.monotonic() + NOTHING_YET
-            still = state.task.start(state.task.zero[None])
-            state = self._try_motion(state, next(iter(STARTS)), state.task.motion(still, SECONDS), time.monotonic())
+            with counted(NOTHING_YET * state.task.growth) as account:
+                still = state.task.motion(state.task.start(state.task.zero[None]))
+                state = self._try_motion(state, next(iter(STARTS)), still, account)
         best = state.best
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
-        if best.solution.success and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            finer = self._on_final_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
+        if best.rank.feasible and state.status not in (Status.INTERRUPTED, Status.STOPPED):
+            with counted(max(LEAST * state.task.growth, (1.0 - state.used) * state.limit)) as account:
+                finer = self._on_final_grid(state, best)
+            state = state.with_work(REFINE, account.total)
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
             best = finer if finer is not None and (required or finer.rank < best.rank) else best
-        status, message = self._status_of(state, best)
+        with counted(LEAST * state.task.growth):
+            status, message = self._status_of(state, best)
         solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
             solution, status, message = self._better_of_guess(state, solution, status, message)
-        seconds = time.monotonic() - state.began if wall_seconds is None else wall_seconds
+        seconds = time.monotonic() - state.work.started if wall_seconds is None else wall_seconds
         return replace(
             solution,
             status=status,
@@ -307,6 +331,7 @@ class Search(CompleteMethod):
             method=repr(self),
             candidates=state.candidates,
             agreement=state.agreement,
+            work=dict(state.spent),
             **{**state.work.effort(), "wall_seconds": seconds},
         )
 
@@ -319,15 +344,15 @@ class Search(CompleteMethod):
             certificate = certify(state.task.ocp, state.guess)
         except (ModelError, OptionError):  # of another problem
             return solution, status, message
-        better = status is not Status.SOLVED or certificate.true_objective < solution.objective
+        better = not status.success or certificate.true_objective < solution.objective
         if certificate.verdict not in CONFIRMED or not better or self.program.grid == "equal":
             return solution, status, message
         guess = replace(state.guess, certificate=certificate)
         return guess, Status.SOLVED, "no better solution than the guess was found"
 
     def _search_until(self, state: SearchState) -> float:
-        """Return the time at which the search has to end, so that time is left for the final grid."""
-        return state.began + (1.0 - LAST) * (state.deadline - state.began)
+        """Return the time at which the search is cut, so that time is left for the final grid."""
+        return state.deadline - LAST * (state.deadline - state.work.started) if np.isfinite(state.deadline) else np.inf
 
     def _next_kind(self, state: SearchState) -> str | None:
         """Return the kind with the highest priority; the guess comes first, a refinement when it is due."""
@@ -336,7 +361,7 @@ class Search(CompleteMethod):
         kinds = [kind for kind in self.starts if kind in state.streams]
         if MOVES in self.starts and state.expandable is not None:
             kinds.append(MOVES)
-        late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
+        late = state.used > REFINED * (1.0 - LAST)
         nothing = len(state.candidates) >= SEVERAL and not any(node.attempt.confirmed for node in state.nodes)
         if state.refinable is not None and (
             late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience
@@ -354,7 +379,7 @@ class Search(CompleteMethod):
         state: SearchState,
         kind: str,
         motion: Trajectory,
-        began: float,
+        account: Account,
         p: Any = None,
         sequence: Sequence | None = None,
     ) -> SearchState:
@@ -363,7 +388,8 @@ class Search(CompleteMethod):
         A motion that obeys no law (a `Proposal`) comes with its sequence, as none can be read from it.
         """
         ocp, work, best = state.task.ocp, state.work, None
-        for _ in range(FOLLOWED):
+        state = replace(state, since=state.since + 1.0)  # a gain sets it to zero
+        for turn in range(FOLLOWED):
             laws = laws_of(ocp, motion)
             start = start_of_motion(ocp, Sequence([{}]), motion)
             start = start if p is None else replace(start, p=p)
@@ -371,30 +397,35 @@ class Search(CompleteMethod):
             if sequence is None:
                 sequence = read_sequence(laws, motion, start.p) if moves else constant_mode(laws, motion.x[0], start.p)
                 sequence = with_longest_phases(sequence, laws, float(ocp.horizon))
-            known = state.tried.get(sequence, frozenset())
-            # The best sequence may be solved by every kind: that is how kinds of start agree.
-            again = state.leader is not None and sequence == state.leader.sequence
-            if kind in known or (len(known) >= ATTEMPTS and not again):
-                state = replace(state, since=state.since + KNOWN)
+            place = self._place(state, motion)
+            if not state.is_new(sequence, kind, place, ATTEMPTS):
+                # A start whose sequence is known costs a simulation only.
+                state = replace(state, since=max(0.0, state.since - (1.0 - KNOWN))) if not turn else state
                 break
             start = replace(start_of_motion(ocp, sequence, motion), p=start.p)
             attempt = self._solve(work, laws, sequence, start, state.cutoff(kind))
-            state = state.with_tried(sequence, kind)
+            state = state.with_tried(sequence, kind, place)
             if attempt is None:
                 break
             state = state.with_tried(attempt.point.sequence, kind).with_attempt(attempt, kind)
-            best = attempt if best is None or rank_of(attempt) < rank_of(best) else best
+            best = attempt if best is None or attempt.rank.promise < best.rank.promise else best
             if attempt.confirmed or attempt.certificate is None or not attempt.certificate.trajectory.success:
                 break
             motion, p, sequence = attempt.certificate.trajectory, attempt.point.p, None
-        return state.with_candidate(kind, began, best)
+        return state.with_candidate(kind, account.total, best)
 
-    def _try_neighbours(self, state: SearchState, began: float) -> SearchState:
+    @staticmethod
+    def _place(state: SearchState, motion: Trajectory) -> np.ndarray:
+        """Return samples of a motion, relative to the sizes of the states (m,)."""
+        times = motion.t0 + np.linspace(0.0, motion.duration, SAMPLES)
+        return np.concatenate([np.asarray(motion(t), float) for t in times]) / np.tile(state.task.sizes, SAMPLES)
+
+    def _try_neighbours(self, state: SearchState, account: Account) -> SearchState:
         """Solve neighbours of one of the best sequences until one is a gain or the turn is over."""
         node = state.expandable
         assert node is not None
         best, ocp = None, state.task.ocp
-        while time.monotonic() - began < MOVING * state.budget.load():
+        while account.total < MOVING * state.task.growth:
             sequence = next(node.moves, None)
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})
@@ -408,22 +439,22 @@ class Search(CompleteMethod):
                 break
             gained = state.is_gain(attempt)  # before the attempt is part of the state
             state = state.with_tried(attempt.point.sequence, MOVES).with_attempt(attempt, MOVES)
-            best = attempt if best is None or rank_of(attempt) < rank_of(best) else best
+            best = attempt if best is None or attempt.rank.promise < best.rank.promise else best
             if gained:
                 break
-        return state.with_candidate(MOVES, began, best)
+        return state.with_candidate(MOVES, account.total, best)
 
-    def _refine(self, state: SearchState, began: float) -> SearchState:
+    def _refine(self, state: SearchState, account: Account) -> SearchState:
         """Solve the best motion on the final grid; a motion that is not confirmed there loses its rank."""
         node = state.refinable
         assert node is not None
-        attempt = self._on_final_grid(state, node.attempt, state.work.deadline)
+        attempt = self._on_final_grid(state, node.attempt)
         state = replace(state, refined=state.refined | {node.sequence})
         if attempt is None:
             return state
         # A refinement is no new start: patience neither begins anew nor runs on.
         refined = replace(state.with_attempt(attempt, node.kind), since=state.since)
-        return refined.with_candidate(node.kind, began, attempt)
+        return refined.with_candidate(node.kind, account.total, attempt)
 
     @staticmethod
     def _solve(work: Refinement, laws: Any, sequence: Sequence, start: Any, cutoff: float) -> PhaseAttempt | None:
@@ -438,10 +469,10 @@ class Search(CompleteMethod):
         # A finer mesh may fail where a coarse one has found a motion.
         return work.best if work.best is not None and work.best.rank < attempt.rank else attempt
 
-    def _on_final_grid(self, state: SearchState, attempt: PhaseAttempt, deadline: float) -> PhaseAttempt | None:
+    def _on_final_grid(self, state: SearchState, attempt: PhaseAttempt) -> PhaseAttempt | None:
         """Solve the sequence of an attempt on the grid of `program`, refined until it is confirmed."""
         ocp, sequence = state.task.ocp, attempt.point.sequence
-        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
+        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), state.deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
         finer = self._solve(work, laws, sequence, replace(start, near=True), np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
@@ -449,29 +480,51 @@ class Search(CompleteMethod):
 
     def _status_of(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
         """Return status and message of the solution that is returned."""
-        solution = best.solution
         if state.status in (Status.INTERRUPTED, Status.STOPPED):
-            return state.status, f"the best solution so far is {best.verdict or solution.status}"
-        if best.confirmed:
-            return Status.SOLVED, "; ".join(part for part in (solution.message, self._agreement_note(state)) if part)
+            return state.status, f"the best solution so far is {best.verdict or best.solution.status}"
+        status, message = self._judgement(state, best)
+        notes = [message, self._broken_note(state), self._cut_note(state)]
+        return status, "; ".join(part for part in notes if part)
+
+    def _judgement(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
+        """Return status and message of the best attempt, without notes about the search."""
         if best.certificate is not None:
-            undecided = best.verdict is Verdict.UNDECIDED
-            return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, solution.message
-        if solution.status is Status.NUMERICAL_ERROR:
-            return solution.status, solution.message
-        count = len(state.candidates)
+            status, message = best.judged()
+            notes = [message, self._agreement_note(state) if best.confirmed else ""]
+            return status, "; ".join(part for part in notes if part)
+        if best.rank.feasible:
+            return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"
+        status = state.status if state.status in LIMITS else best.solution.status
+        if best.rank.group is Group.BROKEN:
+            return status, best.solution.message
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
-        message = f"none of {count} starts led to a feasible motion; {nearest}{self._nearest_note(state)}"
-        return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
+        message = f"none of {len(state.candidates)} starts led to a feasible motion; {nearest}"
+        return status, f"{message}{self._nearest_note(state)}"
+
+    @staticmethod
+    def _broken_note(state: SearchState) -> str:
+        """Return a note about programs that met values that are not finite; "" if there were few."""
+        programs, broken = (sum(column) for column in zip((0, 0), *state.broken.values(), strict=True))
+        if 5 * broken <= programs:
+            return ""
+        places = (node.attempt.point.not_finite for node in state.nodes)
+        place = next((f" ({place})" for place in places if place), "")
+        return f"{broken} of {programs} programs met values or derivatives that are not finite{place}"
+
+    def _cut_note(self, state: SearchState) -> str:
+        """Return a note about a limit that ended the search."""
+        if state.status is Status.TIME_LIMIT:
+            done = min(1.0, state.used)
+            return f"time_limit cut the search at {done:.0%} of the work of effort={self.effort!r}"
+        return f"the work of effort={self.effort!r} is used up" if state.status is Status.WORK_LIMIT else ""
 
     @staticmethod
     def _nearest_note(state: SearchState) -> str:
-        """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or time."""
-        attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.violation)
+        """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or work."""
+        attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.residual)
         ocp = state.task.ocp
         guesses = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
-        deadline = max(state.deadline, time.monotonic() + SECONDS)
-        nearest = nearest_motion(ocp, (guess for guess in guesses if guess is not None), deadline)
+        nearest = nearest_motion(ocp, (guess for guess in guesses if guess is not None))
         return "" if nearest is None else f"; {nearest}"
 
     def _agreement_note(self, state: SearchState) -> str:
@@ -481,8 +534,7 @@ class Search(CompleteMethod):
         finders = (
             f"found only by {', '.join(state.agreement)}" if state.agreement else "not found directly by any start"
         )
-        over = "the time limit was reached" if state.status is Status.TIME_LIMIT else "no better one was found"
-        return f"the optimum may be local: different kinds of start do not agree on it, it was {finders} ({over})"
+        return f"the optimum may be local: different kinds of start do not agree on it, it was {finders}"
 
 
 def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:

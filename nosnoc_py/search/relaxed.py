@@ -8,16 +8,16 @@ next ones at random controls.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.options import fitting
 from nosnoc_py.roles import Role
-from nosnoc_py.search.starts import SECONDS, Start, StartTask
+from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.transcription import Transcription, transcribe
@@ -50,7 +50,8 @@ def _homotopy_starts(task: StartTask, problem: Transcription, guess: Array) -> I
     state = HOMOTOPY.init(problem.mpcc, guess, solvers=problem.solvers)
     while HOMOTOPY.terminate(state) is None:
         sigma = state.sigma
-        state = HOMOTOPY.step(state, deadline=time.monotonic() + SECONDS)
+        with counted(PROGRAM_WORK):
+            state = HOMOTOPY.step(state)
         controls = problem.controls(state.w)
         if sigma > SHARP or not np.isfinite(controls).all():
             yield None

@@ -13,7 +13,6 @@ accuracy is low on purpose: only its control is used, and the exact simulation o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +20,10 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
-from nosnoc_py.search.starts import SECONDS, Start, StartTask
+from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
@@ -109,7 +109,7 @@ class SmoothedProgram:
         s, T = ocp.system, float(ocp.horizon)
         end = task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
-        sizes = np.maximum(far, np.asarray(s.x_nominal, float))
+        sizes = np.maximum(far, task.sizes)
         # Accelerations: of a cubic over the horizon (6 d / T^2), or from the speeds where q' is not v.
         if isinstance(s, CLS):
             rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T
@@ -192,8 +192,9 @@ class SmoothedProgram:
                 # The cost of assistance is relative to the objective at the first start, whatever the user's units.
                 unit = unit or max(abs(nlp.evaluate(w)[0]), 1e-3)
                 nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
-            solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})
-            solution = solver.solve(w / scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * scale
+            with counted(PROGRAM_WORK):
+                solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})
+                solution = solver.solve(w / scale, np.empty(0)).x * scale
             if not np.isfinite(solution).all():
                 yield None
                 return

@@ -10,7 +10,6 @@ all generators treat them alike.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
 from nosnoc_py.search.ways import waypoint
@@ -37,12 +37,14 @@ KNOTS, SIZES = (1, 2, 3, 5), (0.1, 0.3, 1.0)
 PIECES = 16
 # Assumed bound of a control without bounds, as a multiple of the one that balances all other forces.
 REACH = 3.0
+# Number of states up to which the limits of work are those of the options.
+STATES = 10
 # Weight of the distance from x0 beside the terminal cost: small, it only makes the goal unique.
 NEAR = 1e-3
 # Sideways deviations of trajectories to the goal, as fractions of their length: around obstacles on either side.
 SWINGS = (0.0, 0.5, -0.5)
-# Time limit [s] for one program that only gives a start.
-SECONDS = 4.0
+# Limit of work for one program that only gives a start.
+PROGRAM_WORK = 4.0
 # Simulator of starts: a contact that only grazes must not end the simulation.
 SMOOTH = EventDriven(grazing="continue")
 
@@ -105,7 +107,7 @@ class StartTask:
         low, high = (np.array(bound, float) for bound in ocp.u_bounds)
         rest, size = _balance(ocp, x0)
         rest = np.clip(rest, low, high)
-        reach = REACH * np.maximum(np.maximum(np.abs(rest), size), ocp.system.u_nominal)
+        reach = REACH * np.maximum(np.maximum(np.abs(rest), size), ocp.sizes.u)
         lower = np.where(np.isfinite(low), low, np.minimum(rest, high) - reach)
         upper = np.where(np.isfinite(high), high, np.maximum(rest, lower) + reach)
         return cls(ocp=ocp, x0=x0, lower=lower, upper=upper, rest=np.clip(rest, lower, upper))
@@ -114,6 +116,16 @@ class StartTask:
     def zero(self) -> Array:
         """Control within the bounds that is nearest to zero (n_u,)."""
         return np.clip(np.zeros(self.rest.size), self.lower, self.upper)
+
+    @property
+    def growth(self) -> float:
+        """Factor of all limits of work: programs grow with the number of states."""
+        return max(1.0, self.x0.size / STATES)
+
+    @property
+    def sizes(self) -> Array:
+        """Typical sizes of the states (n_x,)."""
+        return self.ocp.sizes.x
 
     @property
     def freedom(self) -> int:
@@ -171,7 +183,7 @@ class StartTask:
             horizon = float(low * (high / low) ** left.pop(0))  # geometric: its bounds may lie decades apart
         if ocp.x0 is None:
             left += [] if ocp.system.autonomous else [0.5]
-            bounds = zip(left, *ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
+            bounds = zip(left, *ocp.x_bounds, x0, self.sizes, strict=True)
             x0 = free_start(replace(ocp, p=p), np.array([_interpolated(*each) for each in bounds]))
         return x0, p, horizon
 
@@ -273,14 +285,15 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     low, high = (np.concatenate([*limits, *[getattr(c, side) for c in ends]]) for side in ("lower", "upper"))
     at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, fixed.terminal_cost])
     end_values = at(s.x, x0, ocp.p)
-    sizes = np.maximum(np.abs(x0), np.asarray(s.x_nominal, float))
+    sizes = np.maximum(np.abs(x0), ocp.sizes.x)
     cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
     index = np.arange(x0.size)[None]
     numbers: dict[str, Any] = {"lower": low, "upper": high}
     block = NLPBlock(name="goal", y=s.x, rows=end_values[0], cost=cost, index=index, **numbers)
     low, high = ocp.x_bounds
     nlp = BlockNLP([block], low, high, sizes, x0)
-    solution = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * nlp.scale
+    with counted(PROGRAM_WORK):
+        solution = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
     if not np.isfinite(solution).all():
         return None
     end = np.clip(solution, low, high)

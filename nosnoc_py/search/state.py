@@ -1,25 +1,25 @@
 """State of `Search`: solved sequences, what was tried, and the rules that choose the next turn.
 
-Attempts are ranked in three groups: motions that the simulation confirms (or a finer mesh is likely to), programs that
-were solved but refuted, and programs that miss constraints. Within a group the objective decides, or the violation.
+Attempts are ranked by `attempts.rank`: motions that the simulation confirms, or a finer mesh is likely to, come first.
 
-Turns go to the kind of start with the largest ratio of gains to seconds, both with a prior, as in a bandit problem:
-a kind that has not run yet counts as one that gains once in about a second. The search ends when several independent
-kinds of start reach the same best objective and nothing better has been found for a while.
+Turns go to the kind of start with the largest ratio of gains to work, both with a prior, as in a bandit problem: a kind
+that has not run yet counts as one that gains once in about one unit. The search ends when several independent kinds of
+start reach the same best objective and nothing better has been found for a while. Work is counted and not measured
+(`attempts.work`): the same problem and seed give the same turns.
 
 States are immutable except for their streams (generators), which all states of one search share, and for `work`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.search.budget import TimeBudget
+from nosnoc_py.attempts.rank import AGREE, GAIN, Group, ObjectiveScale, Rank
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -27,38 +27,17 @@ from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
 GUESS, MOVES, STANCES = "guess", "moves", "stances"
-# Relative to the best objective: difference within which kinds of start agree, and the smallest improvement that counts
-# as a gain. NOTHING is absolute, for objectives that are zero.
-AGREE, GAIN, NOTHING = 0.01, 1e-4, 1e-9
-# An inaccurate motion counts as one to be refined if its defects at the ends of windows are at most this fraction of
-# the largest state; beyond that it ranks with the refuted ones.
-SOUND = 1e-2
 # Number of best motions whose neighbours are tried; every NEARLY-th turn goes to a sequence that misses constraints.
 EXPANDED, NEARLY = 3, 3
-# Rank group of programs that miss constraints: behind sound motions (0) and those that the simulation refutes (1).
-MISSES = 2
 # A violation reduced to this fraction of the least one counts as a gain.
 NEARER = 0.7
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
 EXPECTED = 3.0
-# Prior of the seconds per turn; larger for kinds that simulate or solve a lot for one start. Other kinds count as 1 s.
+# Prior of the work per turn; larger for kinds that simulate or solve a lot for one start. Other kinds count as 1.
 USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0, "stances": 3.0}
-
-
-def rank_of(attempt: PhaseAttempt) -> tuple[int, float]:
-    """Return the rank of an attempt (smaller is better): its group, then the objective or the violation."""
-    objective = attempt.solution.objective
-    if attempt.confirmed or is_near(attempt):
-        return (0, objective)
-    return (1, objective) if attempt.solution.success else (MISSES, attempt.point.violation)
-
-
-def is_near(attempt: PhaseAttempt) -> bool:
-    """True if a finer mesh is likely to confirm the motion: only errors of the discretisation speak against it."""
-    if attempt.certificate is None or attempt.verdict not in (Verdict.INACCURATE, Verdict.CONSTRAINT_BETWEEN_NODES):
-        return False
-    window = attempt.certificate.worst_window
-    return window is None or window.defect <= SOUND * float(np.abs(attempt.solution.x).max())
+# Root mean square distance of two motions, relative to the sizes of their states, from which on they are different
+# starts of one sequence: its program may have another optimum near each of them.
+FAR = 0.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,8 +73,10 @@ class SearchState:
         The guess, if it is a solution that may itself be returned.
     streams : dict
         Generators of starts that are not exhausted, by kind.
-    budget : TimeBudget
-        Start and limit of time of the search.
+    limit : float
+        Work after which the search ends.
+    deadline : float
+        Time of the monotonic clock [s] at which it is cut.
     nodes : tuple of SequenceNode
         Best attempt of every sequence.
     candidates : tuple of Candidate
@@ -103,11 +84,17 @@ class SearchState:
     status : Status or None
         Reason why the search ended; None while it runs.
     since : float
-        Programs solved since the last gain; a start whose sequence is known counts as a fraction.
-    gains, seconds : dict
-        Number of gains and time used [s], by kind of start.
+        Starts since the last gain; a start whose sequence is known counts as a fraction.
+    gains, spent : dict
+        Number of gains and work, by kind of start.
     tried : dict
         Kinds of start that have led to a sequence.
+    places : dict
+        Motions (samples of their states, relative to the sizes of these) from which the program of a sequence was solved.
+    broken : dict
+        Numbers of programs of a kind of start, and of those that met values that are not finite.
+    scale : ObjectiveScale
+        Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
     """
@@ -116,14 +103,18 @@ class SearchState:
     guess: Solution | None = None
     work: Refinement
     streams: dict[str, Iterator[Any]]
-    budget: TimeBudget
+    limit: float
+    deadline: float
     nodes: tuple[SequenceNode, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     status: Status | None = None
     since: float = 0.0
     gains: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
     tried: dict[Sequence, frozenset[str]] = field(default_factory=dict)
+    places: dict[Sequence, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    broken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
 
@@ -139,17 +130,23 @@ class SearchState:
         attempts = [node.attempt for node in self.nodes]
         attempts += [] if self.work.best is None else [self.work.best]
         # Among unconfirmed attempts, a good motion that is slightly inaccurate is better than a poor exact one.
-        return min(attempts, key=lambda attempt: (not attempt.confirmed, *rank_of(attempt)), default=None)
+        return min(attempts, key=lambda attempt: (not attempt.confirmed, attempt.rank.promise), default=None)
+
+    @cached_property
+    def ranked(self) -> tuple[SequenceNode, ...]:
+        """All nodes, the best ones first."""
+        return tuple(sorted(self.nodes, key=self._rank))
 
     @property
     def leader(self) -> SequenceNode | None:
         """Best node, confirmed or still to be refined."""
-        return min(self.nodes, key=self._rank, default=None)
+        return next(iter(self.ranked), None)
 
-    def _rank(self, node: SequenceNode) -> tuple[int, float]:
-        """Return the rank of a node; a motion that refinement did not confirm moves to the refuted ones."""
-        group, amount = rank_of(node.attempt)
-        return (max(group, int(node.sequence in self.refined and not node.attempt.confirmed)), amount)
+    def _rank(self, node: SequenceNode) -> Rank:
+        """Return the rank of a node; a motion that refinement did not confirm belongs to the wrong ones."""
+        rank = node.attempt.rank.promise
+        failed = node.sequence in self.refined and not node.attempt.confirmed
+        return Rank(max(rank.group, Group.WRONG), rank.amount) if failed else rank
 
     @property
     def confirmed(self) -> bool:
@@ -157,9 +154,9 @@ class SearchState:
         return self.leader is not None and self.leader.attempt.confirmed
 
     @property
-    def provisional(self) -> bool:
-        """True if the best node has to be refined before it can be confirmed."""
-        return self.leader is not None and self._rank(self.leader)[0] == 0 and not self.confirmed
+    def sound(self) -> bool:
+        """True if the best node is confirmed, or is likely to be so on a finer mesh."""
+        return self.leader is not None and self._rank(self.leader).group is Group.CONFIRMED
 
     @property
     def refinable(self) -> SequenceNode | None:
@@ -167,7 +164,7 @@ class SearchState:
 
         On a coarse mesh contacts that close slowly cause large errors of the states although all events agree.
         """
-        if self.provisional:
+        if self.sound and not self.confirmed:
             return self.leader
         cutoff = self._above(-AGREE) if self.confirmed else np.inf
         inaccurate = [
@@ -183,7 +180,8 @@ class SearchState:
     def agreement(self) -> tuple[str, ...]:
         """Independent kinds of start that reached the best objective.
 
-        Neighbours do not count, as they begin at motions of other kinds.
+        Neighbours do not count, as they begin at motions of other kinds; neither does a kind most of whose programs met
+        values that are not finite, as what it did not see may be better.
         """
         if not self.confirmed:
             return ()
@@ -195,25 +193,20 @@ class SearchState:
             for c in self.candidates
             if c.start not in dependent and c.verdict in CONFIRMED and c.objective <= cutoff
         )
-        return tuple(dict.fromkeys(kinds))
+        return tuple(kind for kind in dict.fromkeys(kinds) if not self._fails(kind))
 
-    @property
-    def began(self) -> float:
-        """Time of the monotonic clock at the start [s]."""
-        return self.budget.began
-
-    @property
-    def deadline(self) -> float:
-        """Time of the monotonic clock [s] at which the budget will be used up, at the present load."""
-        return self.budget.deadline()
+    def _fails(self, kind: str) -> bool:
+        """True if most programs of a kind met values that are not finite."""
+        programs, broken = self.broken.get(kind, (0, 0))
+        return 2 * broken > programs
 
     @property
     def expandable(self) -> SequenceNode | None:
         """Node whose neighbours are tried next: one of the best, or a nearly feasible one with a better objective."""
         turns = sum(candidate.start == MOVES for candidate in self.candidates)
-        left = [node for node in sorted(self.nodes, key=self._rank) if node.sequence not in self.expanded]
-        best = [node for node in left if node in sorted(self.nodes, key=self._rank)[:EXPANDED]]
-        near = [node for node in left if rank_of(node.attempt)[0] == MISSES and self._is_below(node)]
+        left = [node for node in self.ranked if node.sequence not in self.expanded]
+        best = [node for node in left if node in self.ranked[:EXPANDED]]
+        near = [node for node in left if not node.attempt.rank.feasible and self._is_below(node)]
         first, second = (near, best) if turns % NEARLY == NEARLY - 1 else (best, near)
         return next(iter((*first, *second)), None)
 
@@ -224,43 +217,62 @@ class SearchState:
     def _above(self, share: float) -> float:
         """Return the best objective plus this fraction of its size (negative: below it)."""
         assert self.leader is not None
-        objective = self.leader.attempt.solution.objective
-        return objective + share * abs(objective) + np.copysign(NOTHING, share)
+        return self.scale.above(self.leader.attempt.solution.objective, share)
 
     def cutoff(self, kind: str) -> float:
         """Return the objective above which a program of this kind is not simulated.
 
         A kind that does not agree with the best objective yet may confirm it; all others have to improve on it.
         """
-        if self.leader is None or self._rank(self.leader)[0] > 0:
+        if not self.sound:
             return np.inf
         return self._above(-GAIN if kind == MOVES or kind in self.agreement else AGREE)
 
     def priority(self, kind: str) -> float:
-        """Return the gains per second of a kind of start, with a prior for kinds that are new."""
-        sound = kind == MOVES and self.leader is not None and self._rank(self.leader)[0] == 0
+        """Return the gains per work of a kind of start, with a prior for kinds that are new."""
+        sound = kind == MOVES and self.sound
         usual = 1.0 if sound else USUAL.get(kind, 1.0)
         expected = EXPECTED if sound or kind == STANCES else 1.0
-        return (expected + self.gains.get(kind, 0)) / (usual + self.seconds.get(kind, 0.0))
+        return (expected + self.gains.get(kind, 0)) / (usual + self.spent.get(kind, 0.0) / self.task.growth)
 
     def is_gain(self, attempt: PhaseAttempt) -> bool:
         """True if an attempt improves on the best node by more than the threshold of a gain."""
         if self.leader is None:
             return True
-        (group, amount), (best_group, least) = rank_of(attempt), self._rank(self.leader)
-        if group != best_group:
-            return group < best_group
-        return amount < (NEARER * least if group == MISSES else self._above(-GAIN))
+        rank, best = attempt.rank.promise, self._rank(self.leader)
+        if rank.group != best.group:
+            return rank.group < best.group
+        return rank.amount < (self._above(-GAIN) if best.feasible else NEARER * best.amount)
 
-    def with_tried(self, sequence: Sequence, kind: str) -> SearchState:
-        """Return the state that knows that a kind of start has tried a sequence."""
-        return replace(self, tried={**self.tried, sequence: self.tried.get(sequence, frozenset()) | {kind}})
+    def is_new(self, sequence: Sequence, kind: str, place: np.ndarray, most: int) -> bool:
+        """True if the program of a sequence is worth solving from a start of this kind at this place.
+
+        Parameters
+        ----------
+        sequence : Sequence
+        kind : str
+        place : (m,)
+            Samples of the motion, see `places`.
+        most : int
+            Number of kinds that try a sequence, unless it is the best one, which all may confirm.
+        """
+        known = self.tried.get(sequence, frozenset())
+        best = self.leader is not None and sequence == self.leader.sequence
+        if kind not in known and (len(known) < most or best):
+            return True
+        return all(np.sqrt(np.mean((place - other) ** 2)) > FAR for other in self.places.get(sequence, ()))
+
+    def with_tried(self, sequence: Sequence, kind: str, place: np.ndarray | None = None) -> SearchState:
+        """Return the state that knows that a kind of start has tried a sequence, from a motion with these samples."""
+        tried = {**self.tried, sequence: self.tried.get(sequence, frozenset()) | {kind}}
+        places = self.places
+        if place is not None:
+            places = {**places, sequence: (*places.get(sequence, ()), place)}
+        return replace(self, tried=tried, places=places)
 
     def with_attempt(self, attempt: PhaseAttempt, kind: str) -> SearchState:
         """Return the state with an attempt, which replaces a worse one of the same sequence."""
         gained = self.is_gain(attempt)
-        since = 0.0 if gained else self.since + 1.0
-        gains = {**self.gains, kind: self.gains.get(kind, 0) + gained}
         same = next((node for node in self.nodes if node.sequence == attempt.point.sequence), None)
         nodes = self.nodes
         if same is None or attempt.rank < same.attempt.rank:
@@ -268,21 +280,35 @@ class SearchState:
             node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # now among the nodes; `best` would count it twice
-        return replace(self, nodes=nodes, since=since, gains=gains)
+        change = [(attempt.point.objective_at_start, attempt.point.objective)] if attempt.rank.feasible else []
+        return replace(
+            self,
+            nodes=nodes,
+            since=0.0 if gained else self.since,
+            gains={**self.gains, kind: self.gains.get(kind, 0) + gained},
+            scale=ObjectiveScale(max(self.scale.change, ObjectiveScale.of(change).change)),
+        )
 
-    def with_candidate(self, kind: str, began: float, attempt: PhaseAttempt | None) -> SearchState:
-        """Return the state with the record of a turn that began at this time and led to an attempt, or to none."""
-        good = attempt is not None and attempt.solution.success
+    def with_candidate(self, kind: str, work: float, attempt: PhaseAttempt | None) -> SearchState:
+        """Return the state with the record of a turn of so much work that led to an attempt, or to none."""
+        good = attempt is not None and attempt.rank.feasible
         candidate = Candidate(
             start=kind,
             sequence=attempt.point.sequence if attempt is not None else None,
             objective=attempt.true_objective if attempt is not None and good else np.inf,
             verdict=None if attempt is None else attempt.verdict,
-            seconds=time.monotonic() - began,
+            work=work,
         )
-        return replace(self.with_seconds(kind, began), candidates=(*self.candidates, candidate))
+        return replace(self, candidates=(*self.candidates, candidate))
 
-    def with_seconds(self, kind: str, began: float) -> SearchState:
-        """Return the state with the time that a kind has used since this time."""
-        seconds = self.seconds.get(kind, 0.0) + time.monotonic() - began
-        return replace(self, seconds={**self.seconds, kind: seconds})
+    def with_work(self, kind: str, work: float, programs: tuple[int, int] = (0, 0)) -> SearchState:
+        """Return the state with the work of a turn of a kind, and its numbers of programs and of broken ones."""
+        spent = {**self.spent, kind: self.spent.get(kind, 0.0) + work}
+        before = self.broken.get(kind, (0, 0))
+        broken = {**self.broken, kind: (before[0] + programs[0], before[1] + programs[1])}
+        return replace(self, spent=spent, broken=broken)
+
+    @property
+    def used(self) -> float:
+        """Work of all turns so far, as a fraction of the limit."""
+        return sum(self.spent.values()) / self.limit

@@ -22,10 +22,11 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 
 Array = np.ndarray
-# Limits of the scaling factors of rows, so that a row that is almost constant at the start is not blown up.
-SCALES = (1e-8, 1e8)
-# Largest scaling factor of the objective: at a start that is almost stationary its gradient says nothing of its size.
-MOST = 1e2
+# A gradient at the start counts at least as this fraction of the gradients nearby: a row that is almost constant at the
+# start is not blown up, and an objective that is almost stationary there keeps its size.
+FLAT = 1e-2
+# Distance of the points nearby, as a fraction of the typical values, and their number.
+NEARBY, POINTS = 0.1, 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,6 +106,11 @@ class NLPBlock:
         hessian, multipliers, weight = self._hessian_parts
         return ca.Function("hessian", [self.y, self.c, multipliers, weight], [_nonzeros(hessian)])
 
+    @cached_property
+    def operations(self) -> int:
+        """Operations of values and derivatives at one place."""
+        return sum(f.n_instructions() for f in (self.values, self.gradient, self.jacobian, self.hessian))
+
     def jacobian_places(self) -> tuple[Array, Array]:
         """Return row (nnz,) and unknown in w (places, nnz) of every nonzero of the Jacobian."""
         rows, columns = (np.array(part, int) for part in self._jacobian.sparsity().get_triplet())
@@ -142,6 +148,8 @@ class BlockNLP:
     (11.0, array([1., 2.]))
     >>> nlp.violation(np.array([0.0, 1.0, 3.0]))
     (1.0, 'step')
+    >>> round(nlp.residual(np.array([0.0, 1.0, 3.0])), 3)
+    1.0
     """
 
     def __init__(self, blocks: Sequence[NLPBlock], lower: Array, upper: Array, scale: Array, start: Array) -> None:
@@ -176,6 +184,26 @@ class BlockNLP:
             return float(bounds.max()), "a bound"
         return (float(over.max()), self.label(int(over.argmax()))) if over.size else (0.0, "")
 
+    def residual(self, w: Array) -> float:
+        """Return the largest violation relative to the change of the row by typical changes of the unknowns."""
+        over = excess(self.evaluate(w)[1], self.lower, self.upper) * self.row_scale
+        bounds = excess(w, self.lbw, self.ubw) / self.scale
+        return float(np.concatenate([over, bounds]).max(initial=0.0)) if np.isfinite(over).all() else np.inf
+
+    def not_finite(self, w: Array) -> tuple[NLPBlock, int] | None:
+        """Return the first block and place with a value or a first or second derivative that is not finite, or None."""
+        for block in self.blocks:
+            values = [self._evaluate(block, w, f) for f in (block.values, block.gradient, block.jacobian)]
+            multipliers = np.ones((block.count + 1, block.places))
+            y = w[block.index].T, _constants(block).T
+            bends = block.hessian.map(block.places)(*y, multipliers[:-1], multipliers[-1:])
+            parts = [np.asarray(part) for part in (*_several(values[0]), *values[1], *values[2])]
+            parts.append(np.asarray(ca.DM(bends)).reshape(-1, block.places, order="F"))
+            bad = np.array([~np.isfinite(part).all(axis=0) for part in parts if part.size]).any(axis=0)
+            if bad.any():
+                return block, int(np.argmax(bad))
+        return None
+
     def label(self, row: int) -> str:
         """Return the name of a row."""
         k = int(np.searchsorted(self._offsets, row, "right")) - 1
@@ -208,28 +236,48 @@ class BlockNLP:
             ),
         }
 
+    @cached_property
+    def operations(self) -> float:
+        """Operations of one evaluation of all derivatives at all places."""
+        return float(sum(block.places * block.operations for block in self.blocks))
+
+    @property
+    def built(self) -> float:
+        """Operations of the functions that were differentiated: one place of every block."""
+        return float(sum(block.operations for block in self.blocks))
+
     def _evaluate(self, block: NLPBlock, w: Array, function: ca.Function) -> list[Array]:
         """Evaluate a function of a block at all of its places; outputs (rows, places)."""
         outputs = function.map(block.places)(w[block.index].T, _constants(block).T)
         return [np.asarray(ca.DM(part)).reshape(-1, block.places, order="F") for part in _several(outputs)]
 
     def _scaling(self, start: Array) -> tuple[Array, float]:
-        """Return factors of the rows and of the objective that make their gradients at the start of size one."""
+        """Return factors of the rows and of the objective that make their gradients near the start of size one."""
+        rows, steepest = self._steepness(start)
+        # A fixed seed: the same program has the same scales.
+        rng = np.random.default_rng(0)
+        for _ in range(POINTS):
+            near = np.clip(start + NEARBY * self.scale * rng.standard_normal(start.size), self.lbw, self.ubw)
+            for size, other in zip((rows, steepest), self._steepness(near), strict=True):
+                np.maximum(size, FLAT * np.where(np.isfinite(other), other, 0.0), out=size)
+        return _inverse(rows), float(_inverse(steepest)[0])
+
+    def _steepness(self, w: Array) -> tuple[Array, Array]:
+        """Return the largest entries of the gradients of the rows (n_g,) and of the objective (1,), in scaled unknowns."""
         rows, gradient = [np.zeros(0)], np.zeros(self.size)
         for block in self.blocks:
             sizes = np.zeros((block.places, block.count))
             if block.count:
-                values = np.abs(self._evaluate(block, start, block.jacobian)[0].T)
+                values = np.abs(self._evaluate(block, w, block.jacobian)[0].T)
                 row, column = block.jacobian_places()
                 weighted = values * self.scale[column]
                 for k in range(block.count):
                     sizes[:, k] = weighted[:, row == k].max(axis=1, initial=0.0)
             rows.append(sizes.ravel())
             # `gradient[index] += ...` would keep only one of several contributions to the same unknown.
-            np.add.at(gradient, block.index, self._evaluate(block, start, block.gradient)[0].T)
+            np.add.at(gradient, block.index, self._evaluate(block, w, block.gradient)[0].T)
         # Several places may share an unknown: the gradient is summed before its size is taken.
-        steepest = np.array([np.abs(gradient * self.scale).max()])
-        return _inverse(np.concatenate(rows)), min(float(_inverse(steepest)[0]), MOST)
+        return np.concatenate(rows), np.array([np.abs(gradient * self.scale).max(initial=0.0)])
 
     def _gather(self, block: NLPBlock, x: ca.MX) -> tuple[ca.MX, ca.DM]:
         """Return the unknowns of all places (n_y, places) in the user's units, and the constants."""
@@ -302,7 +350,7 @@ def _several(outputs: Any) -> list[Any]:
 def _inverse(sizes: Array) -> Array:
     """Return factors that scale these sizes to one; 1 where a size is zero or not finite."""
     known = np.isfinite(sizes) & (sizes > 0.0)
-    return np.where(known, np.clip(1.0 / np.where(known, sizes, 1.0), *SCALES), 1.0)
+    return np.where(known, 1.0 / np.where(known, sizes, 1.0), 1.0)
 
 
 def _scatter(index: Array, weights: Array, size: int) -> ca.DM:

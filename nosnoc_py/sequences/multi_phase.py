@@ -56,9 +56,11 @@ class MultiPhase(CompleteMethod):
     penalised : bool
         If True, a program that fails is solved once more with a penalty in place of its terminal constraints.
     tolerance : float
-        Largest violation of a constraint that counts as feasible, in the user's units.
-    shortest : float
-        Lower bound of the length of a phase, as a fraction of the horizon.
+        Largest violation of a constraint that counts as feasible, relative to its change by typical changes of the
+        states, controls and lengths.
+    shortest : float, optional
+        Least length of a phase, as a fraction of the horizon; default 1e-3 for phases of a given `sequence`, which are
+        kept, and 0 for others, which may vanish.
     max_iterations : int
         Limit of the iterations of IPOPT per program.
     time_limit : float, optional
@@ -100,7 +102,7 @@ class MultiPhase(CompleteMethod):
     follow: bool = False
     penalised: bool = True
     tolerance: float = Field(default=1e-6, gt=0)
-    shortest: float = Field(default=0.0, ge=0, lt=1)
+    shortest: float | None = Field(default=None, ge=0, lt=1)
     max_iterations: int = Field(default=500, ge=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
@@ -138,5 +140,5 @@ class MultiPhase(CompleteMethod):
             equal=self.grid == "equal",
             degree=self.control_degree,
             points=MORE_POINTS * points,
-            shortest=self.shortest,
+            shortest=self.shortest or 0.0,
         )

@@ -190,6 +190,8 @@ class PhaseNLP:
         Modes of the phases and impacts between them.
     mesh : PhaseMesh
     start : PhaseStart
+    tolerance : float
+        Largest relative violation of a feasible point.
 
     Attributes
     ----------
@@ -204,7 +206,10 @@ class PhaseNLP:
         of the boundary before it.
     """
 
-    def __init__(self, ocp: OCP, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> None:
+    def __init__(
+        self, ocp: OCP, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, *, tolerance: float = 1e-6
+    ) -> None:
+        self.tolerance = tolerance
         self.ocp, self.laws, self.plan, self.mesh, self.start = ocp, laws, plan, mesh, start
         self.tableau: Tableau = tableau("radau_iia", mesh.stages)
         self.n_x, self.n_u = int(ocp.system.x.numel()), int(ocp.system.n_u)
@@ -269,7 +274,7 @@ class PhaseNLP:
         """
         times = np.linspace(0.0, self.start.edges[-1], 41)  # often enough for a typical value
         most = np.abs([self.start.state(t, "+") for t in times]).max(axis=0)
-        nominal = np.asarray(self.ocp.system.x_nominal, float)
+        nominal = self.ocp.sizes.x
         ends = np.cumsum([0, *(getattr(self.ocp.system, name).numel() for name in self.ocp.system.states)])
         groups = [slice(first, last) for first, last in itertools.pairwise(ends)]
         # A component that is nearly zero along this motion may be large at the optimum: its scale must not vanish.
@@ -340,7 +345,7 @@ class PhaseNLP:
             np.isfinite(np.maximum(np.abs(low), np.abs(high))), np.maximum(np.abs(low), np.abs(high)), 0.0
         )
         # Typical values: of the start or the finite bounds, whatever is larger, as a start is often zero.
-        sizes = np.where(np.maximum(most, bounds) > 0.0, np.maximum(most, bounds), self.ocp.system.u_nominal)
+        sizes = np.where(np.maximum(most, bounds) > 0.0, np.maximum(most, bounds), self.ocp.sizes.u)
         repeat = len(nodes)
         self.at_u = np.array(
             [
@@ -655,6 +660,21 @@ class PhaseNLP:
                 by_element.append(np.append(places, even[: count - places.size]))
         return by_element
 
+    def not_finite(self, w: Array) -> str:
+        """Return the place where a value or derivative is not finite, by the states there; "" if all are finite."""
+        found = self.nlp.not_finite(w)
+        if found is None:
+            return ""
+        block, place = found
+        phases = self.element_blocks.get(block)
+        if phases is None:
+            return f"in {block.name}"
+        places = [(k, e) for k in phases for e in range(len(self.at_x[k]))]
+        k, e = places[place]
+        left = self.at_left[k] if e == 0 else self.at_x[k][e - 1][-1]
+        shown = zip(self.ocp.system.state_names, w[left], strict=True)
+        return f"in phase {k}, near {', '.join(f'{name} = {value:.6g}' for name, value in shown)}"
+
     def stage_rows(self, block: NLPBlock) -> int:
         """Return the number of rows per stage in a block of elements, of which the first n_x are the dynamics."""
         mode = self.modes[self.element_blocks[block][0]]
@@ -763,8 +783,10 @@ class PhaseNLP:
             high += list(c.upper)
             labels += [str(c.name)] * size
         weight = self.mesh.penalty or 0.0
-        self.at_slack = self._store.add(0.0, np.inf, np.full(2 * count, 1e-2), 1.0)
-        cost = cost + weight * (ca.sum1(over) + ca.sum1(under))
+        sizes = np.tile(self._sizes_at_end(expressions[1:]), 2)[: 2 * count]
+        self.at_slack = self._store.add(0.0, np.inf, 1e-2 * sizes, sizes)
+        self.slack_sizes = sizes
+        cost = cost + weight * ca.dot(1.0 / ca.DM(sizes), ca.vertcat(over, under))
         y = ca.vertcat(s.x, s.x_initial, s.p, lengths, over, under)
         at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths, self.at_slack])
         self._add(
@@ -795,6 +817,20 @@ class PhaseNLP:
             # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
             if ocp.x0 is None or self._breaks_mode(*began):
                 self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+
+    def penalty_at(self, w: Array) -> float:
+        """Return the penalty that is part of the objective at w: of violations relative to their sizes."""
+        return (self.mesh.penalty or 0.0) * float((w[self.at_slack] / self.slack_sizes).sum())
+
+    def _sizes_at_end(self, expressions: list[ca.SX]) -> Array:
+        """Return the changes of the rows of terminal constraints by typical changes of the state (rows,)."""
+        s, rows = self.ocp.system, ca.vertcat(ca.SX(0, 1), *expressions)
+        slope = ca.Function("slope", [s.x, s.x_initial, s.p], [ca.jacobian(rows, s.x)], {"allow_free": True})
+        if slope.has_free():
+            return np.ones(rows.numel())
+        end = self.start.state(float(self.start.edges[-1]), "-")
+        sizes = (np.abs(np.array(slope(end, end, self.start.p))) * self.sizes).max(axis=1, initial=0.0)
+        return np.where(np.isfinite(sizes) & (sizes > 0.0), sizes, 1.0)
 
     def _breaks_mode(self, equations: Rows, inequalities: Rows) -> bool:
         """True if the fixed initial state violates these equations or inequalities."""

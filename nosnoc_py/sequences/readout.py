@@ -8,6 +8,7 @@ from the multipliers mu of the dynamics E S = h f: -E' mu / b at every stage wit
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -75,10 +76,14 @@ class PhasePoint:
         Objective of the OCP, without penalties.
     violation : float
         Largest violation of a row or bound in the user's units, including `missed`.
+    residual : float
+        Largest violation relative to the scales of rows and unknowns, which decides if the point is feasible.
     missed : float
         Largest violation of a terminal constraint, where these are penalised.
     worst : str
         Name of the row with the largest violation.
+    implied : tuple of str
+        Names of rows that the others imply, and that were left out.
     """
 
     program: PhaseNLP
@@ -86,26 +91,44 @@ class PhasePoint:
     result: NLPResult | None
     objective: float
     violation: float
+    residual: float
     missed: float
     worst: str
+    implied: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, program: PhaseNLP, w: Array, result: NLPResult | None = None) -> PhasePoint:
-        """Evaluate an iterate."""
+    def of(
+        cls, program: PhaseNLP, w: Array, result: NLPResult | None = None, implied: tuple[str, ...] = ()
+    ) -> PhasePoint:
+        """Evaluate an iterate; `implied` are the rows that were left out."""
         # The slacks hide what penalised terminal constraints miss: it counts as a violation, not as a cost.
         slack = w[program.at_slack]
         missed = float(slack.max(initial=0.0))
         violation, worst = program.nlp.violation(w)
-        objective = program.nlp.evaluate(w)[0] - (program.mesh.penalty or 0.0) * float(slack.sum())
+        missed_rows = slack / program.nlp.scale[program.at_slack]
+        residual = max(program.nlp.residual(w), float(missed_rows.max(initial=0.0)))
+        objective = program.nlp.evaluate(w)[0] - program.penalty_at(w)
         return cls(
             program=program,
             w=w,
             result=result,
             objective=objective,
             violation=max(violation, missed),
+            residual=residual,
             missed=missed,
+            implied=implied,
             worst=worst if violation >= missed else "a terminal constraint",
         )
+
+    @cached_property
+    def objective_at_start(self) -> float:
+        """Objective of the start of the program."""
+        return float(self.program.nlp.evaluate(self.program.w0)[0])
+
+    @property
+    def not_finite(self) -> str:
+        """The place where a value or derivative of the program is not finite; "" if all are."""
+        return self.program.not_finite(self.w)
 
     @property
     def p(self) -> Array:
@@ -195,7 +218,7 @@ def solution_of(point: PhasePoint, status: Status, message: str, fields: dict[st
         status=status,
         message=message,
         objective=point.objective,
-        penalty=(g.mesh.penalty or 0.0) * float(point.w[g.at_slack].sum()),
+        penalty=g.penalty_at(point.w),
         # The modes are fixed, so that there are no complementarities to violate.
         complementarity=0.0,
         complementarity_min=0.0,

@@ -22,11 +22,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts.loop import best_attempt
+from nosnoc_py.attempts.rank import Group, ObjectiveScale, Rank
+from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.ipopt import Ipopt
@@ -36,7 +40,7 @@ from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
-from nosnoc_py.sequences.optimise import optimise, status_of
+from nosnoc_py.sequences.optimise import has_descent, optimise, status_of
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
 from nosnoc_py.sequences.reading import read_sequence
@@ -61,7 +65,7 @@ Array = np.ndarray
 # Largest number of sequences in one call, where simulations of solutions show other ones.
 TRIES = 4
 # Number of refinements after which an error of the objective is attributed to an integrand that is not smooth, and the
-# largest such error, relative to 1 + |objective|.
+# largest such error, relative to the objective.
 FINE, QUADRATURE = 2, 1e-2
 # Number of samples of a guess that consists of states.
 DRAWN = 200
@@ -73,6 +77,8 @@ PENALTY = 10.0
 # Lower bound of the length of a phase at first, as a fraction of its initial length, and the relative distance from
 # this bound within which the phase counts as vanishing.
 KEPT, NEAR = 0.2, 1e-3
+# Relative violation of an admissible state, and largest number of Gauss-Newton steps towards one.
+ADMISSIBLE_START, PROJECTIONS = 1e-9, 30
 # Violation between the stages that calls for further points, as a fraction of the tolerance.
 BROKEN = 0.1
 # Increase of a margin as a multiple of the violation that is left; above one, as a margin also changes the motion.
@@ -81,8 +87,13 @@ BACK = 1.2
 MARGINS = 1e-5, 1e-3
 # Amplification of errors from which on the message calls a motion unstable.
 UNSTABLE = 30.0
-# Violation (user's units) below which a program that failed is worth more iterations.
+# Relative violation below which a program that failed is worth more iterations.
 NEARLY = 1e-2
+# Least length of a phase of a given sequence, as a fraction of the horizon.
+SHORTEST = 1e-3
+# An inaccurate motion counts as one to be refined if its defects at the ends of windows are at most this fraction of the
+# largest state; beyond that it ranks with the refuted ones.
+SOUND = 1e-2
 # Limit of the iterations of a program whose phases may vanish: it is degenerate, and often does not converge.
 FEW = 100
 # IPOPT's options for a start at the solution on another mesh, where its usual start has failed: by default it pushes
@@ -101,14 +112,6 @@ HELD, BEYOND = 1e-5, 0.05
 SMOOTH = EventDriven(grazing="continue")
 # Verdicts that count as confirmed; unstable motions are simulated in windows, as errors grow over the whole of them.
 CONFIRMED = (Verdict.CONFIRMED, Verdict.CONFIRMED_IN_WINDOWS)
-# Verdicts from the best to the worst.
-ORDER = (
-    *CONFIRMED,
-    Verdict.CONSTRAINT_BETWEEN_NODES,
-    Verdict.INACCURATE,
-    Verdict.UNDECIDED,
-    Verdict.REFUTED,
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,15 +150,37 @@ class PhaseAttempt:
         return self.certificate.true_objective
 
     @property
-    def rank(self) -> tuple[int, float]:
-        """Rank of the attempt (smaller is better): its group by the verdict, then objective, defect or violation."""
-        if self.confirmed:
-            return (0, self.solution.objective)
-        if self.certificate is None:
-            return (len(ORDER) + (not self.solution.success), self.point.violation)
+    def is_sound(self) -> bool:
+        """True if a finer mesh is likely to confirm the motion: only errors of the discretisation speak against it."""
+        if self.certificate is None or self.verdict not in (Verdict.INACCURATE, Verdict.CONSTRAINT_BETWEEN_NODES):
+            return False
         window = self.certificate.worst_window
-        amounts = [abs(violation.amount) for violation in self.certificate.violation]
-        return (ORDER.index(self.verdict), max([0.0 if window is None else window.defect, *amounts]))
+        return window is None or window.defect <= SOUND * float(np.abs(self.solution.x).max())
+
+    @cached_property
+    def rank(self) -> Rank:
+        """Rank of the attempt: its group by the verdict, then the objective, or the violation."""
+        rank = Rank.of_point(self.solution.objective, self.point.residual, self.point.program.tolerance)
+        if self.certificate is None or not rank.feasible:
+            return rank
+        if self.confirmed:
+            return Rank(Group.CONFIRMED, self.true_objective)
+        return Rank(Group.SOUND if self.is_sound else Group.WRONG, rank.amount)
+
+    def judged(self) -> tuple[Status, str]:
+        """Return the status of a simulated motion, and a message about it.
+
+        It is solved if the simulation confirms it and no direction of descent is left; a confirmed motion that has one is
+        feasible.
+        """
+        if not self.confirmed:
+            undecided = self.verdict is Verdict.UNDECIDED
+            return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, self.solution.message
+        result, message = self.point.result, self.solution.message
+        if result is None or result.converged or not has_descent(self.point.program.nlp, self.point.w):
+            return Status.SOLVED, message
+        why = f"the motion is confirmed, but it is not shown to be optimal: IPOPT ended by {result.solver_status}"
+        return Status.FEASIBLE, "; ".join(part for part in (message, why) if part)
 
 
 class RefinementStopped(Exception):
@@ -186,6 +211,9 @@ class Refinement:
         self.started, self.deadline = started, deadline
         self.log: list[StepRecord] = []
         self.best: PhaseAttempt | None = None
+        # Of a given sequence: the solution without its shortest phases, and the phases that could not be kept.
+        self.shorter: Solution | None = None
+        self.vanished: tuple[str, ...] = ()
 
     def solve(self, guess: Any) -> Solution:
         """Return the best solution from a guess; see `solve` for the kinds of guess."""
@@ -199,11 +227,21 @@ class Refinement:
                 raise
             ended = Status.INTERRUPTED
         assert self.best is not None
-        solution = replace(self.best.solution, **self.effort())
-        required = self.method.sequence
-        if solution.success and required is not None and not self.method.follow and solution.sequence != required:
-            note = "phases or impacts of the given sequence vanished: see solution.sequence"
-            solution = replace(solution, message="; ".join(part for part in (solution.message, note) if part))
+        best = self.best
+        solution = replace(best.solution, **self.effort(), shorter=self.shorter)
+        if best.certificate is not None:
+            status, message = best.judged()
+            solution = replace(solution, status=status, message=message)
+        if self.vanished and solution.success:
+            note = f"{', '.join(self.vanished)} of the given sequence could not be kept: see solution.sequence"
+            solution = replace(solution, status=Status.NOT_KEPT, message=_joined(solution.message, note))
+        elif self.shorter is not None:
+            objective = self.shorter.objective
+            note = f"phases are as short as shortest= allows; without them: solution.shorter, objective {objective:.8g}"
+            solution = replace(solution, message=_joined(solution.message, note))
+        if best.point.implied:
+            note = f"left out, as other rows imply them: {', '.join(best.point.implied)}"
+            solution = replace(solution, message=_joined(solution.message, note))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best solution so far is {self.best.verdict}")
@@ -248,6 +286,11 @@ class Refinement:
         """Return the remaining time [s]."""
         return max(0.0, self.deadline - time.monotonic())
 
+    @property
+    def time_limit(self) -> float | None:
+        """Remaining time [s]; None without a limit."""
+        return None if np.isinf(self.deadline) else self.seconds_left()
+
     def effort(self) -> dict[str, Any]:
         """Return log, iterations and time so far, as fields of a solution."""
         return {
@@ -265,7 +308,7 @@ class Refinement:
         if self.method.mesh(0).equal:
             # Events cannot cross nodes of equal intervals: a moving grid finds their intervals first.
             point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
-            if self.is_solved(point):
+            if self.is_feasible(point):
                 start = start_of_motion(self.ocp, point.sequence, solution_of(point, Status.SOLVED, "", self.effort()))
         while True:
             mesh = self.method.mesh(level, points)
@@ -308,10 +351,11 @@ class Refinement:
         certificate, objective = attempt.certificate, attempt.solution.objective
         if certificate is None or attempt.verdict is not Verdict.INACCURATE:
             return attempt
-        if not abs(certificate.true_objective - objective) <= QUADRATURE * (1.0 + abs(objective)):
+        scale = ObjectiveScale.of([(attempt.point.objective_at_start, objective)])
+        if not abs(certificate.true_objective - objective) <= QUADRATURE * scale.size(objective):
             return attempt
         solution = replace(attempt.solution, objective=refined_objective(self.ocp, attempt.solution), certificate=None)
-        again = certify(self.ocp, solution, time_limit=None if np.isinf(self.seconds_left()) else self.seconds_left())
+        again = certify(self.ocp, solution, time_limit=self.time_limit)
         if again.verdict not in CONFIRMED:
             return attempt
         note = f"the objective is a finer integral of a stage cost with kinks; on the elements it is {objective:.8g}"
@@ -353,60 +397,72 @@ class Refinement:
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
     ) -> PhaseAttempt:
         """Solve one program, and certify its solution if its objective is below the cutoff."""
-        point = self.optimum_without_short_phases(laws, plan, mesh, start)
+        point = self.optimum_of_phases(laws, plan, mesh, start)
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         result = PhaseAttempt(point=point, solution=solution)
         if status.success and point.objective < cutoff:
             self.keep_best(result)  # before it is simulated, which Ctrl-C may end
-            certificate = certify(
-                self.ocp, solution, time_limit=None if np.isinf(self.seconds_left()) else self.seconds_left()
-            )
+            certificate = certify(self.ocp, solution, time_limit=self.time_limit)
             verdict = certificate.verdict
             note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}{_growth(certificate)}"
             solution = replace(solution, certificate=certificate, message=note or solution.message)
             result = PhaseAttempt(point=point, solution=solution, certificate=certificate)
         self.keep_best(result)
-        if status is Status.INTERRUPTED or self.seconds_left() <= 0.0:
-            raise RefinementStopped(Status.INTERRUPTED if status is Status.INTERRUPTED else Status.TIME_LIMIT)
+        if status is Status.INTERRUPTED:
+            raise RefinementStopped(status)
+        if exhausted() or self.seconds_left() <= 0.0:
+            raise RefinementStopped(Status.WORK_LIMIT if exhausted() else Status.TIME_LIMIT)
         return result
 
     def keep_best(self, attempt: PhaseAttempt) -> None:
-        """Keep an attempt if it is the best so far; a later one of equal rank is on a finer mesh."""
-        if self.best is None or attempt.rank <= self.best.rank:
+        """Keep an attempt if it is the best so far; of those that are not confirmed a later one is on a finer mesh."""
+        if self.best is None:
+            self.best = attempt
+            return
+        rank, best = attempt.rank, self.best.rank
+        later = rank.group is best.group and rank.group not in (Group.CONFIRMED, Group.MISSES)
+        if later or rank <= best:
             self.best = attempt
 
     def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """Solve one program whose phases cannot vanish, with further attempts from better starts if it fails."""
-        program = PhaseNLP(self.ocp, laws, plan, mesh, start)
-        point = self.run_ipopt(program, program.w0, "phases", least=KEPT)
-        if not self.is_solved(point) and point.violation <= NEARLY:
-            # IPOPT ran out of iterations, or stalled, near a feasible point: continue there.
-            point = min(point, self.run_ipopt(program, point.w, "phases", least=KEPT), key=self.violation_unless_solved)
-        if not self.is_solved(point) and start.near:
-            again = self.run_ipopt(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
-            point = min(point, again, key=self.violation_unless_solved)
-        if not self.is_solved(point) and self.ocp.terminal_constraints and self.method.penalised:
-            size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
-            soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
+        program = PhaseNLP(self.ocp, laws, plan, mesh, start, tolerance=self.method.tolerance)
+
+        def again(best: PhasePoint | None) -> PhasePoint | None:
+            # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
+            near = best is not None and best.residual <= NEARLY
+            return self.run_ipopt(program, best.w, "phases", least=KEPT) if best is not None and near else None
+
+        def from_mesh(best: PhasePoint | None) -> PhasePoint | None:
+            if not start.near or (best is not None and self.is_feasible(best)):
+                return None
+            return self.run_ipopt(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
+
+        def through_penalty(best: PhasePoint | None) -> PhasePoint | None:
+            if best is None or self.is_feasible(best) or not (self.ocp.terminal_constraints and self.method.penalised):
+                return None
+            size = max(abs(best.objective) if np.isfinite(best.objective) else 0.0, 1.0 / program.nlp.cost_scale)
+            finer = replace(mesh, penalty=PENALTY * size)
+            soft = PhaseNLP(self.ocp, laws, plan, finer, start, tolerance=self.method.tolerance)
             reached = self.run_ipopt(soft, soft.w0, "penalised", least=KEPT)
             # The slacks are the only unknowns that the two programs do not share.
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
-            again = self.run_ipopt(program, near, "phases", least=KEPT)
-            point = min(point, again, key=self.violation_unless_solved)
+            return self.run_ipopt(program, near, "phases", least=KEPT)
+
+        point = best_attempt(
+            (lambda _: self.run_ipopt(program, program.w0, "phases", least=KEPT), again, from_mesh, through_penalty),
+            rank=lambda point: Rank.of_point(point.objective, point.residual, self.method.tolerance),
+            stop=lambda point: self.is_feasible(point) and point.result is not None and point.result.converged,
+        )
+        assert point is not None
         return point
 
-    def violation_unless_solved(self, point: PhasePoint) -> float:
-        """Return the violation of a point, and -1 if its program is solved: a key to choose the better of two."""
-        return -1.0 if self.is_solved(point) else point.violation
-
-    def optimum_without_short_phases(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart
-    ) -> PhasePoint:
+    def optimum_of_phases(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """Return the optimum without the phases that vanish, which make a program degenerate.
 
         A phase at its lower bound would be shorter. The sequence without it is the limit of the given one; if that is
-        not better, the phase may vanish in its own program.
+        not better, the phase may vanish in its own program. A given sequence keeps its phases, with their least length.
         """
         point = self.optimum(laws, plan, mesh, start)
         while len(plan) > 1:
@@ -418,6 +474,8 @@ class Refinement:
             anew = start_of_motion(
                 self.ocp, sequence_from_modes(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion
             )
+            if self.keeps_phases:
+                return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
             pruned_point = self.optimum(laws, shorter, mesh, anew)
             if not self.better(pruned_point, point):
                 freed = self.run_ipopt(point.program, point.w, "short phases", most=FEW)
@@ -425,16 +483,42 @@ class Refinement:
             plan, point = shorter, pruned_point
         return point
 
-    def better(self, one: PhasePoint, other: PhasePoint) -> bool:
-        """True if one point solves its program, and is not worse than the other."""
-        if not self.is_solved(one):
-            return False
-        size = max(1.0, abs(other.objective))
-        return not self.is_solved(other) or one.objective <= other.objective + self.method.tolerance * size
+    def optimum_of_given_phases(
+        self, laws: ModeLaws, shorter: Plan, mesh: PhaseMesh, anew: PhaseStart, point: PhasePoint, short: Array
+    ) -> PhasePoint:
+        """Return the optimum of a given sequence with its least lengths; without the short phases if there is none."""
+        kept = self.run_ipopt(point.program, point.w, "short phases", shortest=self.least_length)
+        kept = kept if self.better(kept, point) else point
+        without = self.optimum(laws, shorter, mesh, anew)
+        if self.is_feasible(without) and (not self.is_feasible(kept) or self.better(without, kept)):
+            status, message = status_of(without, self.method.tolerance)
+            self.shorter = solution_of(without, status, message, {**self.effort(), "method": repr(self.method)})
+        if self.is_feasible(kept) or not self.is_feasible(without):
+            return kept
+        modes = self.method.sequence.phases
+        self.vanished = tuple(f"phase {k} {modes[k] or '(nothing closed)'}" for k in np.flatnonzero(short))
+        return without
 
-    def is_solved(self, point: PhasePoint) -> bool:
-        """True if the point is feasible and IPOPT has converged."""
-        return status_of(point, self.method.tolerance)[0].success
+    @property
+    def keeps_phases(self) -> bool:
+        """True if the user has given the sequence, which the method may not change."""
+        return self.method.sequence is not None and not self.method.follow
+
+    @property
+    def least_length(self) -> float:
+        """Least length of a phase of a given sequence, as a fraction of the horizon."""
+        return SHORTEST if self.method.shortest is None else self.method.shortest
+
+    def better(self, one: PhasePoint, other: PhasePoint) -> bool:
+        """True if one point is feasible, and not worse than the other."""
+        if not self.is_feasible(one):
+            return False
+        scale = ObjectiveScale.of([(other.objective_at_start, other.objective)])
+        return not self.is_feasible(other) or one.objective <= scale.above(other.objective, self.method.tolerance)
+
+    def is_feasible(self, point: PhasePoint) -> bool:
+        """True if the point satisfies all rows and bounds, whatever IPOPT says of it."""
+        return Rank.of_point(point.objective, point.residual, self.method.tolerance).feasible
 
     def run_ipopt(
         self,
@@ -443,6 +527,7 @@ class Refinement:
         label: str,
         least: float = 0.0,
         most: int | None = None,
+        shortest: float = 0.0,
         options: Mapping[str, Any] | None = None,
     ) -> PhasePoint:
         """Run IPOPT on one program, with a record in the log and the callback.
@@ -458,6 +543,8 @@ class Refinement:
             Lower bound of the lengths of phases, as a fraction of their initial ones.
         most : int, optional
             Limit of the iterations.
+        shortest : float
+            The same bound, as a fraction of the horizon.
         options : mapping, optional
             Further options of IPOPT.
         """
@@ -466,6 +553,8 @@ class Refinement:
         # A phase that nodes of equal intervals cut into pieces may lose one: its event is then at the node.
         shares = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
         lower[at] = np.maximum(lower[at], shares * program.w0[at])
+        if shortest:
+            lower[at] = np.maximum(lower[at], shortest * program.w0[at].sum() * (shares if least else 1.0))
         point = optimise(program, w, {"max_iter": most, **(options or {}), **self.method.ipopt}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
@@ -473,6 +562,11 @@ class Refinement:
                 self.keep_best(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
             raise RefinementStopped(status)
         return point
+
+
+def _joined(*parts: str) -> str:
+    """Return the notes that are not empty, with semicolons between them."""
+    return "; ".join(part for part in parts if part)
 
 
 def with_added_phase(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) -> tuple[Sequence, PhaseStart]:
@@ -644,13 +738,30 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
         np.concatenate([np.zeros(0), *[getattr(c, side) for c in constraints], end])
         for side, end in (("lower", np.zeros(gaps.numel())), ("upper", most))
     ]
-    distance = ca.sumsqr((s.x - near) / s.x_nominal)
+    distance = ca.sumsqr((s.x - near) / ocp.sizes.x)
     index = np.arange(near.size)[None]
     numbers: dict[str, Any] = {"lower": limits[0], "upper": limits[1]}
     block = NLPBlock(name="start", y=s.x, rows=rows(s.x, ocp.p), cost=distance, index=index, **numbers)
-    nlp = BlockNLP([block], low, high, np.asarray(s.x_nominal, float), near)
-    result = Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0))
-    return unit_states(np.clip(result.x * nlp.scale, low, high), units)
+    nlp = BlockNLP([block], low, high, ocp.sizes.x, near)
+    found = np.clip(Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
+    # Rows that imply each other leave IPOPT no interior: Gauss-Newton steps need none.
+    if not nlp.residual(found) <= ADMISSIBLE_START:
+        found = min((found, _projected(nlp, near)), key=nlp.residual)
+    return unit_states(found, units)
+
+
+def _projected(nlp: BlockNLP, x: Array) -> Array:
+    """Return a state within bounds and rows, by Gauss-Newton steps of least norm on the violated rows."""
+    for _ in range(PROJECTIONS):
+        rows = nlp.evaluate(x)[1]
+        missed = np.clip(rows, nlp.lower, nlp.upper) - rows
+        slope = np.array(nlp.derivatives["jac_g"](x / nlp.scale, np.empty(0))[1])
+        broken = (missed != 0.0) | (nlp.lower == nlp.upper)
+        if not (np.isfinite(slope).all() and (missed != 0.0).any()):
+            break
+        step = np.linalg.lstsq(slope[broken], (missed * nlp.row_scale)[broken], rcond=1e-10)[0]
+        x = np.clip(x + step * nlp.scale, nlp.lbw, nlp.ubw)
+    return x
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:

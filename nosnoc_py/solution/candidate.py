@@ -25,8 +25,8 @@ class Candidate:
         Objective of its solution; infinite without a solution.
     verdict : Verdict or None
         Verdict of an independent simulation; None if it was not simulated.
-    seconds : float
-        Time it took [s].
+    work : float
+        Work it took, in units of about a second; counted, so that the same search always costs the same.
 
     Examples
     --------
@@ -34,15 +34,15 @@ class Candidate:
 
     >>> import nosnoc_py as ns
     >>> sequence = ns.Sequence([{}, {"wall": "closed"}])
-    >>> ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=ns.Verdict.CONFIRMED, seconds=0.2)
-    <rollout: 1.5 in 2 phases, confirmed, 0.20 s>
+    >>> ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=ns.Verdict.CONFIRMED, work=0.2)
+    <rollout: 1.5 in 2 phases, confirmed, work 0.20>
     """
 
     start: str
     sequence: Sequence | None
     objective: float
     verdict: Verdict | None
-    seconds: float
+    work: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for `json.dumps`; an objective that is not finite has to be replaced before.
@@ -51,7 +51,7 @@ class Candidate:
         --------
         >>> import nosnoc_py as ns
         >>> sequence = ns.Sequence([{}, {"wall": "closed"}])
-        >>> start = ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=None, seconds=0.2)
+        >>> start = ns.Candidate(start="rollout", sequence=sequence, objective=1.5, verdict=None, work=0.2)
         >>> start.to_dict()["sequence"]
         [{}, {'wall': 'closed'}]
         """
@@ -60,7 +60,7 @@ class Candidate:
             "sequence": None if self.sequence is None else list(self.sequence.items),
             "objective": self.objective,
             "verdict": None if self.verdict is None else self.verdict.value,
-            "seconds": self.seconds,
+            "work": self.work,
         }
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Candidate:
             outcome = f"no solution{phases}" if phases else "nothing found"
         else:
             outcome = f"{self.objective:.6g}{phases}, {self.verdict or 'not simulated'}"
-        return f"{self.start}: {outcome}, {self.seconds:.2f} s"
+        return f"{self.start}: {outcome}, work {self.work:.2f}"
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -34,6 +34,8 @@ REPORTED = (
     *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
+# Number of kinds of start in the summary of the work.
+MOST_KINDS = 3
 # Relative difference of duration and horizon above which a summary mentions it: steps of an infeasible iterate need not
 # add up.
 MISSED = 1e-6
@@ -100,6 +102,10 @@ class Solution(Trajectory):
         Starts of a search with their results.
     agreement
         Kinds of start of a search that reached this objective independently of each other.
+    work
+        Counted work of a search by kind of start, in units of about a second; the same on every machine.
+    shorter
+        Of a given sequence with phases that would rather vanish: the solution without them. It is not saved.
 
     Examples
     --------
@@ -143,6 +149,8 @@ class Solution(Trajectory):
     certificate: Certificate | None = None
     candidates: tuple[Candidate, ...] = ()
     agreement: tuple[str, ...] = ()
+    work: Mapping[str, float] = field(default_factory=dict)
+    shorter: Solution | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +161,7 @@ class Solution(Trajectory):
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
         lists = ("log", "worst", "biactive", "biactive_roles", "candidates", "agreement")
         assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
+        assign(self, work=dict(self.work))
 
     def polish(self, **options: Any) -> Solution:
         """Return the better of this solution and the optimum of its sequence of modes; see `nosnoc_py.polish`.
@@ -287,6 +296,7 @@ class Solution(Trajectory):
             "true_objective": None if self.certificate is None else self.certificate.true_objective,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "agreement": list(self.agreement),
+            "work": dict(self.work),
             **super()._summary_fields(),
         }
 
@@ -358,7 +368,10 @@ class Solution(Trajectory):
         count = len(self.agreement)
         agree = f" ({count} kinds agree)" if count > 1 else ""
         best = f", best found by {', '.join(self.agreement)}{agree}" if count else ""
-        return f"starts: {len(self.candidates)} tried{best}"
+        total = sum(self.work.values())
+        parts = sorted(self.work.items(), key=lambda part: -part[1])[:MOST_KINDS]
+        spent = f"; work {total:.3g} ({', '.join(f'{kind} {amount / total:.0%}' for kind, amount in parts)})"
+        return f"starts: {len(self.candidates)} tried{best}{spent if total else ''}"
 
     def _effort(self) -> str:
         steps = f" in {len(self.log)} steps" if self.log else ""

@@ -173,6 +173,8 @@ def _damaged(path: str | Path, error: Exception) -> TranscriptionError:
 
 def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     """Move the arrays of a field to `arrays` and return the rest as JSON."""
+    if name == "shorter":
+        return None
     if name in _ARRAYS:
         arrays[name] = value
         return None
@@ -266,6 +268,9 @@ def _sequence(value: Any) -> Sequence | None:
 
 def _candidate(value: dict[str, Any]) -> Candidate:
     verdict = None if value["verdict"] is None else Verdict(value["verdict"])
+    if "seconds" in value:  # before work was counted
+        value = {**value, "work": value["seconds"]}
+        del value["seconds"]
     return Candidate(**value | {"sequence": _sequence(value["sequence"]), "verdict": verdict})
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.attempts import work
 from nosnoc_py.mpcc.interior.evaluation import Evaluation
 from nosnoc_py.mpcc.interior.kkt import KKT
 from nosnoc_py.mpcc.ipopt import NLPResult
@@ -103,6 +104,7 @@ class InteriorPoint:
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self.settings, self._lock = nlp, Settings.of(options), threading.Lock()
         self.evaluation = Evaluation(nlp)
+        self.work = work.of_iteration(nlp.operations, sum(f.nnz_out() for f in nlp.derivatives.values()))
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
@@ -190,6 +192,7 @@ class InteriorRun:
         self, method: InteriorPoint, x: Array, bounds: Mapping[str, Array], given: Mapping[str, Array], deadline: float
     ) -> None:
         self.settings, self.evaluation, self.deadline = method.settings, method.evaluation, deadline
+        self.work = method.work
         lbx, ubx, lbg, ubg = (np.asarray(bounds[name], float) for name in ("lbx", "ubx", "lbg", "ubg"))
         # Fixed variables and free rows are left out of the linear systems: branches differ in exactly these.
         self.free, self.rows = lbx < ubx, np.isfinite(lbg) | np.isfinite(ubg)
@@ -349,7 +352,7 @@ class InteriorRun:
                 return NEARLY
             if self.iterations >= self.settings.max_iter:
                 return LIMIT
-            if time.monotonic() > self.deadline:
+            if self._is_over():
                 return STOPPED
             self._choose_mode()
             failure = self._iterate()
@@ -566,6 +569,11 @@ class InteriorRun:
 
     # Feasibility -----------------------------------------------------------------------------------------------------
 
+    def _is_over(self) -> bool:
+        """Count an iteration, and return True at the limit of time or work."""
+        work.count("programs", self.work)
+        return work.exhausted() or time.monotonic() > self.deadline
+
     def _restore(self) -> str:
         """Take steps towards feasibility until the filter accepts the point; return "" or the status of a failure."""
         self.restorations += 1
@@ -575,7 +583,7 @@ class InteriorRun:
             return STUCK
         self._forbid(start)
         for _ in range(RESTORING):
-            if time.monotonic() > self.deadline:
+            if self._is_over():
                 return STOPPED
             new = self._towards_rows(damping)
             if new is None:

@@ -11,7 +11,7 @@ from nosnoc_py.errors import NosnocError
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution
-from nosnoc_py.status import Status, Verdict
+from nosnoc_py.status import LIMITS, Status, Verdict
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -62,11 +62,15 @@ def with_certificate(
         return _noted(solution, "not certified: interrupted")
     except NosnocError as error:  # the simulation does not accept the system, or a user's function fails
         return _noted(solution, f"not certified: {error}")
-    if certificate.trajectory.status is Status.TIME_LIMIT:
-        return _noted(solution, f"not certified: the simulation takes longer than the {left:.3g} s that were left")
+    if certificate.trajectory.status in LIMITS:
+        given = "" if left is None else f" of {left:.3g} s"
+        return _noted(solution, f"not certified: the simulation reached its limit{given}")
     solution = replace(solution, certificate=certificate)
     if certificate.confirmed:
         return solution
+    # What a simulation refutes is no solution, whatever the residuals of the discretisation are.
+    if certificate.verdict is Verdict.REFUTED:
+        solution = replace(solution, status=Status.NOT_CONFIRMED)
     advice = ELEMENTS.get(certificate.verdict) if finite_elements else None
     return _noted(solution, f"{certificate.verdict}: {certificate.reason}; {advice or OTHERS[certificate.verdict]}")
 

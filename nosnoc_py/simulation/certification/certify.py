@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.attempts import work
 from nosnoc_py.audit.records import violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
@@ -44,7 +45,7 @@ REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
 # Violations up to EXPLAINED times the effect of the residuals are explained by them, up to the relative size MOST.
 # Residuals count up to RESIDUAL: a solution with larger ones is no solution.
 EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
-# Share of the time limit for the simulation of the whole horizon; the windows need the rest.
+# Share of the limits of time and work for the simulation of the whole horizon; the windows need the rest.
 WHOLE = 0.5
 # Smallest distance of the neighbouring starts that are tried for a window.
 NEIGHBOUR = 1e-7
@@ -145,7 +146,8 @@ def certify(
     )
     # An unstable motion may have ever more impacts. The windows, which decide then, keep their share of the time.
     whole = np.inf if time_limit is None else started + WHOLE * time_limit
-    history = simulator.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
+    with work.counted(WHOLE * work.left()):
+        history = simulator.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
     seconds = time.monotonic() - started
     window_runs = WindowRuns(simulator, solution, control, deadline)
     runs = window_runs.between(edges)

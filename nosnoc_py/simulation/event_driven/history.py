@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
+from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.simulation.common import StepState
@@ -112,6 +115,14 @@ class EventDrivenSimulator:
     def __init__(self, system: Described, options: EventDriven, scales: ProblemScales = UNIT) -> None:
         self.system, self.options, self.scales = system, options, scales
         self.model = _model_of(system, scales)
+
+    @cached_property
+    def step_work(self) -> float:
+        """Work of a step of the integrator besides its overhead: the evaluations of the model."""
+        if isinstance(self.model, ContactModel):
+            return work.of_step(self.model.mechanics.sparse.n_instructions())
+        s = self.system
+        return work.of_step(ca.Function("flow", [s.x, s.u, s.p], [s.flow], {"allow_free": True}).n_instructions())
 
     @property
     def mechanics(self) -> ContactMechanics:
@@ -230,6 +241,8 @@ class _EventLoop:
         enabled = flow.enabled(regime, node.t, node.after)
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff)
         phase = run.run(self._is_over)
+        evaluations = work.SMALL if run.uses_compiled_steps else self.simulator.step_work
+        work.count("simulations", work.EVENT + len(phase.steps) * evaluations)
         self.phases.append(phase)
         self.flows.append(flow)
         # Stiffness is a property of the model: later phases begin with the implicit method and need not detect it
@@ -239,7 +252,7 @@ class _EventLoop:
         if phase.failure:
             status, message = Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
         elif phase.crossing is None and phase.t < self.end:
-            status = self.stopped or Status.TIME_LIMIT
+            status = self.stopped or (Status.WORK_LIMIT if work.exhausted() else Status.TIME_LIMIT)
         # An event at the very end of an interval is handled by the node of the next one, under its control.
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
@@ -249,10 +262,10 @@ class _EventLoop:
         return self.nodes[self.begun :] if self.control.constant else []
 
     def _is_over(self, t: float, x: np.ndarray) -> bool:
-        """Return True if the simulation is to end after a step of the integrator (callback or deadline)."""
+        """Return True if the simulation is to end after a step of the integrator (callback or limit)."""
         if self.callback is not None and t > self.nodes[-1].t:
             self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
-        return self.stopped is not None or time.monotonic() > self.deadline
+        return self.stopped is not None or work.exhausted() or time.monotonic() > self.deadline
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Return status and message of the motion after a node."""

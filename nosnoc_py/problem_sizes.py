@@ -1,0 +1,160 @@
+"""Typical sizes of states and controls of a problem, from its own numbers: its results do not depend on the units.
+
+Sizes that the user gives (`nominal`) are used as they are. All others follow from x0, bounds and constraints at the ends,
+from the forces at x0, and from the horizon. Every size scales with its unit: a problem in millimetres has a thousand
+times the sizes of the same problem in metres. Only where nothing in the problem has a size is it 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.systems.cls import CLS
+
+if TYPE_CHECKING:
+    from nosnoc_py.ocp import OCP
+
+Array = np.ndarray
+# Least size of a component relative to the largest one of its group (positions, velocities): a component that is zero at
+# both ends may move in between.
+SHARED = 0.05
+# Constraints whose gradient is below this fraction of the largest one say nothing of a state.
+STEEP = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemSizes:
+    """Typical sizes of the states (n_x,) and the controls (n_u,), in the user's units.
+
+    Examples
+    --------
+    A cart in metres and in kilometres:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    >>> cart = ns.ODE(x=x, u=u, flow=ca.vertcat(x[1], u))
+    >>> [ns.OCP(cart, horizon=2.0, x0=[0, 0], terminal_constraints=[x[0] == way]).sizes.x.tolist() for way in (1, 1e-3)]
+    [[1.0, 0.5], [0.001, 0.0005]]
+    """
+
+    x: Array
+    u: Array
+
+    @classmethod
+    def of(cls, ocp: OCP) -> ProblemSizes:
+        """Return the sizes of a problem."""
+        s, T = ocp.system, float(ocp.horizon)
+        evidence = _evidence(ocp)
+        rates = _rates(ocp, evidence)
+        if isinstance(s, CLS):
+            x = _of_mechanics(s, evidence, rates, T)
+        else:
+            x = np.where(evidence > 0.0, evidence, _first_positive(rates * T, evidence))
+            x = _along_the_flow(ocp, x, evidence, T)
+        x = np.where(_given(s.x_nominal), s.x_nominal, x)
+        return cls(x=x, u=_of_controls(ocp, x, T))
+
+
+def _given(nominal: Array) -> Array:
+    """Return which nominal values the user has given: defaults are 1."""
+    return np.asarray(nominal, float) != 1.0
+
+
+def _first_positive(*candidates: Array) -> Array:
+    """Return for every component its first positive candidate, else the largest of all, else 1."""
+    result = np.zeros(candidates[0].size)
+    for values in candidates:
+        result = np.where(result > 0.0, result, values)
+    return np.where(result > 0.0, result, result.max(initial=0.0) or 1.0)
+
+
+def _evidence(ocp: OCP) -> Array:
+    """Return the sizes (n_x,) that x0, bounds, and constraints at the ends show; zero where they show none."""
+    low, high = (np.asarray(bound, float) for bound in ocp.x_bounds)
+    shown = np.zeros(low.size) if ocp.x0 is None else np.abs(ocp.x0)
+    for bound in (low, high):
+        shown = np.maximum(shown, np.where(np.isfinite(bound), np.abs(bound), 0.0))
+    s, base = ocp.system, np.zeros(low.size) if ocp.x0 is None else np.asarray(ocp.x0, float)
+    for c in (*ocp.initial_constraints, *ocp.terminal_constraints):
+        symbols = [s.x, s.x_initial, s.p]
+        at = ca.Function("end", symbols, [c.expression, ca.jacobian(c.expression, s.x)], {"allow_free": True})
+        if at.has_free():
+            continue
+        value, slope = (np.array(part) for part in at(base, base, ocp.p))
+        missed = np.maximum(np.maximum(c.lower - value[:, 0], value[:, 0] - c.upper), 0.0)
+        for row, miss in zip(np.abs(slope), missed, strict=True):
+            steep = row > STEEP * row.max(initial=0.0)
+            if np.isfinite([*row, miss]).all() and steep.any():
+                shown[steep] = np.maximum(shown[steep], miss / (row[steep] * steep.sum()))
+    return shown
+
+
+def _rates(ocp: OCP, evidence: Array) -> Array:
+    """Return the sizes of the rates at x0 without control: accelerations of velocities, flows of other states."""
+    s = ocp.system
+    x0 = np.zeros(evidence.size) if ocp.x0 is None else ocp.x0
+    low, high = (np.asarray(bound, float) for bound in ocp.u_bounds)
+    rest = np.clip(np.zeros(s.n_u), low, high)
+    if isinstance(s, CLS):
+        at = ca.Function("rates", [s.x, s.u, s.p], [s.mass_matrix, s.force, ca.jacobian(s.force, s.u)])
+        mass, force, slope = (np.array(part) for part in at(x0, rest, ocp.p))
+        with np.errstate(all="ignore"):
+            pushed = np.abs(slope) @ np.where(np.isfinite(high - low), np.maximum(np.abs(low), np.abs(high)), 0.0)
+            finite = np.isfinite(mass).all() and np.isfinite(force).all() and np.linalg.matrix_rank(mass) == len(mass)
+            sizes = np.maximum(np.abs(force[:, 0]), pushed)
+            return np.abs(np.linalg.solve(mass, np.diag(sizes))).max(axis=1) if finite else np.zeros(s.n_v)
+    flow = ca.Function("rates", [s.x, s.u, s.p], [s.flow], {"allow_free": True})
+    rates = np.zeros(evidence.size) if flow.has_free() else np.abs(np.array(flow(x0, rest, ocp.p)).ravel())
+    return np.where(np.isfinite(rates), rates, 0.0)
+
+
+def _of_mechanics(s: Any, evidence: Array, accelerations: Array, T: float) -> Array:
+    """Return the sizes of positions, velocities and first-order states."""
+    strongest = accelerations.max(initial=0.0)
+    q, v, y = evidence[s.at_q], evidence[s.at_v], evidence[s.at_y]
+    fastest = v.max(initial=0.0)
+    length = max(q.max(initial=0.0), fastest * T) or strongest * T**2 or 1.0
+    speed = max(fastest, q.max(initial=0.0) / T) or strongest * T or length / T
+    return np.concatenate([np.maximum(q, SHARED * length), np.maximum(v, SHARED * speed), np.where(y > 0.0, y, 1.0)])
+
+
+def _along_the_flow(ocp: OCP, x: Array, evidence: Array, T: float) -> Array:
+    """Return sizes in which a state without evidence of its own follows from those that it drives: their size over T."""
+    s = ocp.system
+    slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(s.flow, s.x)], {"allow_free": True})
+    base = np.zeros(x.size) if ocp.x0 is None else ocp.x0
+    if slopes.has_free():
+        return x
+    slope = np.abs(np.array(slopes(base, np.zeros(s.n_u), ocp.p)))
+    for i in np.flatnonzero(evidence <= 0.0):
+        driven = (slope[:, i] > 0.0) & np.isfinite(slope[:, i]) & (evidence > 0.0)
+        if driven.any():
+            x[i] = float((evidence[driven] / (T * slope[driven, i])).max())
+    return x
+
+
+def _of_controls(ocp: OCP, x: Array, T: float) -> Array:
+    """Return the sizes of the controls: their bounds, else what moves the states within the horizon."""
+    s = ocp.system
+    low, high = (np.asarray(bound, float) for bound in ocp.u_bounds)
+    limits = np.where(np.isfinite(low), np.abs(low), 0.0)
+    limits = np.maximum(limits, np.where(np.isfinite(high), np.abs(high), 0.0))
+    force = s.force if isinstance(s, CLS) else s.flow
+    slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(force, s.u)], {"allow_free": True})
+    needed = np.zeros(s.n_u)
+    if s.n_u and not slopes.has_free():
+        x0 = np.zeros(x.size) if ocp.x0 is None else ocp.x0
+        slope = np.abs(np.array(slopes(x0, np.zeros(s.n_u), ocp.p)))
+        wanted = x / T
+        if isinstance(s, CLS):
+            mass = np.abs(np.array(ca.Function("mass", [s.x, s.p], [s.mass_matrix])(x0, ocp.p)))
+            wanted = mass @ (x[s.at_v] / T)
+        with np.errstate(all="ignore"):
+            ratios = np.where(slope > 0.0, wanted[:, None] / slope, 0.0)
+        needed = np.where(np.isfinite(ratios), ratios, 0.0).max(axis=0, initial=0.0)
+    sizes = _first_positive(limits, needed)
+    return np.where(_given(s.u_nominal), s.u_nominal, sizes)
