@@ -119,7 +119,8 @@ def _of_mechanics(s: Any, evidence: Array, accelerations: Array, T: float) -> Ar
     fastest = v.max(initial=0.0)
     length = max(q.max(initial=0.0), fastest * T) or strongest * T**2 or 1.0
     speed = max(fastest, q.max(initial=0.0) / T) or strongest * T or length / T
-    return np.concatenate([np.maximum(q, SHARED * length), np.maximum(v, SHARED * speed), np.where(y > 0.0, y, 1.0)])
+    sizes = [np.maximum(part, (SHARED if part.any() else 1.0) * size) for part, size in ((q, length), (v, speed))]
+    return np.concatenate([*sizes, np.where(y > 0.0, y, 1.0)])
 
 
 def _along_the_flow(ocp: OCP, x: Array, evidence: Array, T: float) -> Array:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 # compiled call, of an event, of an operation that is differentiated, and of a program besides its derivatives: fitted to
 # processor times of searches with four to thirty-seven states.
 OPERATION, ENTRY, ITERATION = 5e-9, 1.5e-7, 2e-4
-STEP, SMALL, EVENT = 8e-4, 1.5e-4, 1.5e-3
+STEP, SMALL, EVENT = 8e-4, 4e-4, 1.5e-3
 BUILT, PROGRAM = 6e-7, 2e-2
 # Evaluations of the model in a step of the integrator, with those at its samples.
 EVALUATIONS = 40

@@ -240,9 +240,8 @@ class _EventLoop:
         flow, regime = self.crossing.flow, node.regime
         enabled = flow.enabled(regime, node.t, node.after)
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff)
-        phase = run.run(self._is_over)
-        evaluations = work.SMALL if run.uses_compiled_steps else self.simulator.step_work
-        work.count("simulations", work.EVENT + len(phase.steps) * evaluations)
+        work.count("simulations", work.EVENT)
+        phase = run.run(lambda t, x: self._is_over(run, t, x))
         self.phases.append(phase)
         self.flows.append(flow)
         # Stiffness is a property of the model: later phases begin with the implicit method and need not detect it
@@ -261,8 +260,9 @@ class _EventLoop:
         """Return the nodes since the last break of the control; empty for a control that varies in time."""
         return self.nodes[self.begun :] if self.control.constant else []
 
-    def _is_over(self, t: float, x: np.ndarray) -> bool:
-        """Return True if the simulation is to end after a step of the integrator (callback or limit)."""
+    def _is_over(self, run: PhaseRun, t: float, x: np.ndarray) -> bool:
+        """Count a step of the integrator, and return True if the simulation is to end before it (callback or limit)."""
+        work.count("simulations", work.SMALL if run.uses_compiled_steps else self.simulator.step_work)
         if self.callback is not None and t > self.nodes[-1].t:
             self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
         return self.stopped is not None or work.exhausted() or time.monotonic() > self.deadline
