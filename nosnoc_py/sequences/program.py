@@ -789,12 +789,26 @@ class PhaseNLP:
             if ocp.x0 is None or ocp.free_parameters or self._breaks_limits(path, lower, upper):
                 self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
+        began = self._start_rows()
+        # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
+        # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
+        if ocp.x0 is None or self._breaks_mode(*began):
+            self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+
+    def _start_rows(self) -> tuple[Rows, Rows]:
+        """Return equations and inequalities of the initial state in the first mode.
+
+        An impact at t = 0 changes velocities, and its boundary has conditions for these; what is closed after it has to
+        touch before it.
+        """
+        held, apart = self.laws.start(self.plan.modes[0])
         if self.boundaries[0] is None:
-            began = self.laws.start(self.plan.modes[0])
-            # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
-            # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
-            if ocp.x0 is None or self._breaks_mode(*began):
-                self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+            return held, apart
+        written = set(self.boundaries[0].equations.labels)
+        here = [label not in written for label in held.labels]
+        positions = positions_only(self.ocp.system, held.expression) if held.size else np.zeros(0, bool)
+        rows = [(held.labels[i], held.expression[int(i)]) for i in np.flatnonzero(positions & here)]
+        return Rows.of(*rows), Rows()
 
     def _breaks_mode(self, equations: Rows, inequalities: Rows) -> bool:
         """True if the fixed initial state violates these equations or inequalities."""
