@@ -31,6 +31,7 @@ from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.notices import reported
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
+from nosnoc_py.reformulation.kinks import warn_of_kinks
 from nosnoc_py.search import ElementSearch, MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
@@ -157,6 +158,7 @@ def solve(
     if not isinstance(certify, bool):
         raise OptionError(f"certify: expected True or False, given {certify!r}.")
     deadline = deadline_of(time_limit)
+    warn_of_kinks(ocp)
     guess = guess_by_name(ocp, guess_with_slacks(ocp.system.control_names, guess))
     if isinstance(guess, Sequence) and not isinstance(method, MultiPhase):
         # A sequence of modes is a multi-phase program; its optimum is a guess for everything else.
