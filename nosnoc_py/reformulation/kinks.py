@@ -171,7 +171,7 @@ def ranges_of(ocp: OCP) -> Ranges:
         **bounded(s.x_initial, x_low, x_high, nominal=s.x_nominal),
         **bounded(s.u, u_low, u_high, nominal=s.u_nominal),
         **bounded(s.p, low, high, nominal=np.where(p != 0.0, np.abs(p), 1.0), given=given),
-        **bounded(s.t, given=True),
+        **bounded(ca.SX(0, 1) if s.t is None else s.t, given=True),
     }
     time = ocp.free_time
     return ranges if time is None else {**ranges, **bounded(time.symbol, time.lower, time.upper)}

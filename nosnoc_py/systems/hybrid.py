@@ -110,11 +110,14 @@ class HybridSystem(Described):
     >>> ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[bounce])
     >>> ball.state_names
     ('x_0', 'x_1')
+    >>> motion = ns.simulate(ball, x0=[1, 0], duration=1.0)
+    >>> round(motion.events[0].time, 9)  # the square root of 2 / 9.81
+    0.451523641
     """
 
     methods = (
-        "ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') with ns.solve, or write mechanics as an ns.CLS, "
-        "which is also simulated"
+        "ns.MultiPhase(sequence=[{}, 'impact NAME', {}]), ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') "
+        "with ns.solve, and ns.EventDriven() with ns.simulate"
     )
 
     flow: ca.SX
