@@ -22,6 +22,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -45,6 +46,8 @@ KINKED = {ca.OP_FABS, ca.OP_FMAX, ca.OP_FMIN, ca.OP_SQRT, ca.OP_IF_ELSE_ZERO}
 PLACES, ROUNDING = 5, 1e-9
 # Lengths of vectors below this fraction of their typical value count as zero: far above the bound relaxation of IPOPT.
 NEAR_ZERO = 1e-6
+# Number of problems whose costs and constraints are kept: a search writes many programs of one problem.
+KEPT = 16
 # Largest number of rows into which a row of a constraint is split.
 MOST_ROWS = 16
 
@@ -132,20 +135,22 @@ class Epigraph:
         graph = _Graph.of(_branches_as_maxima(cost), ranges)
         return graph.lifted(ranges) if graph.kinks or graph.jumps else smooth
 
-    @classmethod
-    def of_stage(cls, ocp: OCP) -> Epigraph:
-        """Return the stage cost of a problem with slacks."""
-        return cls.of(ocp.stage_cost, ranges_of(ocp))
-
-    @classmethod
-    def of_end(cls, ocp: OCP) -> Epigraph:
-        """Return the terminal cost of a problem with slacks."""
-        return cls.of(ocp.terminal_cost, ranges_of(ocp))
-
     @property
     def size(self) -> int:
         """Number of slacks."""
         return int(self.slacks.numel())
+
+
+@lru_cache(maxsize=KEPT)
+def kinks_of(ocp: OCP, name: str) -> Epigraph:
+    """Return the "stage_cost" or the "terminal_cost" of a problem with slacks; programs of one problem share it."""
+    return Epigraph.of(getattr(ocp, name), ranges_of(ocp))
+
+
+@lru_cache(maxsize=KEPT)
+def smooth_constraints(ocp: OCP, name: str) -> tuple[Constraint, ...]:
+    """Return the "path_constraints" or "terminal_constraints" of a problem by `smooth_constraint`."""
+    return tuple(smooth_constraint(c, ocp) for c in getattr(ocp, name))
 
 
 def _typical(expression: ca.SX, ranges: Ranges) -> float:

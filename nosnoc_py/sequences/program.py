@@ -26,7 +26,7 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.functions import function_of
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.reformulation.kinks import Epigraph, smooth_constraint
+from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows, Unknowns
 from nosnoc_py.sequences.held_rows import held_rows, positions_only
@@ -211,7 +211,7 @@ class PhaseNLP:
         self.tableau: Tableau = tableau("radau_iia", mesh.stages)
         self.n_x, self.n_u = int(ocp.system.x.numel()), int(ocp.system.n_u)
         # Kinks of costs become slacks, one at every stage and one at the end: the sum that is minimised stays the same.
-        self.stage_kinks, self.end_kinks = Epigraph.of_stage(ocp), Epigraph.of_end(ocp)
+        self.stage_kinks, self.end_kinks = kinks_of(ocp, "stage_cost"), kinks_of(ocp, "terminal_cost")
         self.modes: list[ModeEquations] = self._with_slacks([laws.equations(mode) for mode in plan.modes])
         self.boundaries: list[Boundary | None] = [
             # The initial state has a boundary only if the sequence begins with an impact. No mode precedes it: that of
@@ -220,7 +220,7 @@ class PhaseNLP:
             for k in range(len(plan))
         ]
         self._store, self._blocks = _Store(), list[NLPBlock]()
-        self.path_constraints = [smooth_constraint(c, ocp) for c in ocp.path_constraints]
+        self.path_constraints = smooth_constraints(ocp, "path_constraints")
         self._held_rows: dict[int, list[Array]] = {}
         self._declare()
         self._write()
@@ -788,7 +788,7 @@ class PhaseNLP:
                 low.append(0.0)
                 high.append(0.0)
                 labels.append("control interval")
-        kinks, constraints = self.end_kinks, [smooth_constraint(c, ocp) for c in ocp.terminal_constraints]
+        kinks, constraints = self.end_kinks, smooth_constraints(ocp, "terminal_constraints")
         expressions = [self._at_end(e) for e in (kinks.cost, *(c.expression for c in constraints))]
         count = sum(c.lower.size for c in constraints) if self.mesh.penalty is not None else 0
         over, under = ca.SX.sym("over", count), ca.SX.sym("under", count)

@@ -33,7 +33,7 @@ from nosnoc_py.options import fitting
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.kinks import Epigraph, smooth_constraint, with_slacks
+from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints, with_slacks
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
@@ -276,7 +276,7 @@ def _add_costs_and_constraints(
     # Without a free time no function depends on this symbol; it fills the argument.
     time = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
     at_end = [s.x, s.x_initial, s.p, time], (end, start, p, symbols.horizon)
-    kinks = Epigraph.of_end(ocp)
+    kinks = kinks_of(ocp, "terminal_cost")
     labels, numbers = indexed("slack of the terminal cost", kinks.size), (kinks.lower, np.inf, 0.0, kinks.sizes)
     role = Role.EPIGRAPH
     slacks = builder.variable("kinks at the end", At(), labels, *numbers, role=role) if kinks.size else ca.SX(0, 1)
@@ -285,7 +285,7 @@ def _add_costs_and_constraints(
     if kinks.size:
         names = indexed("kinks of the terminal cost", rows.numel())
         builder.constraint("kinks of the terminal cost", At(), rows, names, 0.0, np.inf, role=role)
-    for c in (smooth_constraint(constraint, ocp) for constraint in ocp.path_constraints):
+    for c in smooth_constraints(ocp, "path_constraints"):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
         for at, x, e in place_constraints(elements, c.at):
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]
@@ -295,7 +295,7 @@ def _add_costs_and_constraints(
     for c in ocp.initial_constraints:
         function = ca.Function("initial", [s.x, s.p], [c.expression])
         _constrain(builder, c, At(0), function(start, p))
-    for c in (smooth_constraint(constraint, ocp) for constraint in ocp.terminal_constraints):
+    for c in smooth_constraints(ocp, "terminal_constraints"):
         function = ca.Function("terminal", at_end[0], [c.expression])
         _constrain(builder, c, At(), function(*at_end[1]))
 
