@@ -195,7 +195,7 @@ def with_slacks(dcs: DCS, ocp: OCP) -> DCS:
     of_state = depends_only_on(kinks.values, ca.vertcat(dcs.x, dcs.p))
     slack = Variable(
         name="kinks", symbol=kinks.slacks, components=labels, role=Role.EPIGRAPH, lower=kinks.lower, scale=kinks.sizes,
-        estimate=kinks.values if of_state else None,
+        estimate=kinks.values if of_state else None, value=kinks.values,
     )  # fmt: skip
     rows = Equation.of("kinks of the stage cost", Role.EPIGRAPH, kinks.rows)
     return replace(

@@ -31,7 +31,7 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
 from nosnoc_py.options import fitting
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
-from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
+from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each, rows_of
 from nosnoc_py.reformulation.filippov import filippov_dcs
 from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints, with_slacks
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
@@ -115,13 +115,28 @@ def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulati
     elements = engine.write(grid, symbols.controls, symbols.x_initial)
     if frozen is not None:
         _add_clock(builder, elements, symbols.horizon, options.control_stages)
-    _add_costs_and_constraints(builder, ocp, dcs, elements, symbols)
+    slacks = [*_slacks(dcs, elements, symbols), _add_costs_and_constraints(builder, ocp, dcs, elements, symbols)]
     mpcc = builder.build(
         aggregation=options.cross_complementarity, enforce_switched=options.step_equilibration == "direct"
     )
     fields: dict[str, Any] = {"ocp": ocp, "method": method, "dcs": dcs, "grid": grid, "tableau": scheme, "mpcc": mpcc}
+    free, values = (ca.vertcat(ca.SX(0, 1), *part) for part in zip(*slacks, strict=True))
+    if free.numel():
+        fields["with_kinks"] = ca.Function("with_kinks", [mpcc.w, mpcc.p], [ca.substitute(mpcc.w, free, values)])
     fields |= {"elements": elements, "reader": Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H)}
     return Transcription(**fields) if frozen is None else FrozenTranscription(**fields, frozen=frozen)
+
+
+def _slacks(dcs: DCS, elements: Sequence[Element], symbols: _Symbols) -> list[tuple[ca.SX, ca.SX]]:
+    """Return the slacks of kinks at the stages with their values, as expressions of the program."""
+    result = []
+    for v in (variable for variable in dcs.variables if variable.value is not None):
+        values = ca.Function("values", [dcs.x, dcs.z, dcs.u, dcs.p], [v.value])
+        for e in elements:
+            u = symbols.controls[e.at.stage or 0]
+            for x, z in zip(e.x_stages, e.z_stages, strict=True):
+                result.append((z[rows_of(dcs.variables)[v.name]], values(x, z, u, symbols.p)))
+    return result
 
 
 def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: float) -> list[ca.SX]:
@@ -270,7 +285,8 @@ def _add_clock(builder: ProgramBuilder, elements: Sequence[Element], horizon: ca
 
 def _add_costs_and_constraints(
     builder: ProgramBuilder, ocp: OCP, dcs: DCS, elements: Sequence[Element], symbols: _Symbols
-) -> None:
+) -> tuple[ca.SX, ca.SX]:
+    """Add the terminal cost and all constraints; return the slacks of kinks at the end with their values."""
     s, p, n_x, n_u = ocp.system, symbols.p, len(ocp.system.state_names), ocp.system.n_u
     start, end = symbols.x_initial[:n_x], elements[-1].x_right[:n_x]
     # Without a free time no function depends on this symbol; it fills the argument.
@@ -298,6 +314,7 @@ def _add_costs_and_constraints(
     for c in smooth_constraints(ocp, "terminal_constraints"):
         function = ca.Function("terminal", at_end[0], [c.expression])
         _constrain(builder, c, At(), function(*at_end[1]))
+    return slacks, ca.Function("values", at_end[0], [kinks.values])(*at_end[1])
 
 
 def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], symbols: _Symbols) -> None:

@@ -55,6 +55,20 @@ def test_what_isolated_jumps_do_not_describe_is_a_status():
         ns.simulate(ball(), x0=[-1, 0], duration=1.0)
 
 
+@pytest.mark.quick
+def test_a_guard_may_follow_the_time():
+    """A ball that falls on a table, which rises: they meet where 1 - g t^2 / 2 = rise t."""
+    x, t, rise = ca.SX.sym("x", 2), ca.SX.sym("t"), 0.5
+    table = ns.StateJump("table", guard=x[0] - rise * t, reset=ca.vertcat(x[0], 2 * rise - x[1]))
+    system = ns.HybridSystem(x=x, t=t, flow=ca.vertcat(x[1], -G), jumps=[table])
+    assert system.state_names == ("x_0", "x_1", "t")
+    motion = ns.simulate(system, x0=[1, 0], duration=0.6)
+    meeting = (-rise + math.sqrt(rise**2 + 2 * G)) / G
+    assert motion.events[0].time == pytest.approx(meeting, abs=1e-12)
+    assert motion(meeting, side="+")[1] == pytest.approx(2 * rise + G * meeting, rel=1e-11)
+    assert motion.final_state[2] == pytest.approx(0.6, abs=1e-12)
+
+
 def test_a_program_is_that_of_the_same_contact_system_and_certified():
     """The reset of an impact gives the optimum of the contact law; a changed motion is refuted."""
     system = ball(driven=True)
