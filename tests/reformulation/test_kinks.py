@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.reformulation.kinks import Epigraph, bounded, smooth_constraint
+from nosnoc_py.reformulation.expression_graph import bounded
+from nosnoc_py.reformulation.kinks import Epigraph, smooth_constraint
 
 X, U, P, T = ca.SX.sym("x", 2), ca.SX.sym("u"), ca.SX.sym("p"), ca.SX.sym("t")
 RANGES = {**bounded(U, -1, 1), **bounded(X), **bounded(P, 0, np.inf, given=True), **bounded(T, given=True)}
