@@ -43,7 +43,7 @@ def robot() -> ns.Robot:
 def build(friction: float = 0.8) -> ns.CLS:
     """Return the system: torques of hips and knees, and both feet in contact with the ground."""
     biped = robot()
-    return biped.system(biped.contacts(friction=friction), end_stops=False, scene=biped.scene())
+    return biped.system(biped.contacts(friction=friction), end_stops=False, limits=False, scene=biped.scene())
 
 
 def legs(left: float, right: float, height: float) -> Array:

@@ -69,7 +69,7 @@ def build(view: str = "xz") -> ns.CLS:
     box = arm.shape("box", ns.Box([SIDE] * 3))
     touching = ns.contacts(arm.shape("tips", ns.Sphere(TIP)), box, name="tips")
     carried = ca.substitute(arm.bias, arm.v, ca.DM.zeros(arm.v.numel()))
-    return arm.system(touching, actuated=ARM, end_stops=False, force=carried, scene=arm.scene(view))
+    return arm.system(touching, actuated=ARM, end_stops=False, limits=False, force=carried, scene=arm.scene(view))
 
 
 def reaching(x: float, height: float) -> Array:

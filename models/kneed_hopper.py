@@ -42,7 +42,7 @@ def build(friction: float = 0.8, restitution: float = 0.0) -> ns.CLS:
     """Return the system: torques of hip and knee, and the foot in contact with the ground."""
     hopper = robot()
     touching = hopper.contacts(friction=friction, restitution=restitution)
-    return hopper.system(touching, end_stops=False, scene=hopper.scene())
+    return hopper.system(touching, end_stops=False, limits=False, scene=hopper.scene())
 
 
 def start(joints: tuple[float, float] = CROUCH, above: float = 0.0) -> Array:

@@ -59,6 +59,7 @@ def build(friction: float = 0.8, *, gains: Gains | None = None, view: str = "xz"
         contacts=quadruped.contacts(friction=friction),
         actuated=None if gains is None else [],
         end_stops=False,
+        limits=False,
         force=force,
         scene=quadruped.scene(view),
     )

@@ -48,7 +48,7 @@ def build() -> ns.CLS:
     """Return the system: the tip touches the puck without friction."""
     arm = robot()
     touching = ns.contacts(arm.shape("tip", ns.Sphere(TIP)), arm.shape("puck", ns.Sphere(PUCK)), name="tip")
-    return arm.system(touching, actuated=["shoulder", "elbow"], end_stops=False, scene=arm.scene("xy"))
+    return arm.system(touching, actuated=["shoulder", "elbow"], end_stops=False, limits=False, scene=arm.scene("xy"))
 
 
 def reaching(x: float, y: float) -> Array:

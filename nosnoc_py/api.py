@@ -31,6 +31,7 @@ from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.notices import reported
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
+from nosnoc_py.reformulation.kinks import warn_of_kinks
 from nosnoc_py.search import ElementSearch, MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
@@ -103,9 +104,9 @@ def solve(
     ocp : OCP
     method : Search, FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching, DirectShooting
         Default: `ns.Search()`, which generates starts, simulates them, optimises their mode sequences, certifies the
-        results and ranks them by the objective of the simulated motion; `MinimumPrinciple()` for a `HybridSystem`;
-        `ElementSearch()` with complementarities of the user's own. With a `solver` `FESDJ()` for a `CLS`, else
-        `FESD()`.
+        results and ranks them by the objective of the simulated motion; `MultiPhase()` for a `HybridSystem`, with the
+        sequence of the guess; `ElementSearch()` with complementarities of the user's own. With a `solver` `FESDJ()`
+        for a `CLS`, else `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Solver of the MPCC of finite elements; default `Auto()`. Other methods take none.
     guess : optional
@@ -131,7 +132,7 @@ def solve(
     certify : bool
         Compare the solution with an independent simulation of its control (`nosnoc_py.certify`):
         `solution.certificate`. If it is not confirmed, the message gives the reason and a remedy; the status remains
-        that of the method. It may use the rest of the time limit, at least a tenth of it. A `HybridSystem` has none.
+        that of the method. It may use the rest of the time limit, at least a tenth of it.
 
     Returns
     -------
@@ -157,6 +158,7 @@ def solve(
     if not isinstance(certify, bool):
         raise OptionError(f"certify: expected True or False, given {certify!r}.")
     deadline = deadline_of(time_limit)
+    warn_of_kinks(ocp)
     guess = guess_by_name(ocp, guess_with_slacks(ocp.system.control_names, guess))
     if isinstance(guess, Sequence) and not isinstance(method, MultiPhase):
         # A sequence of modes is a multi-phase program; its optimum is a guess for everything else.
@@ -262,15 +264,15 @@ def simulate(
 
     Parameters
     ----------
-    system : CLS, PSS, Heaviside, PDS, EventSelectedSystem or RigidBody
+    system : CLS, PSS, Heaviside, PDS, HybridSystem, EventSelectedSystem or RigidBody
     x0 : (n_x,)
         Initial state.
     duration : float
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
-        Default `EventDriven()`, which controls its error, for a `CLS` and for Filippov systems (`PSS`, `Heaviside`,
-        `PDS`), `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`. With a
-        `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
+        Default `EventDriven()`, which controls its error, for a `CLS`, a `HybridSystem` and Filippov systems (`PSS`,
+        `Heaviside`, `PDS`), `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`.
+        With a `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
         `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its own

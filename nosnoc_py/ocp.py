@@ -322,7 +322,8 @@ class OCP:
     stage_cost, terminal_cost : SX scalar, optional
         In the system's x, z, u, p; the terminal cost may use x, p, `system.x_initial` and the symbol of a `FreeTime`.
     bounds : Bounds or mapping, optional
-        Or names of states and controls with pairs (lower, upper), None for no bound: {"knee": (-2.4, None)}.
+        Or names of states and controls with pairs (lower, upper), None for no bound: {"knee": (-2.4, None)}. The limits
+        of a system (`CLS.limits`, those of a robot's joints) hold besides.
     terminal_state : mapping, optional
         Names of states with their values at the end: a number, or a pair (lower, upper).
     path_constraints, initial_constraints, terminal_constraints : sequence of Constraint
@@ -471,7 +472,8 @@ class OCP:
         assign(self, complementarities=pairs, free_time=free, horizon=horizon, p=p, x0=x0, **constraints)
         assign(self, point_costs=costs, terminal_state=None)  # a constraint like others now
         assign(self, stage_cost=stage_cost, terminal_cost=terminal_cost)
-        assign(self, x_bounds=self._pair("x", s.state_names), u_bounds=self._pair("u", s.control_names))
+        x_bounds = _within_limits(self._pair("x", s.state_names), s)
+        assign(self, x_bounds=x_bounds, u_bounds=self._pair("u", s.control_names))
         _check_start(x0, self.x_bounds, s.state_names)
         check_slacks(self)
 
@@ -511,7 +513,8 @@ class OCP:
         if given is None:
             return np.full(len(labels), -np.inf), np.full(len(labels), np.inf)
         if isinstance(given, Mapping):
-            return _interval(*intervals_by_name(given, labels, f"bounds {which}"), labels, f"bounds {which}")
+            pairs = intervals_by_name(given, labels, f"bounds {which}", pairs=True)
+            return _interval(*pairs, labels, f"bounds {which}")
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise ModelError(f"bounds {which}: expected a pair (lower, upper), given {given!r}.")
         lower, upper = given
@@ -636,6 +639,18 @@ def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:
         for names in (system.state_names, system.control_names)
     ]
     return Bounds(x=parts[0] or None, u=parts[1] or None)
+
+
+def _within_limits(bounds: tuple[np.ndarray, np.ndarray], system: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of the states together with the limits of the system, the tighter of both on every side."""
+    limits = getattr(system, "limits", None)
+    if not limits:
+        return bounds
+    names = system.state_names
+    low, high = intervals_by_name(limits, names, "limits")
+    return _interval(
+        np.maximum(bounds[0], low), np.minimum(bounds[1], high), names, "bounds x, with the system's limits,"
+    )
 
 
 def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constraint, ...]:

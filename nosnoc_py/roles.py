@@ -41,6 +41,7 @@ class Role(Enum):
 
     # --- the user's own ---
     CONSTRAINT = "constraint"
+    EPIGRAPH = "slack of a kink of the cost"
     ALGEBRAIC = "algebraic"
     COMPLEMENTARITY = "complementarity"
 

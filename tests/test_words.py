@@ -43,14 +43,48 @@ def test_one_meter_from_rest_to_rest(fields):
     [
         ({"force": (-10, 10), "speed": (None, 1.4)}, ([-np.inf, -np.inf], [np.inf, 1.4]), ([-10], [10])),
         (ns.Bounds(x={"position": (0, 2)}, u=(-1, 1)), ([0, -np.inf], [2, np.inf]), ([-1], [1])),
-        ({"force": 2.0}, ([-np.inf] * 2, [np.inf] * 2), ([2], [2])),
+        ({"force": (2, 2)}, ([-np.inf] * 2, [np.inf] * 2), ([2], [2])),
     ],
 )
 def test_bounds_by_name(bounds, x, u):
-    """Pairs, None for no bound, and one number for both."""
+    """Pairs, None for no bound."""
     ocp = problem(bounds=bounds)
     np.testing.assert_array_equal(ocp.x_bounds, x)
     np.testing.assert_array_equal(ocp.u_bounds, u)
+
+
+@pytest.mark.parametrize("bounds", [{"force": 5}, ns.Bounds(u={"force": 5}), {"speed": 5, "force": (-1, 1)}])
+def test_one_number_is_no_bound(bounds):
+    """It may be meant as the largest amount, as the upper bound or as the only value; a value at the end is one."""
+    with pytest.raises(ns.ModelError, match=r"given 5; write \(-5, 5\) for .* \(None, 5\) for .* \(5, 5\) to fix it"):
+        problem(bounds=bounds)
+    assert problem(terminal_state={"speed": 5}).terminal_constraints[0].upper == pytest.approx(5)
+
+
+def test_a_chained_comparison_says_what_to_write():
+    with pytest.raises(ns.ModelError, match=r"ns\.Constraint\(q\[0\], -1, 1\)"):
+        problem(path_constraints=[-1 <= X[0] <= 1])
+    with pytest.raises(RuntimeError, match="and"):  # the type that CasADi raises, for code that expects it
+        problem(path_constraints=[(X[0] <= 1) and (X[1] <= 1)])
+    assert bool(X[0] == X[0])
+    assert not bool(ca.SX(0))
+
+
+def test_limits_of_a_system_are_bounds_of_its_problems():
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    names = {"q": ["place"], "v": ["speed"], "u": ["push"]}
+    slide = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, names=names, limits={"place": (-1, 0.5)})
+    assert "-1 <= place <= 0.5" in repr(slide)
+    free = ns.OCP(slide, horizon=1.0, x0=[0, 0])
+    np.testing.assert_array_equal(free.x_bounds, [[-1, -np.inf], [0.5, np.inf]])
+    tighter = ns.OCP(slide, horizon=1.0, x0=[0, 0], bounds={"place": (-0.2, 2), "push": (-1, 1)})
+    np.testing.assert_array_equal(tighter.x_bounds, [[-0.2, -np.inf], [0.5, np.inf]])
+    with pytest.raises(ns.ModelError, match="limits"):
+        ns.OCP(slide, horizon=1.0, x0=[0, 0], bounds={"place": (0.7, 2)})
+    with pytest.raises(ns.ModelError, match="outside of its bounds"):
+        ns.OCP(slide, horizon=1.0, x0={"place": 0.6})
+    with pytest.raises(ns.ModelError, match="expected a pair"):
+        replace(slide, limits={"place": 1})
 
 
 def test_bounds_leave_the_time_alone():
@@ -88,7 +122,7 @@ def test_least_squares():
         (lambda: ns.Constraint(X[0], 1, equals=2), "equals= is both limits"),
         (lambda: ns.Constraint(X[0]), "has no limits; give lower, upper, or equals="),
         (lambda: problem(bounds={"knee": (0, 1)}), "unknown name in bounds 'knee'. Legal: position, speed, force"),
-        (lambda: problem(bounds={"speed": (0, 1, 2)}), r"speed: expected a pair \(lower, upper\) or one number"),
+        (lambda: problem(bounds={"speed": (0, 1, 2)}), r"speed: expected a pair \(lower, upper\), given \(0, 1, 2\)"),
         (lambda: problem(bounds={"speed": (2, 1)}), "lower bound 2 above upper bound 1 in component speed"),
         (lambda: problem(bounds=3), "bounds have to be an ns.Bounds object or a mapping of names, given int"),
         (lambda: problem(x0={"knee": 0}), "unknown component of x0 'knee'. Legal: position, speed"),

@@ -20,6 +20,7 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import MotionSamples
 from nosnoc_py.solution.violation import Law, Violation
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
@@ -50,7 +51,7 @@ class Inclusions:
 
     def __init__(
         self,
-        system: PSS | Heaviside | PDS,
+        system: PSS | Heaviside | PDS | HybridSystem,
         samples: MotionSamples,
         p: Array,
         sizes: Array,

@@ -27,12 +27,23 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import depends_only_on
+from nosnoc_py.systems.symbols import depends_only_on, expressions_of
 
 Array = np.ndarray
 # Step of finite differences relative to the range of a free value, where a motion has no derivative: well above the
 # tolerances of the simulation.
 STEP = 1e-6
+
+
+def _check_occurs(system: Described, name: str, outputs: Mapping[str, Any] | None) -> None:
+    """Raise `OptionError` if a parameter occurs neither in the system nor in the outputs."""
+    symbol = system.p[system.parameter_names.index(name)]
+    rows = ca.vertcat(*expressions_of(system), *(ca.vec(ca.SX(e)) for e in (outputs or {}).values()))
+    if not ca.depends_on(rows, symbol):
+        raise OptionError(
+            f"fit: free: the parameter {name} occurs nowhere in the {type(system).__name__}, so that no data can tell "
+            "its value; write it into a force, a contact or an output, or leave it out of free."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +121,7 @@ class Predictions:
             # A state may itself be called "q[1]": the whole name wins over a number of a motion (below).
             number = int(suffix.rstrip("]")) if suffix.rstrip("]").isdigit() and base in system.state_names else 0
             if name in system.parameter_names:
+                _check_occurs(system, name, outputs)
                 entries.append(("p", system.parameter_names.index(name), 0))
             elif name in system.state_names or (base in system.state_names and number < len(runs)):
                 key = name if name in system.state_names else base

@@ -168,7 +168,12 @@ def _series(dcs: DCS, tableau: Tableau, r: Readout, t_left: np.ndarray, p: np.nd
     """Return algebraic variables and outputs at the RK stages, boundary variables and outputs at left boundaries."""
     t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
     x, z = (stages.reshape(t_stages.size, -1) for stages in (r.x_stages, r.z_stages))
-    series = {label: Series(t_stages, z[:, i], role) for i, (label, role) in enumerate(_labels(dcs.variables))}
+    # Slacks of kinks belong to the program: the user has no name for them.
+    series = {
+        label: Series(t_stages, z[:, i], role)
+        for i, (label, role) in enumerate(_labels(dcs.variables))
+        if role is not Role.EPIGRAPH
+    }
     if dcs.jump is not None and r.boundary.shape[1]:
         labels = _labels(dcs.jump.variables)
         series |= {label: Series(t_left, r.boundary[:, i], role) for i, (label, role) in enumerate(labels)}

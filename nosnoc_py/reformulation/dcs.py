@@ -73,6 +73,8 @@ class Variable:
     estimate : SX (n,), optional
         Expression for the initial guess: of x and p for algebraic variables, of the left limit, p and the flags `hit`
         of the jump law for boundary variables. Default `initial`.
+    value : SX (n,), optional
+        Value that the optimum has if the variable costs something: that of a kink, of x, z, u and p.
     impulsive : bool
         For boundary variables: fixed to zero at nodes where no jump is allowed.
     boundary : bool
@@ -91,6 +93,7 @@ class Variable:
     initial: Any = 0.0
     scale: Any = 1.0
     estimate: ca.SX | None = None
+    value: ca.SX | None = None
     impulsive: bool = False
     boundary: bool = False
     per_element: bool = False

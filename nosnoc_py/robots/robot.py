@@ -271,7 +271,7 @@ class Robot:
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
         """Return bounds by name for an `ns.OCP`: efforts of drives and rates of joints, from the file.
 
-        Ends of joints are not among them: `system` makes contacts of these, with impacts.
+        Ends of joints are not among them: `system` makes contacts of these, with impacts, or limits of the system.
 
         Examples
         --------
@@ -457,6 +457,7 @@ class Robot:
         *,
         actuated: Iterable[str] | None = None,
         end_stops: bool = True,
+        limits: bool = True,
         joint_friction: bool = True,
         force: Any = 0,
         **more: Any,
@@ -472,6 +473,9 @@ class Robot:
             motors in an MJCF file.
         end_stops : bool
             True to make contacts of the joint limits, see `Robot.end_stops`.
+        limits : bool
+            True to keep joint limits without contacts (`end_stops=False`) as limits of the system, which every `ns.OCP`
+            of it has as bounds; a simulation does not stop there. False to leave them out.
         joint_friction : bool
             True to include the dry friction of the file (Coulomb friction with stick). Each joint with friction gets an
             additional coordinate "<joint>_clamp", which a constant force presses against a stop like a brake, so that
@@ -516,6 +520,7 @@ class Robot:
             "v": (*self.names["v"], *(body.joint + CLAMP + RATE for body in frictional)),
             "u": tuple(body.joint + EFFORT for body in drives),
         }
+        kept = self.limits if limits and not end_stops else {}
         return CLS(
             q=ca.vertcat(self.q, clamps),
             v=ca.vertcat(self.v, rates),
@@ -527,6 +532,7 @@ class Robot:
             contacts=rubs,
             names={**names, **more.pop("names", {})},
             units={**self._units(drives), **more.pop("units", {})},
+            limits={**kept, **more.pop("limits", {})},
             **more,
         )
 

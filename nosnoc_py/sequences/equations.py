@@ -18,8 +18,9 @@ from nosnoc_py.motion.kinds import Kind
 
 # Mode of a system: one word for every contact, switching function, partition or constraint, in the order of `names`.
 Mode = tuple[str, ...]
-# Data of an impact: name, kind, normal impulse [N s], gap rate before and after [m/s], energy gained [J].
-ImpactData = tuple[str, str, float, float, float, float]
+# Data of an impact: name, kind, normal impulse [N s], gap rate before and after [m/s], energy gained [J]; None for what
+# a jump of a hybrid system does not have.
+ImpactData = tuple[str, str, float | None, float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,10 +1,11 @@
-"""Mode equations of Filippov systems (Filippov 1988), projected dynamical systems, and switches with hysteresis.
+"""Mode equations of Filippov systems (Filippov 1988), projected and hybrid systems, and switches with hysteresis.
 
 On one side of a surface the vector field is that of the region. Sliding along it, the field is a convex combination of
 the neighbouring ones, whose weights (alpha per switching function, theta per region) are multipliers of the condition
 that the switching function stays zero (index 2). A constraint of a projected dynamical system is free, or active with
 its force as the multiplier. A switch with hysteresis has the modes "low" and "high"; each holds until its own
-threshold.
+threshold. A jump of a hybrid system waits in every phase, with a guard that is nonnegative; it happens between two
+phases, where the guard is zero and falls, and the state becomes its reset.
 
 All these systems are one `inclusion_of` groups of multipliers; a mode replaces the symbols of every group by constants,
 or by unknowns where it slides.
@@ -19,16 +20,20 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.errors import ModelError
+from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes, of_sides
 from nosnoc_py.roles import Role
 from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
 from nosnoc_py.sequences.reading import MotionSegment, active_in_segments
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.systems.hysteresis import HIGH, LOW
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 ABOVE, BELOW, ON = "+", "-", "0"
 FREE, ACTIVE = "free", "active"
+WAITING, JUMPS = "waiting", "jumps"
 # Separator of the regions of a sliding mode, for partitions without signs: "0|2".
 TOGETHER = "|"
 # Events that begin and end sliding.
@@ -38,14 +43,15 @@ CLOSE = 1e-6
 
 
 class FilippovLaws:
-    """Mode equations of a `PSS`, `Heaviside` system or `PDS` (see `ModeLaws`).
+    """Mode equations of a `PSS`, `Heaviside` system, `PDS` or `HybridSystem` (see `ModeLaws`).
 
     Modes are "+", "-" or "0" (sliding) for a switching function, "free" or "active" for a constraint, the active region
-    or several joined by "|" for a partition by indicators, and "low" or "high" for a switch with hysteresis.
+    or several joined by "|" for a partition by indicators, "low" or "high" for a switch with hysteresis, and "waiting"
+    for a jump.
 
     Parameters
     ----------
-    system : PSS, Heaviside or PDS
+    system : PSS, Heaviside, PDS or HybridSystem
     sizes : mapping name -> float, optional
         Typical values of switching functions; default 1.
 
@@ -64,11 +70,12 @@ class FilippovLaws:
 
     impulses: tuple[Any, ...] = ()
 
-    def __init__(self, system: PSS | Heaviside | PDS, sizes: Mapping[str, float] | None = None) -> None:
+    def __init__(self, system: PSS | Heaviside | PDS | HybridSystem, sizes: Mapping[str, float] | None = None) -> None:
         self.system, self.sizes = system, dict(sizes or {})
         self.flow, self.parts = inclusion_of(system)
         self._entries = [entry for part in self.parts for entry in _entries(part)]
-        self.names = tuple(name for name, _, _ in self._entries)
+        self.jumps: dict[str, StateJump] = {jump.name: jump for jump in getattr(system, "jumps", ())}
+        self.names = (*(name for name, _, _ in self._entries), *self.jumps)
         # There are no gaps whose margins it could scale.
         self.length = 1.0
         self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._entries}
@@ -81,7 +88,9 @@ class FilippovLaws:
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
-        """Return the modes of a name; for a partition by indicators the single regions."""
+        """Return the modes of a name; for a partition by indicators the single regions, for a jump also its event."""
+        if name in self.jumps:
+            return (WAITING, JUMPS)
         part, _ = self._where[name]
         if part.kind == FORCE:
             return (FREE, ACTIVE)
@@ -90,7 +99,9 @@ class FilippovLaws:
         return (ABOVE, BELOW, ON) if _signed(part) else tuple(str(i) for i in range(part.count))
 
     def default(self, name: str) -> str | None:
-        """Return "free" for a constraint; None for everything else, whose mode must be mentioned."""
+        """Return "free" for a constraint, "waiting" for a jump; None for all others, whose mode must be mentioned."""
+        if name in self.jumps:
+            return WAITING
         return FREE if self._where[name][0].kind == FORCE else None
 
     def regions(self, word: str) -> list[int]:
@@ -104,7 +115,7 @@ class FilippovLaws:
         values, active = [], []
         for part in self.parts:
             # The modes of a system are one flat tuple; a group has a part of it.
-            own = {name: word for (name, owner, _), word in zip(self._entries, mode, strict=True) if owner is part}
+            own = {name: word for (name, owner, _), word in zip(self._entries, mode, strict=False) if owner is part}
             unknowns, held, away, value, weighted = self._of_part(part, own)
             z, equations, inequalities = z + unknowns, equations + held, inequalities + away
             values.append(value)
@@ -123,6 +134,7 @@ class FilippovLaws:
             z += Unknowns(symbol=s.z, labels=names, scale=np.ones(len(names)), **numbers)
             equations += Rows.of(("algebraic", own_rows))
             shown = ca.vertcat(shown, s.z)
+        inequalities += Rows.of(*((f"guard[{name}]", jump.guard) for name, jump in self.jumps.items()))
         return ModeEquations(z=z, flow=flow, equations=equations, inequalities=inequalities, shown=shown)
 
     def _of_part(self, part: MultiplierGroup, words: dict[str, str]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
@@ -187,15 +199,17 @@ class FilippovLaws:
         """Return the conditions of an initial state: on the surfaces of sliding, on the right side of the others."""
         dae = self.equations(mode)
         # Rows of multipliers ("simplex", "algebraic") say nothing of the state: they are left out.
-        known = ("surface[", "indicators[")
+        known, sides = ("surface[", "indicators["), ("side[", "indicators[", "guard[")
         held = [(label, row) for label, row in _each(dae.equations) if label.startswith(known)]
-        away = [(label, row) for label, row in _each(dae.inequalities) if label.startswith(("side[", "indicators["))]
+        away = [(label, row) for label, row in _each(dae.inequalities) if label.startswith(sides)]
         return Rows.of(*held), Rows.of(*away)
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
         """Return the surfaces that are crossed, reached for sliding, or left, and the constraints that begin or end."""
         events: list[tuple[str, Kind]] = []
         for name, was, is_ in zip(self.names, before, after, strict=True):
+            if name in self.jumps:
+                continue
             part, _ = self._where[name]
             if part.kind == FORCE:
                 events.append((name, of_modes((was == ACTIVE, is_ == ACTIVE), (False, False))))
@@ -218,7 +232,7 @@ class FilippovLaws:
     def modes_of(self, segments: list[MotionSegment], p: np.ndarray) -> list[Mode]:
         """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
         on: dict[str, list[bool | None]] = {}
-        for name in self.names:
+        for name in self._where:
             if self._where[name][0].kind == MEMORY:
                 on[name] = self._is_high(name, segments, p)
                 continue
@@ -245,8 +259,7 @@ class FilippovLaws:
     def _modes(self, states: np.ndarray, on: Mapping[str, bool | None], p: np.ndarray) -> Mode:
         """Return the mode at states (m, n_x); `on` is True or False if events decide that it slides, None otherwise."""
         modes = []
-        for name in self.names:
-            part, j = self._where[name]
+        for name, (part, j) in self._where.items():
             values, known = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
             c = np.array(values).T
             # Beyond its thresholds a switch is determined by the state; between them by its initial value.
@@ -269,7 +282,7 @@ class FilippovLaws:
             # The middle sample: at the ends of a segment the function is zero.
             side = ABOVE if c[len(c) // 2, j] > 0.0 else BELOW
             modes.append((ACTIVE if held else FREE) if part.kind == FORCE else ON if held else side)
-        return tuple(modes)
+        return (*modes, *(WAITING for _ in self.jumps))
 
     def _values(self, part: MultiplierGroup) -> ca.Function:
         functions = part.modes.functions if part.modes is not None and _signed(part) else part.functions
@@ -280,19 +293,35 @@ class FilippovLaws:
         return []
 
     def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
-        """Return no impacts."""
-        return {}
+        """Return the jumps among the events of an instant."""
+        return dict.fromkeys((name for name in names if name in self.jumps), JUMPS)
 
     def impacts_between(
         self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray
     ) -> list[ImpactData]:
-        """Return no impacts."""
-        return []
+        """Return the jump between two states whose guard and reset fit best."""
+        s, found = self.system, list[tuple[float, ImpactData]]()
+        if np.array_equal(before, after):
+            return []
+        for name, jump in self.jumps.items():
+            rate = ca.jtimes(jump.guard, s.x, self.flow)
+            known = not ca.depends_on(rate, s.u)
+            impulse = ca.SX(np.nan) if jump.impulse is None else jump.impulse
+            values = function_of([s.x, s.u, s.p], ca.vertcat(jump.guard, impulse, rate, jump.reset))
+            guard, number, speed, *reset = np.asarray(values(before, 0.0, p)).reshape(-1)
+            later = float(np.asarray(values(after, 0.0, p)).reshape(-1)[2])
+            data = (None if np.isnan(number) else float(number), *((speed, later) if known else (None, None)))
+            found.append((abs(guard) + float(np.abs(reset - after).max()), (name, "impact", *data, None)))
+        return [min(found, key=lambda pair: pair[0])[1]] if found else []
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guards: surfaces that are crossed or reached are zero there, while the state is continuous."""
+        if impacts:
+            return self._jump(impacts)
         rows = []
         for name, was, is_ in zip(self.names, before, after, strict=True):
+            if name in self.jumps:
+                continue
             part, j = self._where[name]
             if was == is_:
                 continue
@@ -314,6 +343,29 @@ class FilippovLaws:
             equations=Rows.of(*rows),
             inequalities=Rows(),
             after=tuple((False, i) for i in range(int(self.system.x.numel()))),
+            beginning=Rows(),
+            shown=ca.SX(0, 1),
+        )
+
+    def _jump(self, impacts: Mapping[str, str]) -> Boundary:
+        """Return the boundary with a jump: its guard, which falls, and its reset."""
+        s, names = self.system, [name for name in impacts if name in self.jumps]
+        if len(names) != 1:
+            raise ModelError(
+                f"Sequence: expected one jump at an instant, given {', '.join(impacts)}: resets at one time have no "
+                "defined order; put a phase {} between them."
+            )
+        jump = self.jumps[names[0]]
+        rate = ca.jtimes(jump.guard, s.x, self.flow)
+        # A boundary has no control, so that the condition is left out where the rate depends on it.
+        falls = [] if ca.depends_on(rate, s.u) else [(f"approach[{jump.name}]", -rate)]
+        # A reset may change any component: all of them are unknowns after the jump.
+        later = Unknowns.create("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
+        return Boundary(
+            y=later,
+            equations=Rows.of((f"guard[{jump.name}]", jump.guard), ("reset", later.symbol - jump.reset)),
+            inequalities=Rows.of(*falls),
+            after=tuple((True, i) for i in range(later.size)),
             beginning=Rows(),
             shown=ca.SX(0, 1),
         )

@@ -18,6 +18,7 @@ from nosnoc_py.sequences.program import PhaseMesh
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Levels of refinement: additional stages, and factor of the elements per control interval. Order is raised first, as
@@ -89,7 +90,7 @@ class MultiPhase(CompleteMethod):
     solved 1
     """
 
-    takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
+    takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS, HybridSystem)
     remembers: ClassVar[bool] = True
 
     sequence: Any = None

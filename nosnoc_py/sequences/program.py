@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,9 +24,11 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
+from nosnoc_py.functions import function_of
 from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
-from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows
+from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows, Unknowns
 from nosnoc_py.sequences.held_rows import held_rows, positions_only
 from nosnoc_py.sequences.plan import Plan
 from nosnoc_py.sequences.point_blocks import point_block
@@ -213,7 +215,9 @@ class PhaseNLP:
         self.ocp, self.laws, self.plan, self.mesh, self.start = ocp, laws, plan, mesh, start
         self.tableau: Tableau = tableau("radau_iia", mesh.stages)
         self.n_x, self.n_u = int(ocp.system.x.numel()), int(ocp.system.n_u)
-        self.modes: list[ModeEquations] = [laws.equations(mode) for mode in plan.modes]
+        # Kinks of costs become slacks, one at every stage and one at the end: the sum that is minimised stays the same.
+        self.stage_kinks, self.end_kinks = kinks_of(ocp, "stage_cost"), kinks_of(ocp, "terminal_cost")
+        self.modes: list[ModeEquations] = self._with_slacks([laws.equations(mode) for mode in plan.modes])
         self.boundaries: list[Boundary | None] = [
             # The initial state has a boundary only if the sequence begins with an impact. No mode precedes it: that of
             # the first phase takes its place.
@@ -221,15 +225,46 @@ class PhaseNLP:
             for k in range(len(plan))
         ]
         self._store, self._blocks = _Store(), list[NLPBlock]()
-        # A limit on |u| has no derivative at u = 0, where optimal controls often lie; a limit on its square has.
-        self.path_constraints = [c.without_roots(ocp.system.u) for c in ocp.path_constraints]
+        self.path_constraints = smooth_constraints(ocp, "path_constraints")
         self._held_rows: dict[int, list[Array]] = {}
         self._declare()
         self._write()
         lower, upper, w, scale = self._store.numbers()
         # Fitted forces are negative where the motion of the start violates the contact laws.
-        self.w0 = np.clip(self._with_forces(w), lower, upper)
+        self.w0 = self.with_kinks(np.clip(self._with_forces(w), lower, upper))
         self.nlp = BlockNLP(self._blocks, lower, upper, scale, self.w0)
+
+    # --- kinks of costs ---
+
+    def _with_slacks(self, modes: list[ModeEquations]) -> list[ModeEquations]:
+        """Return the modes with the slacks of the stage cost behind their multipliers; equal ones stay one object."""
+        count = self.stage_kinks.size
+        if not count:
+            return modes
+        numbers: dict[str, Any] = {"lower": self.stage_kinks.lower, "scale": self.stage_kinks.sizes}
+        slacks = replace(Unknowns.create("slack", [""] * count), symbol=self.stage_kinks.slacks, **numbers)
+        extended = {id(mode): replace(mode, z=mode.z + slacks) for mode in modes}
+        return [extended[id(mode)] for mode in modes]
+
+    def with_kinks(self, w: Array) -> Array:
+        """Return the unknowns with slacks that have the values of their kinks: the cost is that of the user."""
+        s, stage, end = self.ocp.system, self.stage_kinks, self.end_kinks
+        w = w.copy()
+        if stage.size:
+            for k, mode in enumerate(self.modes):
+                values = function_of([s.x, mode.z.symbol, s.u, s.p], stage.values)
+                for e, (index, _, place, width) in enumerate(self.elements_of(k)):
+                    first = self.n_x + self.at_x[k][e].size + self.at_z[k][e].size
+                    nodes = self.control_nodes
+                    U = w[index[first : first + self.n_u * nodes.size]].reshape(nodes.size, self.n_u)
+                    u = self.control_basis(nodes, place + width * self.tableau.c) @ U
+                    x, z = w[self.at_x[k][e]], w[self.at_z[k][e]]
+                    w[self.at_z[k][e][:, -stage.size :]] = np.asarray(values(x.T, z.T, u.T, w[self.at_p])).T
+        if end.size:
+            at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths])
+            values = ca.Function("values", [self._end_symbols()], [self._at_end(end.values)])
+            w[self.at_end_slack] = np.array(values(w[at])).ravel()
+        return w
 
     # --- unknowns ---
 
@@ -526,7 +561,7 @@ class PhaseNLP:
         share, basis = ca.SX.sym("share"), ca.SX.sym("basis", nodes.size, s)
         inertia = ca.SX.eye(n_x) if mode.inertia is None else mode.inertia
         symbols = [system.x, mode.z.symbol, system.u, system.p]
-        cost = self.ocp.stage_cost
+        cost, kinks = self.stage_kinks.cost, ca.Function("kinks", symbols, [self.stage_kinks.rows])
         f = ca.Function(
             "mode", symbols, [inertia, mode.flow, mode.equations.expression, mode.inequalities.expression, cost]
         )
@@ -568,6 +603,13 @@ class PhaseNLP:
             labels += [str(c.name)] * c.lower.size
             low += list(c.lower)
             high += list(c.upper)
+        for j in range(s if self.stage_kinks.size else 0):
+            row = kinks(X[:, j], Z[:, j], U @ basis[:, j], p)
+            rows.append(row)
+            of_place += [j] * row.numel()
+            labels += ["stage_cost"] * row.numel()
+            low += [0.0] * row.numel()
+            high += [np.inf] * row.numel()
         elements = [element for k in phases for element in self.elements_of(k)]
         inside = [places for k in phases for places in self._inner_places(k)]
         constants = []
@@ -752,7 +794,7 @@ class PhaseNLP:
     def _add_ends(self) -> None:
         """Add terminal cost and constraints, the horizon, initial constraints, and the mode of the first phase."""
         ocp, s, free = self.ocp, self.ocp.system, self.ocp.free_time
-        lengths = ca.SX.sym("lengths", self.at_lengths.size)
+        lengths = self._lengths
         total = ca.sum1(lengths)
         rows, low, high, labels = [total], [], [], ["horizon"]
         low.append(ocp.horizon if free is None else free.lower)
@@ -766,14 +808,12 @@ class PhaseNLP:
                 low.append(0.0)
                 high.append(0.0)
                 labels.append("control interval")
-        expressions = [ocp.terminal_cost, *[c.expression for c in ocp.terminal_constraints]]
-        if free is not None:
-            # A free horizon is no unknown of its own but the sum of the lengths.
-            expressions = ca.substitute(expressions, [free.symbol], [total])
-        count = sum(c.lower.size for c in ocp.terminal_constraints) if self.mesh.penalty is not None else 0
+        kinks, constraints = self.end_kinks, smooth_constraints(ocp, "terminal_constraints")
+        expressions = [self._at_end(e) for e in (kinks.cost, *(c.expression for c in constraints))]
+        count = sum(c.lower.size for c in constraints) if self.mesh.penalty is not None else 0
         over, under = ca.SX.sym("over", count), ca.SX.sym("under", count)
         cost, done = expressions[0], 0
-        for c, expression in zip(ocp.terminal_constraints, expressions[1:], strict=True):
+        for c, expression in zip(constraints, expressions[1:], strict=True):
             size = c.lower.size
             if count:  # exact l1 penalty: c + under - over within the limits, both >= 0
                 expression = expression + under[done : done + size] - over[done : done + size]
@@ -787,8 +827,13 @@ class PhaseNLP:
         self.at_slack = self._store.add(0.0, np.inf, 1e-2 * sizes, sizes)
         self.slack_sizes = sizes
         cost = cost + weight * ca.dot(1.0 / ca.DM(sizes), ca.vertcat(over, under))
-        y = ca.vertcat(s.x, s.x_initial, s.p, lengths, over, under)
-        at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths, self.at_slack])
+        self.at_end_slack = self._store.add(kinks.lower, np.inf, np.zeros(kinks.size), kinks.sizes)
+        rows.append(self._at_end(kinks.rows))
+        low += [0.0] * kinks.rows.numel()
+        high += [np.inf] * kinks.rows.numel()
+        labels += ["terminal_cost"] * kinks.rows.numel()
+        y = ca.vertcat(self._end_symbols(), over, under, kinks.slacks)
+        at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths, self.at_slack, self.at_end_slack])
         self._add(
             "end", y, Rows(expression=ca.vertcat(*rows), labels=tuple(labels)), np.array(low), np.array(high), at, cost
         )
@@ -811,12 +856,39 @@ class PhaseNLP:
             if ocp.x0 is None or ocp.free_parameters or self._breaks_limits(path, lower, upper):
                 self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
+        began = self._start_rows()
+        # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
+        # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
+        if ocp.x0 is None or self._breaks_mode(*began):
+            self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+
+    @cached_property
+    def _lengths(self) -> ca.SX:
+        return ca.SX.sym("lengths", self.at_lengths.size)
+
+    def _end_symbols(self) -> ca.SX:
+        s = self.ocp.system
+        return ca.vertcat(s.x, s.x_initial, s.p, self._lengths)
+
+    def _at_end(self, expression: ca.SX) -> ca.SX:
+        """Return an expression at the end: a free horizon is no unknown of its own, but the sum of the lengths."""
+        free = self.ocp.free_time
+        return expression if free is None else ca.substitute(expression, free.symbol, ca.sum1(self._lengths))
+
+    def _start_rows(self) -> tuple[Rows, Rows]:
+        """Return equations and inequalities of the initial state in the first mode.
+
+        An impact at t = 0 changes velocities, and its boundary has conditions for these; what is closed after it has to
+        touch before it.
+        """
+        held, apart = self.laws.start(self.plan.modes[0])
         if self.boundaries[0] is None:
-            began = self.laws.start(self.plan.modes[0])
-            # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
-            # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
-            if ocp.x0 is None or self._breaks_mode(*began):
-                self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+            return held, apart
+        written = set(self.boundaries[0].equations.labels)
+        here = np.array([label not in written for label in held.labels], bool)
+        positions = positions_only(self.ocp.system, held.expression) if held.size else np.zeros(0, bool)
+        rows = [(held.labels[i], held.expression[int(i)]) for i in np.flatnonzero(positions & here)]
+        return Rows.of(*rows), Rows()
 
     def penalty_at(self, w: Array) -> float:
         """Return the penalty that is part of the objective at w: of violations relative to their sizes."""

@@ -101,6 +101,7 @@ class PhasePoint:
         cls, program: PhaseNLP, w: Array, result: NLPResult | None = None, implied: tuple[str, ...] = ()
     ) -> PhasePoint:
         """Evaluate an iterate; `implied` are the rows that were left out."""
+        w = program.with_kinks(w)  # slacks of kinks do not belong to the answer: the objective is that of the user
         # The slacks hide what penalised terminal constraints miss: it counts as a violation, not as a cost.
         slack = w[program.at_slack]
         missed = float(slack.max(initial=0.0))

@@ -35,6 +35,7 @@ class Law(Enum):
     INCLUSION = "no multipliers of the active regions or constraints explain {}'"
     MULTIPLIERS = "the listed multipliers do not explain {}'"
     RANGE = "the listed {} is outside of its range"
+    RESET = "no guard and reset explain the jump of {}"
     SET = "the state leaves the set of {}"
     BOUND = "the bound of {} is violated"
     PATH = "the path constraint {} is violated"

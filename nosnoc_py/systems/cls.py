@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
+from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Pair, Symbols
 from nosnoc_py.arguments import construct, named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import function_of
@@ -33,8 +33,20 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
+from nosnoc_py.systems.relations import intervals_by_name
 from nosnoc_py.systems.scene import PlanarShape
-from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
+from nosnoc_py.systems.symbols import (
+    check_free,
+    column,
+    columns,
+    finite,
+    free_of_others,
+    mapping,
+    parts,
+    scalar,
+    square,
+    titled,
+)
 from nosnoc_py.systems.text import counted
 
 # Consequence and remedy of a force that jumps with the state, for warnings.
@@ -289,6 +301,9 @@ class CLS(Described):
         Default values of the parameters; without them values have to be given wherever the system is used.
     scene : sequence of shapes of `ns.scene`, optional
         Shapes that `ns.animate` and `ns.snapshots` draw.
+    limits : mapping name -> (lower, upper), optional
+        Limits of states that are no contacts: every `ns.OCP` of the system has them as bounds, beside its own. A
+        simulation does not stop there.
 
     Attributes
     ----------
@@ -334,6 +349,7 @@ class CLS(Described):
     y: Any
     y_rate: Any
     algebraic: Algebraic | None
+    limits: Any
     eliminated: tuple[ca.SX, ca.SX] | None  # z and its values: what has become of `algebraic`
     x: Any = field(init=False)  # the state (q, v, y)
     unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
@@ -361,6 +377,7 @@ class CLS(Described):
         p_default: Numbers | None = None,
         data: Sequence[Data] = (),
         scene: Sequence[PlanarShape] = (),
+        limits: Mapping[str, Pair] = EMPTY,
         eliminated: tuple[ca.SX, ca.SX] | None = None,
     ) -> None:
         construct(self, locals())
@@ -384,6 +401,8 @@ class CLS(Described):
         self._set("compliant", tuple(contact for contact in every if contact.stiffness is not None))
         self._set("contacts", tuple(contact for contact in every if contact.stiffness is None))
         self._describe(force=len(self.contacts))
+        self._set("limits", dict(mapping(self.limits, "CLS: limits")))
+        intervals_by_name(self.limits, self.state_names, "CLS: limits", pairs=True)
         # Before compliant forces are added: messages about symbols concern the user's own force.
         check_free(self.force, allowed, "CLS: force")
         # Compliant contacts become forces here; the rest of the library needs no case for them.
@@ -746,7 +765,12 @@ class CLS(Described):
 
     def __repr__(self) -> str:
         contacts = [("contact", self._of(contact)) for contact in (*self.contacts, *self.compliant)]
-        return self._tree(*contacts, size=counted(self.n_q, "coordinate"))
+        low, high = intervals_by_name(self.limits, self.state_names, "limits")
+        limits = [
+            f"{low[i]:g} <= {name} <= {high[i]:g}" for i, name in enumerate(self.state_names) if name in self.limits
+        ]
+        held = [("limits", ", ".join(limits))] if limits else []
+        return self._tree(*contacts, *held, size=counted(self.n_q, "coordinate"))
 
     def _of(self, contact: Contact) -> str:
         """Return a contact as text for the repr."""

@@ -94,6 +94,8 @@ class HybridSystem(Described):
     flow : SX (n_x,)
         f(x, u, p).
     jumps : sequence of StateJump
+    t : SX scalar, optional
+        Time [s], for flows and guards that depend on it; it is the last state, called "t".
     names, units, nominal, p_default, scene
         As in `CLS`, for "x", "u", "p".
 
@@ -110,11 +112,14 @@ class HybridSystem(Described):
     >>> ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[bounce])
     >>> ball.state_names
     ('x_0', 'x_1')
+    >>> motion = ns.simulate(ball, x0=[1, 0], duration=1.0)
+    >>> round(motion.events[0].time, 9)  # the square root of 2 / 9.81
+    0.451523641
     """
 
     methods = (
-        "ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') with ns.solve, or write mechanics as an ns.CLS, "
-        "which is also simulated"
+        "ns.MultiPhase(sequence=[{}, 'impact NAME', {}]), ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') "
+        "with ns.solve, and ns.EventDriven() with ns.simulate"
     )
 
     flow: ca.SX
@@ -139,21 +144,24 @@ class HybridSystem(Described):
         construct(self, locals())
 
     def __post_init__(self) -> None:
+        joined = self._join_time("x")
         allowed = self._check_symbols()
-        self._set("flow", column(self.flow, "HybridSystem: flow", self.x.numel()))
+        flow = column(self.flow, "HybridSystem: flow", self.x.numel() - joined)
+        self._set("flow", ca.vertcat(flow, 1) if joined else flow)
         check_free(self.flow, allowed, "HybridSystem: flow")
         jumps = parts(self.jumps, StateJump, "HybridSystem", "jumps")
-        self._set("jumps", tuple(self._checked_jump(jump) for jump in jumps))
+        self._set("jumps", tuple(self._checked_jump(jump, joined) for jump in jumps))
         self._describe()
 
-    def _checked_jump(self, jump: StateJump) -> StateJump:
+    def _checked_jump(self, jump: StateJump, joined: bool) -> StateJump:
         check, what = free_of_others({"x": self.x, "p": self.p}), f"jump {jump.name!r}"
         check(jump.guard, f"{what}: guard")
         # Such a guard is never crossed along a motion.
         if not ca.depends_on(jump.guard, self.x):
             raise ModelError(f"{what}: the guard does not depend on x; write it in x.")
         # A jump does not know its system: the length of its reset is checked here.
-        reset = column(jump.reset, f"{what}: reset", self.x.numel())
+        reset = column(jump.reset, f"{what}: reset", self.x.numel() - joined)
+        reset = ca.vertcat(reset, self.t) if joined else reset  # no jump changes the time
         check(reset, f"{what}: reset")
         if jump.impulse is not None:
             check(jump.impulse, f"{what}: impulse")

@@ -14,11 +14,13 @@ systems: in a mode every multiplier is a constant, or an unknown where the state
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import casadi as ca
 
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.hysteresis import HIGH, Hysteresis
-from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
+from nosnoc_py.systems.pss import PSS, Heaviside, Modes
 
 STEP, REGION, FORCE, MEMORY = range(4)
 
@@ -60,8 +62,13 @@ class MultiplierGroup:
         return int(self.symbols.shape[0])
 
 
-def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[MultiplierGroup, ...]]:
-    """Return x' (n_x,) with all multipliers, regions by their weights, and the multipliers."""
+def inclusion_of(system: Any) -> tuple[ca.SX, tuple[MultiplierGroup, ...]]:
+    """Return x' (n_x,) with all multipliers, regions by their weights, and the multipliers.
+
+    For a PSS, a Heaviside system, a PDS, or a HybridSystem, whose flow has none.
+    """
+    if isinstance(system, HybridSystem):
+        return system.flow, ()
     if isinstance(system, PSS):
         flow, result = system.flow, list[MultiplierGroup]()
         for modes in system.modes:

@@ -18,6 +18,33 @@ Array = np.ndarray
 EQUAL, AT_MOST = (ca.OP_EQ,), (ca.OP_LE, ca.OP_LT)
 
 
+class TruthValueError(ModelError, RuntimeError):
+    """Error where Python asks an expression for its truth value; a `RuntimeError`, as CasADi raises there."""
+
+
+def _asked_for_truth(given: Any) -> TruthValueError:
+    text = str(given) if given.numel() < 5 else f"an expression of shape {given.shape}"
+    return TruthValueError(
+        f"{text} is an expression, which is neither true nor false, but was used where Python needs one of these. Two "
+        "limits at once, -1 <= q[0] <= 1, are ns.Constraint(q[0], -1, 1) or the two comparisons q[0] >= -1, q[0] <= 1; "
+        "instead of `and` give both as constraints; instead of `if` write ca.if_else(condition, this, that)."
+    )
+
+
+def _truth_of(self: Any, *args: Any) -> bool:
+    try:
+        return bool(_casadi_truth(self, *args))
+    except RuntimeError:
+        raise _asked_for_truth(self) from None
+
+
+# Python evaluates a chained comparison before it calls anything of this library: the message can only be CasADi's, so
+# that it is replaced there. What has a truth value keeps it, and the exception is still a RuntimeError.
+if getattr(ca.SX.__bool__, "__name__", "") != _truth_of.__name__:
+    _casadi_truth = ca.SX.__bool__
+    ca.SX.__bool__ = _truth_of
+
+
 def is_comparison(expression: Any) -> bool:
     """Return True if an expression has a comparison such as `q[0] == 1` or `q <= 1` at its top."""
     return isinstance(expression, ca.SX) and any(_operation(e) in (*EQUAL, *AT_MOST, ca.OP_NE) for e in expression.nz)
@@ -80,18 +107,43 @@ def by_name(given: Mapping[str, Any], names: Sequence[str], start: Array, what: 
     return result
 
 
-def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str) -> tuple[Array, Array]:
-    """Return bounds (n,) of named components, each a pair (lower, upper), None for no bound, or one number for both."""
+def intervals_by_name(
+    given: Mapping[str, Any], names: Sequence[str], what: str, *, pairs: bool = False
+) -> tuple[Array, Array]:
+    """Return bounds (n,) of named components, each a pair (lower, upper), None for no bound, or one number for both.
+
+    Raises
+    ------
+    ModelError
+        For unknown names, or what is no pair of numbers; with `pairs` also for one number, which as a bound may be
+        meant as the largest amount, as the upper bound, or as the only value.
+    """
     check_keys(given, names, f"name in {what}")
     lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     for name, bounds in given.items():
-        pair = bounds if isinstance(bounds, list | tuple) else (bounds, bounds)
+        pair = tuple(bounds) if isinstance(bounds, list | tuple | np.ndarray) and np.ndim(bounds) else (bounds, bounds)
+        if pairs and not np.ndim(bounds):
+            raise ModelError(
+                f"{what}: {name}: expected a pair (lower, upper), given {bounds!r}; write {_pair_meant(bounds)}."
+            )
         if len(pair) != 2:
-            raise ModelError(f"{what}: {name}: expected a pair (lower, upper) or one number, given {bounds!r}.")
+            other = "" if pairs else " or one number"
+            raise ModelError(f"{what}: {name}: expected a pair (lower, upper){other}, given {bounds!r}.")
         i = list(names).index(name)
         lower[i] = -np.inf if pair[0] is None else scalar(pair[0], f"{what}: {name}: lower")
         upper[i] = np.inf if pair[1] is None else scalar(pair[1], f"{what}: {name}: upper")
     return lower, upper
+
+
+def _pair_meant(bound: Any) -> str:
+    """Return the pairs that one number may stand for, for a message."""
+    try:
+        value = float(bound)
+    except (TypeError, ValueError):
+        return "(-5, 5), (None, 5) or (0, None)"
+    size = abs(value)
+    around, above = f"({-size:g}, {size:g}) for a range around zero", f"(None, {value:g}) for an upper bound only"
+    return f"{around}, {above}, ({value:g}, {value:g}) to fix it"
 
 
 @named_arguments

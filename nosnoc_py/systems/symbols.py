@@ -7,6 +7,7 @@ are compared by identity (`element_hash`), as CasADi allows several of one name;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import casadi as ca
@@ -103,6 +104,24 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
             value = function.instruction_constant(k)
             raise ModelError(f"{what}: contains {value}; every number in a model has to be finite.")
     return ReadOnlySX(expression)
+
+
+def expressions_of(system: Any) -> list[ca.SX]:
+    """Return the expressions of a system and of its parts (contacts, jumps, modes, ...), without its symbols."""
+    left_out = (*system.groups, "x", "t", "x_initial", "data")
+    return [e for f in fields(system) if f.name not in left_out for e in _expressions(getattr(system, f.name, None))]
+
+
+def _expressions(value: Any) -> list[ca.SX]:
+    if isinstance(value, ca.SX):
+        return [ca.vec(value)]
+    if isinstance(value, Mapping):
+        return [e for part in value.values() for e in _expressions(part)]
+    if isinstance(value, list | tuple):
+        return [e for part in value for e in _expressions(part)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [e for f in fields(value) for e in _expressions(getattr(value, f.name, None))]
+    return []
 
 
 def depends_only_on(expression: ca.SX, symbols: ca.SX) -> bool:

@@ -31,8 +31,9 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
 from nosnoc_py.options import fitting
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
-from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
+from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each, rows_of
 from nosnoc_py.reformulation.filippov import filippov_dcs
+from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints, with_slacks
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
@@ -114,13 +115,28 @@ def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulati
     elements = engine.write(grid, symbols.controls, symbols.x_initial)
     if frozen is not None:
         _add_clock(builder, elements, symbols.horizon, options.control_stages)
-    _add_costs_and_constraints(builder, ocp, dcs, elements, symbols)
+    slacks = [*_slacks(dcs, elements, symbols), _add_costs_and_constraints(builder, ocp, dcs, elements, symbols)]
     mpcc = builder.build(
         aggregation=options.cross_complementarity, enforce_switched=options.step_equilibration == "direct"
     )
     fields: dict[str, Any] = {"ocp": ocp, "method": method, "dcs": dcs, "grid": grid, "tableau": scheme, "mpcc": mpcc}
+    free, values = (ca.vertcat(ca.SX(0, 1), *part) for part in zip(*slacks, strict=True))
+    if free.numel():
+        fields["with_kinks"] = ca.Function("with_kinks", [mpcc.w, mpcc.p], [ca.substitute(mpcc.w, free, values)])
     fields |= {"elements": elements, "reader": Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H)}
     return Transcription(**fields) if frozen is None else FrozenTranscription(**fields, frozen=frozen)
+
+
+def _slacks(dcs: DCS, elements: Sequence[Element], symbols: _Symbols) -> list[tuple[ca.SX, ca.SX]]:
+    """Return the slacks of kinks at the stages with their values, as expressions of the program."""
+    result = []
+    for v in (variable for variable in dcs.variables if variable.value is not None):
+        values = ca.Function("values", [dcs.x, dcs.z, dcs.u, dcs.p], [v.value])
+        for e in elements:
+            u = symbols.controls[e.at.stage or 0]
+            for x, z in zip(e.x_stages, e.z_stages, strict=True):
+                result.append((z[rows_of(dcs.variables)[v.name]], values(x, z, u, symbols.p)))
+    return result
 
 
 def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: float) -> list[ca.SX]:
@@ -155,6 +171,8 @@ def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simu
         dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
     else:
         dcs = filippov_dcs(system, running_cost=cost, dcs_mode=method.elements.dcs_mode)
+    if (tableau(method.elements.scheme, method.elements.rk_stages).b >= 0.0).all():
+        dcs = with_slacks(dcs, ocp)  # a slack of a negative weight would be unbounded
     return replace(dcs, pairs=(*dcs.pairs, *map(_own_pair, ocp.complementarities))) if ocp.complementarities else dcs
 
 
@@ -267,15 +285,23 @@ def _add_clock(builder: ProgramBuilder, elements: Sequence[Element], horizon: ca
 
 def _add_costs_and_constraints(
     builder: ProgramBuilder, ocp: OCP, dcs: DCS, elements: Sequence[Element], symbols: _Symbols
-) -> None:
+) -> tuple[ca.SX, ca.SX]:
+    """Add the terminal cost and all constraints; return the slacks of kinks at the end with their values."""
     s, p, n_x, n_u = ocp.system, symbols.p, len(ocp.system.state_names), ocp.system.n_u
     start, end = symbols.x_initial[:n_x], elements[-1].x_right[:n_x]
     # Without a free time no function depends on this symbol; it fills the argument.
     time = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
     at_end = [s.x, s.x_initial, s.p, time], (end, start, p, symbols.horizon)
-    builder.objective += ca.Function("terminal_cost", at_end[0], [ocp.terminal_cost])(*at_end[1])
-    # Roots have no derivative at zero, where constraints are often active.
-    for c in (constraint.without_roots(s.u) for constraint in ocp.path_constraints):
+    kinks = kinks_of(ocp, "terminal_cost")
+    labels, numbers = indexed("slack of the terminal cost", kinks.size), (kinks.lower, np.inf, 0.0, kinks.sizes)
+    role = Role.EPIGRAPH
+    slacks = builder.variable("kinks at the end", At(), labels, *numbers, role=role) if kinks.size else ca.SX(0, 1)
+    cost, rows = ca.Function("end", [*at_end[0], kinks.slacks], [kinks.cost, kinks.rows])(*at_end[1], slacks)
+    builder.objective += cost
+    if kinks.size:
+        names = indexed("kinks of the terminal cost", rows.numel())
+        builder.constraint("kinks of the terminal cost", At(), rows, names, 0.0, np.inf, role=role)
+    for c in smooth_constraints(ocp, "path_constraints"):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
         for at, x, e in place_constraints(elements, c.at):
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]
@@ -285,9 +311,10 @@ def _add_costs_and_constraints(
     for c in ocp.initial_constraints:
         function = ca.Function("initial", [s.x, s.p], [c.expression])
         _constrain(builder, c, At(0), function(start, p))
-    for c in ocp.terminal_constraints:
+    for c in smooth_constraints(ocp, "terminal_constraints"):
         function = ca.Function("terminal", at_end[0], [c.expression])
         _constrain(builder, c, At(), function(*at_end[1]))
+    return slacks, ca.Function("values", at_end[0], [kinks.values])(*at_end[1])
 
 
 def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], symbols: _Symbols) -> None:

@@ -114,6 +114,7 @@ class Transcription(EvaluatesProblem):
     elements: tuple[Element, ...]
     reader: Reader
     simulate: Callable[..., Trajectory] | None = field(default=None, repr=False)
+    with_kinks: Any = field(default=None, repr=False)  # (w, p) -> w, whose slacks have the values of the user's kinks
     may_free_stages: ClassVar[bool] = True  # True if the lengths of the control stages may be unknowns
 
     @property
@@ -680,6 +681,10 @@ class Transcription(EvaluatesProblem):
         >>> bool(ends[-1] == solution.final_state[0])
         True
         """
+        if self.with_kinks is not None:
+            # Slacks do not belong to the answer: the objective is that of the user.
+            w = np.array(self.with_kinks(state.w, state.p)).ravel()
+            state = replace(state, w=w, values=state.solvers.evaluator(w, state.p))
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)
         readout = self.read(state.w, state.p)
         status = state.status or Status.STOPPED

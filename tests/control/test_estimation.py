@@ -69,6 +69,17 @@ def test_several_optima_are_told():
     assert found.multimodal == bool(bad)
 
 
+def test_a_parameter_that_occurs_nowhere_is_refused():
+    x, p = ca.SX.sym("x"), ca.SX.sym("p", 2)
+    decay = ns.ODE(x=x, p=p, p_default=[1, 1], flow=-p[0] * x, names={"x": ["x"], "p": ["rate", "unused"]})
+    data = ns.Measurements([0.5, 1.0], {"x": np.exp([-0.5, -1.0])}, sigma=1e-3)
+    with pytest.raises(ns.OptionError, match="the parameter unused occurs nowhere in the ODE"):
+        ns.fit(decay, data, free={"rate": (0, 2), "unused": (0, 2)}, x0=[1])
+    seen = ns.Measurements([0.5, 1.0, 2.0], {"y": np.exp([-0.5, -1.0, -2.0]) + 0.25}, sigma=1e-3)
+    found = ns.fit(decay, seen, free={"rate": (0, 2), "unused": (0, 2)}, x0=[1], outputs={"y": x + p[1]})
+    assert found.values["unused"] == pytest.approx(0.25, abs=1e-6)  # it occurs in an output
+
+
 def test_what_the_data_do_not_tell_is_named():
     """Of two parameters that only act as their product, the data tell one combination."""
     q, v, p = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("p", 2)

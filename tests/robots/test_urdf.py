@@ -191,6 +191,20 @@ def test_an_end_stop_and_an_armature() -> None:
     assert ns.Robot.from_urdf(text, gravity=(0, 0, 0)).bias.is_zero()
 
 
+@pytest.mark.quick
+def test_ends_of_joints_that_are_no_contacts_are_limits() -> None:
+    robot = ns.Robot.from_urdf(HOPPER, "planar")
+    system = robot.system(actuated=["hip"], end_stops=False)
+    assert system.limits == robot.limits
+    assert not system.contacts
+    rows = [system.state_names.index(name) for name in robot.limits]
+    start = {"hip": -0.3, "knee": 0.6}
+    bounds = np.array(ns.OCP(system, horizon=1.0, x0=start, bounds=robot.bounds(["hip"])).x_bounds)[:, rows]
+    np.testing.assert_array_equal(bounds.T, list(robot.limits.values()))
+    assert robot.system().limits == {}  # contacts hold there
+    assert robot.system(end_stops=False, limits=False).limits == {}
+
+
 def wrong(part: str, by: str) -> str:
     assert part in HOPPER
     return HOPPER.replace(part, by)

@@ -225,7 +225,7 @@ class Forward:
         threshold, is_still = SIMULTANEOUS * sizes * self.dt, np.abs(rates) <= TANGENT * sizes
         falling = np.flatnonzero((np.abs(guards) <= threshold) & is_still & (after <= threshold) & (end_rate < 0.0))
         if falling.size:
-            message = f"is zero without a rate at t = {t:.6g}, and falls: the contact persists; use ns.FESDJ"
+            message = f"is zero without a rate at t = {t:.6g}, and falls: the contact persists; write it as an ns.CLS"
             self._refuse_tangent(int(falling[0]), message, t, earlier)
 
     def _refuse_tangent(self, jump: int, message: str, t: float, earlier: int) -> None:

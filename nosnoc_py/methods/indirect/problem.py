@@ -30,6 +30,8 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.hybrid import HybridSystem
 
 DIRECT = "ns.FESDJ(...), or ns.FESD(...) for a Filippov system,"
+# The method for a system that the user has written with resets, which finite elements do not take.
+OF_HYBRID = "ns.MultiPhase(sequence=[{}, 'impact NAME', {}]),"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,7 +198,7 @@ def hybrid_system(ocp: OCP, method: str) -> HybridSystem:
     if not system.jumps:
         raise OptionError(
             f"{method}: the system has no contacts or jumps, so there is no collision to account for; use "
-            "ns.FESDJ(...)."
+            f"{'ns.MultiPhase()' if isinstance(ocp.system, HybridSystem) else 'ns.FESDJ(...)'}."
         )
     return system
 
@@ -271,8 +273,9 @@ def _check_fits(ocp: OCP, method: str) -> None:
         "no control": ocp.system.n_u == 0,
     }
     reasons = [condition for condition, holds in conditions.items() if holds]
+    direct = OF_HYBRID if isinstance(ocp.system, HybridSystem) else DIRECT
     if reasons:
         raise OptionError(
             f"{method} takes a fixed initial state, a fixed horizon and constraints on controls only; the OCP has "
-            f"{', '.join(reasons)}: use {DIRECT} or write them as costs."
+            f"{', '.join(reasons)}: use {direct} or write them as costs."
         )

@@ -16,7 +16,7 @@ import numpy as np
 from nosnoc_py.methods.indirect.forward import one_step
 from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.ocp import OCP
-from nosnoc_py.sequences.hybrid_laws import JUMPS, WAITING, HybridLaws
+from nosnoc_py.sequences.filippov_laws import JUMPS, WAITING, FilippovLaws
 from nosnoc_py.sequences.plan import Plan
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart
 from nosnoc_py.sequences.readout import PhasePoint
@@ -52,7 +52,7 @@ def phase_program(
     start : PhaseStart
         Initial iterate.
     """
-    laws = HybridLaws(system)
+    laws = FilippovLaws(system)
     # Every guard waits in every phase; only jumps distinguish them.
     mode = (WAITING,) * len(laws.names)
     # The first phase begins without a jump.

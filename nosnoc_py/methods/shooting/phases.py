@@ -10,6 +10,7 @@ body penetrates (`validity.invalidity`): the sequence is then not optimal.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,9 +76,7 @@ class PhaseShooting(Iteration):
         system = hybrid_system(ocp, NAME)
         if ocp.complementarities:
             raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
-        # A free initial state starts at that of the guess.
-        takes_guess = ocp.x0 is None and isinstance(guess, Trajectory)
-        x0, horizon = np.array(guess.x[0]) if takes_guess else _start(ocp), float(ocp.horizon)
+        x0, horizon = _start(ocp, guess), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             # A guess outside of the bounds of a free horizon is moved to the nearest one.
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
@@ -156,8 +155,13 @@ class PhaseState(IterationState):
         return cls(point=point, system=system, intervals=intervals, problem=problem, motion=motion, **fields)
 
 
-def _start(ocp: OCP) -> Array:
-    """Return x0; free components start in the middle of finite bounds, else at the admissible value nearest to zero."""
+def _start(ocp: OCP, guess: Any = None) -> Array:
+    """Return x0; a free one is that of the guess, else the middle of finite bounds, or the value nearest to zero."""
+    if ocp.x0 is None and isinstance(guess, Trajectory):
+        return np.array(guess.x[0])
+    if ocp.x0 is None and isinstance(guess, Mapping) and "x" in guess:
+        states = guess["x"](0.0) if callable(guess["x"]) else np.atleast_2d(guess["x"])[0]
+        return np.asarray(states, float)
     start, (low, high) = np.array(start_of(ocp)), ocp.x_bounds
     if ocp.x0 is None:  # at a bound a body may touch a guard immediately
         bounded = np.isfinite(low) & np.isfinite(high)

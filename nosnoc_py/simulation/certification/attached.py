@@ -13,10 +13,11 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import LIMITS, Status, Verdict
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Systems that can be certified.
-JUDGED = (CLS, PSS, Heaviside, PDS)
+JUDGED = (CLS, PSS, Heaviside, PDS, HybridSystem)
 # Share of the time limit that the certificate may take beyond it, so that solutions are not left uncertified.
 SHARE = 0.1
 # Advice for each verdict, for finite elements and for other methods.

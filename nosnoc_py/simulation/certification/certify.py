@@ -15,12 +15,13 @@ import numpy as np
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.attempts import work
 from nosnoc_py.audit.records import violations, worst_of
-from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
+from nosnoc_py.errors import ModelError, check_positive, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import balance
 from nosnoc_py.simulation.certification.readings import (
     ContactReading,
     inclusions_of,
+    jumps_of,
     own_stages,
     stopped_clock_violations,
 )
@@ -72,7 +73,8 @@ def certify(
 
            M v' = f + J' lambda,   M (v+ - v-) = J' Lambda,   v_n+ = -e v_n-,   Coulomb friction
 
-       (FESD-J, Nurkanovic et al., Eqs. 1 and 11), or into the differential inclusion of a Filippov system.
+       (FESD-J, Nurkanovic et al., Eqs. 1 and 11), or into the differential inclusion of a Filippov system, or into the
+       flow and the resets of a hybrid system.
 
     Solutions by time-freezing are checked in physical time, at the stages of their elements in numerical time.
 
@@ -105,7 +107,7 @@ def certify(
     ModelError
         If the solution belongs to another OCP (names, x0, p, horizon).
     OptionError
-        For wrong options, or a `HybridSystem`. A bad solution never raises an error.
+        For wrong options. A bad solution never raises an error.
 
     Examples
     --------
@@ -123,11 +125,6 @@ def certify(
     """
     check_type(ocp, OCP, "ocp")
     check_type(solution, Solution, "solution")
-    if isinstance(ocp.system, HybridSystem):
-        raise OptionError(
-            "certify: the independent simulation takes contacts and Filippov systems, not the guards and resets of a "
-            "HybridSystem; write mechanics as an ns.CLS, and the solution of its OCP can be certified."
-        )
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
     check_positive(tolerance=tolerance, **({} if window is None else {"window": window}))
@@ -282,12 +279,13 @@ def _laws(
         return None, None, [], BROKEN
     elements = own_stages(solution)
     stopped = [] if elements is None else stopped_clock_violations(solution, elements)
-    if isinstance(system, PSS | Heaviside | PDS):
-        if elements is None:
-            return None, None, [], BROKEN
-        every = [*stopped, *inclusions_of(system, solution, elements)]
-        shares = max((one.share for one in every), default=0.0)
-        return shares, None, [one for one in every if one.share > BROKEN], BROKEN
+    if isinstance(system, PSS | Heaviside | PDS | HybridSystem):
+        every = [] if elements is None else [*stopped, *inclusions_of(system, solution, elements)]
+        shares = None if elements is None else max((one.share for one in every), default=0.0)
+        jumps = jumps_of(solution, system) if isinstance(system, HybridSystem) else []
+        every += violations(jumps, BROKEN)
+        found = _share(worst_of(jumps)) if jumps else None
+        return shares, found, [one for one in every if one.share > BROKEN], BROKEN
     reading = ContactReading(system, solution)
     # The residual of the solver is absolute, laws are relative: the scales convert it; MOST bounds the excuse.
     allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), BROKEN, MOST))

@@ -17,14 +17,16 @@ from nosnoc_py.audit.elements import SHORT, ElementStages, columns_of, listed, n
 from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales, statement
 from nosnoc_py.audit.redundancy import null_space
+from nosnoc_py.audit.resets import resets_of
 from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.inclusion import inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
-from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
+from nosnoc_py.tolerances import BROKEN, STATED, TOUCHING_SOLVED
 
 Array = np.ndarray
 # Distance inside an element at which its ends are evaluated, in its lengths: the control may jump at the end.
@@ -182,7 +184,9 @@ class ContactReading:
         return not null_space(here.jacobian[self.system.mechanics.frames.rows(closed)].T).shape[1]
 
 
-def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: ElementStages) -> list[Violation]:
+def inclusions_of(
+    system: PSS | Heaviside | PDS | HybridSystem, solution: Solution, elements: ElementStages
+) -> list[Violation]:
     """Return violations of the differential inclusion at the stages."""
     samples = samples_of(solution, elements)
     own = system.algebraic
@@ -195,6 +199,17 @@ def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: E
         multipliers = multipliers[np.flatnonzero(elements.with_rates(solution.duration).reshape(-1))]
     modes, sizes = modes_at(system, solution, solution.p, samples.t, after=False), _sizes(solution, elements, samples)
     return Inclusions(system, samples, solution.p, sizes, multipliers, modes > 0.0).violations()
+
+
+def jumps_of(solution: Solution, system: HybridSystem) -> list[Measured]:
+    """Return what no reset explains of the jumps of a solution; none without polynomials."""
+    own = solution.interpolant
+    if not isinstance(own, RungeKuttaInterpolant):
+        return []
+    before = np.vstack([own.x_initial, own.x_right[:-1]])
+    # A component that is zero but for rounding has no size of its own.
+    sizes = np.maximum(np.abs(solution.x).max(axis=0), STATED * np.asarray(system.x_nominal))
+    return [resets_of(system, Jumps(t=own.t_left, x_before=before, x_after=own.x_left), solution.p, sizes)]
 
 
 def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) -> Array:

@@ -13,6 +13,7 @@ from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
+from nosnoc_py.simulation.event_driven.hybrid import HybridModel
 from nosnoc_py.solution import Event, Solution, Trajectory
 from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.interpolant import Side
@@ -104,6 +105,8 @@ def modes_from(
     simulator: EventDrivenSimulator, solution: Trajectory, p: np.ndarray, start: float, end: float
 ) -> tuple[int, ...]:
     """Return the modes at the start of a window: closed contacts, or surfaces the motion stays on."""
+    if isinstance(simulator.model, HybridModel):
+        return simulator.model.modes(state_at(solution, start, "+")[None], p, TOUCHING_SOLVED)
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(simulator.model, Filippov):

@@ -23,6 +23,7 @@ from nosnoc_py.motion.loop import driven
 from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
+from nosnoc_py.simulation.event_driven.hybrid import HybridModel
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase, PhaseRun
 from nosnoc_py.simulation.event_driven.records import Held, Node
@@ -30,6 +31,7 @@ from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
@@ -106,7 +108,7 @@ class EventDrivenSimulator:
 
     Parameters
     ----------
-    system : CLS, PSS, Heaviside or PDS
+    system : CLS, PSS, Heaviside, PDS or HybridSystem
     options : EventDriven
     scales : ProblemScales
         Length and speed that the tolerances of contacts are relative to.
@@ -169,13 +171,17 @@ class EventDrivenSimulator:
         return history
 
 
-def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filippov:
+def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filippov | HybridModel:
     """Return the model of nodes and phases for a type of system."""
+    if isinstance(system, HybridSystem):
+        return HybridModel(system)
     if isinstance(system, CLS):
         return ContactModel(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
         return Filippov(system)
-    raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
+    raise OptionError(
+        f"EventDriven: expected a CLS, PSS, Heaviside, PDS or HybridSystem, given a {type(system).__name__}."
+    )
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.hybrid import HybridSystem
 
 # Increment of a state for the finite-difference Jacobian of a stiff phase, relative to the state (absolute below one).
 INCREMENT = 1e-8
@@ -30,6 +31,8 @@ class EventDriven(SimulationMethod):
     Filippov systems (`PSS`, `Heaviside`, `PDS`). A phase stays within regions, on the surfaces the motion slides on,
     and on active constraints (Filippov, 1988). It ends where a switching function becomes zero or a multiplier leaves
     its range. On several surfaces of one partition the weights of regions are products of step functions.
+
+    Hybrid systems (`HybridSystem`). A phase ends where a guard becomes zero; its reset is the state after it.
 
     Parameters
     ----------
@@ -82,7 +85,7 @@ class EventDriven(SimulationMethod):
     ('impact', 0.451524, 0.451524)
     """
 
-    takes = SYSTEMS
+    takes = (*SYSTEMS, HybridSystem)
     remembers: ClassVar[bool] = True
     refuses: ClassVar = {"solver": "EventDriven takes none; finite elements do, method=ns.FESDJ(...) or ns.FESD(...)"}
 

@@ -11,6 +11,8 @@ from nosnoc_py.motion.record import MotionRecord, contact_series
 from nosnoc_py.simulation.common import SimulationTask, check_control, no_time_note, not_unique_note, steps_given
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
+from nosnoc_py.simulation.event_driven.hybrid import HybridFlow
+from nosnoc_py.simulation.event_driven.hybrid_saltation import sensitivity_of as hybrid_sensitivity
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Sensitivity, Series, Trajectory
@@ -18,6 +20,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, merged
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.quaternions import tangent_directions
@@ -57,6 +60,8 @@ def sensitivity_along(system: Described, history: SimulationResult, control: Con
             return sensitivity
         # A unit quaternion has three free directions; derivatives by its four components are no motions.
         return sensitivity.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
+    if isinstance(system, HybridSystem):
+        return hybrid_sensitivity(system, history, control, grid)
     return filippov_sensitivity(system, history, control, grid)
 
 
@@ -178,7 +183,9 @@ def _series(frames: ContactFrames, history: SimulationResult) -> tuple[dict[str,
 
 
 def _multipliers(history: SimulationResult) -> dict[str, Series]:
-    """Return multipliers and algebraic variables over the steps, named as by FESD."""
+    """Return multipliers and algebraic variables over the steps, named as by FESD; a hybrid system has none."""
+    if isinstance(history.flows[0], HybridFlow):
+        return {}
     laws, steps = history.flows[0].laws, history.steps
     t = np.concatenate([step.t for step in steps])
     x, s = (np.concatenate([getattr(step, name) for step in steps]) for name in ("x", "forces"))
