@@ -77,7 +77,7 @@ ALLOWED_DRIFT = {"I": 1e-9, "II": 1e-8, "III": 1e-9, "IV": 1e-9}
 
 @pytest.mark.parametrize(
     ("name", "duration"),
-    [row(name, duration) for row, duration in ((pytest.param, 100.0), (compiled_row, 1000.0)) for name in ALLOWED_DRIFT],
+    [row(n, t) for row, t in ((pytest.param, 100.0), (compiled_row, 1000.0)) for n in ALLOWED_DRIFT],
 )
 def test_invariants_over_a_hundred_thousand_steps(name: str, duration: float) -> None:
     """Interpreted, over ten thousand."""
