@@ -15,6 +15,7 @@ def test_the_puck_tells_what_it_bounced_on(capsys: pytest.CaptureFixture[str]) -
     assert max(abs(row["off"]) for row in results["rows"]) < 4.0
 
 
+@pytest.mark.slow
 def test_the_ball_stays_in_the_air_on_a_paddle_with_another_restitution(capsys: pytest.CaptureFixture[str]) -> None:
     log = paddle_loop.loop(samples=25)
     assert log.success, log.message

@@ -153,7 +153,7 @@ def test_as_a_module_with_a_summary_and_a_figure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "problems.bouncing_ball", "--quick"]
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": ""}, capture_output=True, text=True, timeout=60
+        command, cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": ""}, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     assert "0.451523641" in done.stdout

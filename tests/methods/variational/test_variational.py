@@ -267,17 +267,19 @@ def test_time_limit() -> None:
     assert trajectory.t.tolist() == [0.0]
 
 
-def test_time_limit_of_a_slow_shape() -> None:
+def test_time_limit_of_a_slow_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreted run looks at the clock every few steps, and keeps how far it came."""
+    called: list[None] = []
+    monkeypatch.setattr(time, "monotonic", lambda: 0.002 * len(called))
 
     def slow(direction: np.ndarray) -> np.ndarray:
-        time.sleep(0.002)
+        called.append(None)
         return ELLIPSOID.support(direction)
 
     body = ns.RigidBody(shape=ns.SupportFunction(slow), planes=FLOOR, inertia=(5, 4, 2.6))
-    x0, before = start(body), time.perf_counter()
+    x0 = start(body)
     trajectory = simulate(body, x0, 100.0, time_limit=0.2, record_every=1000)
-    assert time.perf_counter() - before < 60.0  # the whole motion takes many minutes
+    assert len(called) < 200
     assert trajectory.status is ns.Status.TIME_LIMIT
     assert trajectory.t[-1] > 0.15
     assert trajectory.t[-1] == pytest.approx(0.2 * round(trajectory.t[-1] / 0.2), abs=1e-12)
