@@ -8,6 +8,7 @@ from problems import disc_loop, paddle_loop, puck_identification, walled_cart_po
 from tests.problems.command_line import run_json
 
 
+@pytest.mark.slow
 def test_the_puck_tells_what_it_bounced_on(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(puck_identification.PROGRAM, capsys, "--quick")
     assert results["status"] == "solved"

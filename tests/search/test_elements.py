@@ -39,6 +39,7 @@ def test_it_stops_and_says_why() -> None:
     assert not ns.solve(impossible, effort="quick").success
 
 
+@pytest.mark.slow
 def test_random_starts_find_what_one_start_does_not() -> None:
     ocp = posed("crisp_push_box").build()
     one = ns.solve(ocp, ns.FESD(control_stages=20))
