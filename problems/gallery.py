@@ -23,6 +23,7 @@ from problems.settings import Settings
 
 # Names of modules in `problems`, in the order of the page.
 FILMS = (
+    "disc_shot",
     "disc_manipulation",
     "kneed_hopper",
     "biped_step",

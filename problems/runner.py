@@ -33,7 +33,6 @@ from problems.settings import Settings, defaults_of, parse
 FIGURES = Path("figures")
 MOST = 8  # parts of a default in the help
 NUMBERS = ("objective", "complementarity", "infeasibility", "iterations", "wall_seconds", "events", "final_state")
-SHOWN = 15  # events in a table
 WIDEST = 60  # characters of a cell
 WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
@@ -266,22 +265,11 @@ def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
 
 
 def tell(console: Console, trajectory: ns.Trajectory, known: Mapping[str, Any]) -> None:
-    """Print how a trajectory or a solution ended, its events, and the reference values."""
-    console.print(trajectory.summary() if isinstance(trajectory, ns.Solution) else str(trajectory.status), markup=False)
-    if trajectory.message:
-        console.print(trajectory.message, markup=False)
-    rows = table("event", "name", "t [s]", "impulse", "velocity before", "after")
-    for event in trajectory.events[:SHOWN]:
-        cells = ("-" if value is None else f"{value:.6f}" for value in (event.impulse, event.v_before, event.v_after))
-        rows.add_row(event.kind, event.name, f"{event.time:.9f}", *cells)
-    console.print(rows)
-    if len(trajectory.events) > SHOWN:
-        console.print(f"and {len(trajectory.events) - SHOWN} more")
+    """Print the summary of a trajectory or a solution, and the reference values."""
+    console.print(trajectory.summary(), markup=False)
     console.print("errors and references:")
     for name, value in known.items():
         console.print(f"  {name.replace('_', ' ')}: {_short(value)}", markup=False)
-    if not trajectory.success:
-        console.print(f"What to try: {trajectory.status.remedy}")
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""Which combinations of options run by default: every pair of values once, or every value once; the rest is slow."""
+"""Which combinations of options run by default: every pair of values once, or every value once; the rest is slow.
+
+Long rows of compiled loops need numba.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,11 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
+
+from nosnoc_py.compiled import available
+
+# Long runs of loops that numba compiles; interpreted they take minutes. CONTRIBUTING has the list of them.
+needs_numba = pytest.mark.skipif(not available(), reason="numba is not installed: minutes without it")
 
 Row = tuple[Any, ...]
 
@@ -84,6 +92,11 @@ def _product(
 def slow_row(*values: Any) -> Any:
     """A row for `parametrize` that is slow."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def compiled_row(*values: Any) -> Any:
+    """A row for `parametrize` that runs by default, but where numba is absent."""
+    return pytest.param(*values, marks=needs_numba)
 
 
 def slow_but(kept: Iterable[Any], cases: Iterable[Any]) -> list[Any]:

@@ -46,7 +46,7 @@ def library(folder: Path) -> Path:
     if GCC is None:
         pytest.skip("there is no gcc to compile the generated C with")
     assert COMPILE in (folder / "README.md").read_text()
-    subprocess.run(COMPILE.split(), cwd=folder, check=True, timeout=120)
+    subprocess.run(COMPILE.split(), cwd=folder, check=True, timeout=1800)
     return folder / LIBRARY
 
 

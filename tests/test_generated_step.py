@@ -53,7 +53,7 @@ class Compiled:
 
     def __init__(self, folder: Path) -> None:
         assert COMPILE_STEP in (folder / "README.md").read_text()
-        subprocess.run([*COMPILE_STEP.split(), "-Wall", "-Werror"], cwd=folder, check=True, timeout=120)
+        subprocess.run([*COMPILE_STEP.split(), "-Wall", "-Werror"], cwd=folder, check=True, timeout=1800)
         self.c = ctypes.CDLL(str(folder / LIBRARY))
         self.layout = json.loads((folder / "layout.json").read_text())["step"]
         self.plan, self.u = np.empty(len(self.layout["plan"])), np.full(len(self.layout["u"]), np.nan)

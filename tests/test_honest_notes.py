@@ -75,6 +75,7 @@ def test_a_smoothed_solution_says_what_its_control_does() -> None:
     assert "its control, simulated" in ns.explain(solution)
 
 
+@pytest.mark.slow
 def test_smoothed_shooting_does_not_forget_a_feasible_guess() -> None:
     ocp = particle(1.5, 3.0)
     start = ns.solve(ocp, ns.MultiPhase(intervals=20, follow=True), guess=ns.DirectShooting(form="smoothed").solve(ocp))

@@ -24,7 +24,7 @@ def run(code: str, folder: Path | None = None) -> str:
         cwd=folder or ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

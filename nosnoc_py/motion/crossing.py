@@ -171,6 +171,7 @@ class GuardSearch:
         # The rates of distances are known: samples that miss a wave between them do not fit these rates.
         distances = watched[watched < count]
         mismatch = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
+        mismatch[np.isnan(mismatch)] = np.inf  # a distance without a rate, as of two points that meet: anything may be
         uncertainty[: distances.size] = np.maximum(uncertainty[: distances.size], mismatch)
         margin = np.where(watched < count, self.touching, -self.noise[watched])
         near = floor.min(axis=0) - uncertainty < margin
@@ -256,12 +257,18 @@ class GuardSearch:
         """Return the crossing or touch of a guard with a minimum between two samples."""
         lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor[1:-1] < margin)
         times = t[0] + (t[-1] - t[0]) * FINE_GRID
-        brackets = [(float(times[k]), float(times[k + 2])) for k in np.flatnonzero(lowest)]
+        # A sample where the distance is zero and has no rate, as that of two points that meet there.
+        corners = np.flatnonzero(np.isnan(speeds) & (values < margin))
+        brackets = [(float(t[k]), float(t[k])) for k in corners]
+        brackets += [(float(times[k]), float(times[k + 2])) for k in np.flatnonzero(lowest)]
         # A minimum close to an end of the piece shows in the rates only.
         if speeds[0] < 0.0 and fine[0] <= fine[1]:
             brackets.insert(0, (float(times[0]), float(times[1])))
         if speeds[-1] > 0.0 and fine[-1] <= fine[-2]:
             brackets.append((float(times[-2]), float(times[-1])))
+        # A distance of points turns in a corner, whose place the polynomial does not know: after it the rates decide.
+        turns = np.flatnonzero((speeds[:-1] < 0.0) & (speeds[1:] > 0.0))
+        brackets += [(float(t[k]), float(t[k + 1])) for k in turns]
         for first, last in brackets:
             bottom = self._bottom(guard, first, last)
             value = self._value(guard, bottom)
@@ -278,6 +285,8 @@ class GuardSearch:
         """Return the time of the smallest value of a guard; for a distance the zero of its rate."""
         from scipy.optimize import minimize_scalar  # not paid for by an import of the library
 
+        if low == high:
+            return low
         ends = self.evaluate(np.array([low, high]))[1]
         if guard < ends.shape[1] and ends[0, guard] < 0.0 < ends[1, guard]:
             return root(lambda s: self._rate(guard, s), low, high)
@@ -290,6 +299,9 @@ class GuardSearch:
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return the zero of a function with different signs at two points, to rounding (Brent, 1973).
 
+    A point at which the function is no finite number ends the search like a zero: the rate of a distance of two points
+    changes its sign by a jump, and has no value where they meet. The caller judges the motion at this point.
+
     Examples
     --------
     >>> round(root(lambda t: t * t - 2.0, 1.0, 2.0), 12)
@@ -297,9 +309,13 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     """
     from scipy.optimize import brentq  # not paid for by an import of the library
 
+    def value(t: float) -> float:
+        exact = function(t)
+        return exact if np.isfinite(exact) else 0.0
+
     # The relative tolerance decides; the absolute one ends the search for a zero of high order at t = 0.
     least = max(1e-24 * abs(high - low), np.finfo(float).tiny)
-    return float(brentq(function, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
+    return float(brentq(value, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
 
 
 def may_cross(samples: Array, margin: float | Array) -> Array:

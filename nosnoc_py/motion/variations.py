@@ -138,21 +138,29 @@ def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array
 
 
 def transport(
-    slope: Callable[[float], Array], low: float, high: float, halvings: int = MOST_HALVINGS, last: float = np.inf
+    slope: Callable[[float], Array],
+    low: float,
+    high: float,
+    halvings: int = MOST_HALVINGS,
+    last: float = np.inf,
+    whole: Array | None = None,
 ) -> Array:
     """Return the matrix (n, n) that maps W at `low` to W at `high` by W' = slope(t) W, by adaptive halving.
 
     `last` is the change by the previous halving: if only the rounding of the slope changes, the result is accepted.
+    `whole` is the matrix by one step, which the previous halving has computed.
     """
     middle = 0.5 * (low + high)
-    whole = _collocation(slope, low, high)
-    halves = _collocation(slope, middle, high) @ _collocation(slope, low, middle)
+    if whole is None:
+        whole = _collocation(slope, low, high)
+    first, second = _collocation(slope, low, middle), _collocation(slope, middle, high)
+    halves = second @ first
     change = np.abs(whole - halves).max(initial=0.0) / max(1.0, np.abs(halves).max(initial=0.0))
     # Not a number compares as false: there is nothing to gain then.
     if not halvings or not change > TOLERANCE or 0.1 * last < change < NOISE:
         return np.asarray(halves)
-    later = transport(slope, middle, high, halvings - 1, change)
-    return np.asarray(later @ transport(slope, low, middle, halvings - 1, change))
+    later = transport(slope, middle, high, halvings - 1, change, second)
+    return np.asarray(later @ transport(slope, low, middle, halvings - 1, change, first))
 
 
 def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:

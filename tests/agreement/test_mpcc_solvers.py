@@ -19,7 +19,6 @@ UNSOLVED = ("CLS1D_001_001_003", "TIMF1D_001_001_003", "TFPOB_003_001_005")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_discs_end_certified_and_below_690() -> None:
     solution = ns.solve(disc_manipulation.build(), disc_manipulation.METHOD)
     assert solution.success
@@ -29,7 +28,6 @@ def test_discs_end_certified_and_below_690() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.skipif(FOLDER is None, reason="NOSBENCH_DIR is not set: it names the folder with the problems")
 def test_nosbench_is_solved_and_certified() -> None:
     paths = sorted(Path(str(FOLDER)).glob("*.json"))

@@ -220,14 +220,12 @@ def test_the_comparison_sees_another_friction() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_the_laws_hold_in_many_scenes() -> None:
     for seed in range(40, 600):
         check_laws(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_fesd_j_agrees_in_many_scenes() -> None:
     """Where it ends in time, which is in more than half of them: to 1e-4, and nearly always to the order."""
     seeds, compared, converged = range(24, 400), 0, 0

@@ -34,7 +34,6 @@ def test_the_known_optimum_is_one_of_the_discretised_problem() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_from_a_cold_start() -> None:
     """By the strategy that `python -m problems.three_boxes` uses; 383.42 is a local optimum known before."""
     assert check(ns.solve(build(), METHOD, SOLVERS["multi_start"])) <= 384.0

@@ -215,7 +215,6 @@ def pushed_disc() -> ns.OCP:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_discs_agree_ever_better_on_finer_grids() -> None:
     """Both methods have one impact and the same optimum; FESD-J's shortest step keeps it off the control grid by O(h).
 

@@ -20,7 +20,7 @@ COMMANDS = ("solve", "simulate", "sweep", "show", "benchmark", "reproduce", "exa
 def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import runpy; "]
     command[-1] += "sys.argv[0] = 'nosnoc_py'; runpy.run_module('nosnoc_py', run_name='__main__', alter_sys=True)"
-    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=1800, check=False)
 
 
 def test_help_names_every_command():

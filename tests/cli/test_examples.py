@@ -69,6 +69,6 @@ def test_a_copied_problem_runs_by_itself(tmp_path: Path) -> None:
     (tmp_path / "library" / "nosnoc_py").symlink_to(Path(ns.__file__).parent)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "library")}
     command = [sys.executable, "-m", "problems.bouncing_ball", "--quick", "--json"]
-    done = subprocess.run(command, cwd=tmp_path / "mine", env=environment, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, cwd=tmp_path / "mine", env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["problem"] == "bouncing_ball"

@@ -56,7 +56,7 @@ def test_derivatives_of_residuals_are_those_of_differences():
 def test_a_bad_start_alone_is_no_fit_and_says_so_and_pieces_find_the_way():
     bad = {"start": {"floor": -0.15, "e": 0.05}, "starts": 1}
     alone = ns.fit(ball(), measured(1), free=FREE, x0=[1, 0], **bad)
-    pieced = ns.fit(ball(), measured(1), free=FREE, x0=[1, 0], segments=4, **bad)
+    pieced = ns.fit(ball(), measured(1), free=FREE, x0=[1, 0], segments=3, **bad)
     assert pieced.success
     assert abs(pieced.values["e"] - 0.7) < 0.01
     assert alone.status is Status.POOR_FIT or abs(alone.values["e"] - 0.7) < 0.01

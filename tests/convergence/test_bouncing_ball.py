@@ -98,14 +98,12 @@ def test_recommended_options_solve_it(options: Options, restitution: float) -> N
     assert solved(options, restitution, 1e-12)
 
 
-@pytest.mark.timeout(600)  # of five to eight runs
 @pytest.mark.parametrize("restitution", RESTITUTIONS)
 def test_polished(restitution: float) -> None:
     """Every pair of options, to rounding."""
     check_share([row for row in ROWS if row[5] == restitution], 2 / 3, 1e-12)
 
 
-@pytest.mark.timeout(600)  # of five to eight runs
 @pytest.mark.parametrize("restitution", slow_but((0.9,), RESTITUTIONS))
 def test_raw(restitution: float) -> None:
     """As exactly as the last relaxation; the inelastic landing (e = 0) is a double root of Lambda and fails most."""
@@ -113,7 +111,6 @@ def test_raw(restitution: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("restitution", RESTITUTIONS)
 @pytest.mark.parametrize("steering", STEERINGS)
 @pytest.mark.parametrize(("finish", "least", "accuracy"), [("active_set", 0.8, 1e-12), ("none", 0.5, 1e-8)])

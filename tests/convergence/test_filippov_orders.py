@@ -101,7 +101,6 @@ def test_a_crossed_switch_keeps_the_order_of_what_is_solved(scheme: str, represe
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("scheme", "stages", "representation", "steps"), fitting([*SOLVED, *MORE]))
 def test_orders_of_all_representations_and_of_more_stages(
     scheme: str, stages: int, representation: str, steps: list[int]

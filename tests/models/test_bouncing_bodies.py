@@ -14,6 +14,7 @@ from models import bouncing_bodies
 from models.bouncing_bodies import CASES
 from nosnoc_py.errors import OptionError
 from tests.models import exact_collisions as exact
+from tests.pairwise import needs_numba
 
 DECIMALS = 40
 MOST = 12  # impacts that are compared
@@ -138,6 +139,7 @@ def test_what_is_kept_over_ten_seconds(case: str) -> None:
         assert event.v_after == pytest.approx(-event.v_before, abs=1e-11)  # type: ignore[operator]
 
 
+@needs_numba
 @pytest.mark.parametrize(("case", "limit"), [("I", 1e-9), ("II", 1e-8), ("III", 1e-9), ("IV", 1e-9)])
 def test_energy_over_a_hundred_thousand_steps(case: str, limit: float) -> None:
     body, trajectory = bouncing_bodies.build(case), motion(case, 1000.0, record_every=50)

@@ -152,6 +152,19 @@ def test_roots() -> None:
         root(lambda t: t + 1.0, 0.0, 1.0)
 
 
+def test_a_distance_without_a_rate_where_it_is_zero() -> None:
+    """|t - 1|, whose rate jumps from -1 to 1 and is no number close to 1: a touch there, and no error of SciPy."""
+
+    def rate(t: float) -> float:
+        return float("nan") if abs(t - 1.0) < 1e-3 else np.sign(t - 1.0)
+
+    touch = first_crossing(scalar(lambda t: abs(t - 1.0)), 0.0, 1.9, rates=scalar(rate), touching=1e-2)
+    assert touch is not None
+    assert touch.touches
+    assert touch.time == pytest.approx(1.0, rel=0, abs=1e-3)
+    assert root(rate, 0.0, 1.7) == pytest.approx(1.0, rel=0, abs=1e-3)
+
+
 def test_a_flight_below_the_noise_ends() -> None:
     """A distance rises by 5e-18 and falls by less than the noise 1e-15 until the end of the step: its rates tell."""
 

@@ -32,6 +32,7 @@ def test_problems_can_be_drawn_at_their_start(name: str) -> None:
     assert ns.snapshots(system, still, [0.0]).axes
 
 
+@pytest.mark.slow
 def test_a_film_of_a_solution(tmp_path: Path) -> None:
     (row,) = films.experiment(names=("push_t",), output=str(tmp_path))
     assert row["caption"] == "push-T: objective 0.1301, confirmed"

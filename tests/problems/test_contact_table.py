@@ -17,6 +17,7 @@ import nosnoc_py as ns
 from problems.benchmarks.contact import NAMES, nosnoc_program, posed
 from problems.benchmarks.contact.methods import ABSENT, METHODS, Answer, Control, nosnoc, of_control, smoothed
 from problems.benchmarks.contact_table import NEAR, Row, best_of, counts, experiment, merged, page_of, stored
+from tests.pairwise import slow_row
 
 SIZES = {
     "crisp_pushbot": (700, 198),
@@ -96,7 +97,7 @@ def test_a_stored_page_keeps_columns_that_are_not_run_again() -> None:
     assert "| **0.13** (1 s) |  |  |" in better
 
 
-@pytest.mark.parametrize("name", ["push_t", "crisp_transport", "walled_cart_pole"])
+@pytest.mark.parametrize("name", [slow_row("push_t"), "crisp_transport", slow_row("walled_cart_pole")])
 def test_the_plain_call_solves_problems_of_others(name: str) -> None:
     (solved,) = experiment(problems=(name,), methods=("default",))
     assert solved.confirmed, solved

@@ -147,7 +147,6 @@ def test_a_bed_with_wrong_events_is_no_success() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_120_plates_on_every_bed(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(plate_problem.PROGRAM, capsys)
     assert results["status"] == "solved"
@@ -206,7 +205,6 @@ def test_without_mujoco_the_comparison_says_what_to_install(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_contact_costs_less_than_in_mujoco(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     changes = ("contacts=2,20,40,60", "starts=20", "numpy_starts=1", "error_starts=3")

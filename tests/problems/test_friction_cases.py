@@ -139,7 +139,6 @@ def test_bouncing_rod_meets_its_closed_form() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("elements", [2, 3])
 def test_every_case_over_step_counts(elements: int) -> None:
     """One to twenty steps, as far as the events of the case can lie in different steps; no step fails."""

@@ -8,6 +8,7 @@ from problems import disc_loop, paddle_loop, puck_identification, walled_cart_po
 from tests.problems.command_line import run_json
 
 
+@pytest.mark.slow
 def test_the_puck_tells_what_it_bounced_on(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(puck_identification.PROGRAM, capsys, "--quick")
     assert results["status"] == "solved"
@@ -15,6 +16,7 @@ def test_the_puck_tells_what_it_bounced_on(capsys: pytest.CaptureFixture[str]) -
     assert max(abs(row["off"]) for row in results["rows"]) < 4.0
 
 
+@pytest.mark.slow
 def test_the_ball_stays_in_the_air_on_a_paddle_with_another_restitution(capsys: pytest.CaptureFixture[str]) -> None:
     log = paddle_loop.loop(samples=25)
     assert log.success, log.message

@@ -12,7 +12,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems import bouncing_ball, disc_manipulation
+from problems import bouncing_ball, disc_manipulation, disc_shot
 from problems.benchmarks import (
     event_selected_hopper,
     event_selected_mujoco,
@@ -29,6 +29,7 @@ PROGRAMS = tuple(
     for problem in (
         bouncing_ball,
         disc_manipulation,
+        disc_shot,
         two_balls_order,
         event_selected_order,
         event_selected_hopper,
@@ -47,6 +48,27 @@ def test_bouncing_ball(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(results["errors"]["impact_times"]) < 1e-12
     assert results["errors"]["final_state"] < 1e-12
     assert results["infeasibility"] < 1e-9
+
+
+def test_what_is_printed_fits_a_screen_and_says_nothing_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(bouncing_ball.PROGRAM, ["--figures", str(tmp_path)]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert "errors and references:" in lines
+    assert len(lines) <= 25
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.slow
+def test_the_first_command_of_the_readme_ends_in_a_confirmed_motion(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plain call, a minute of processor time; one impact, past the post."""
+    results = run_json(disc_shot.PROGRAM, capsys)
+    assert results["certificate"]["verdict"] == "confirmed"
+    assert results["objective"] <= 1.01 * 7.4792488
+    assert [event["kind"] for event in results["events"]] == ["impact"]
+    assert results["reference"]["goal missed by [m]"] < 1e-6
+    assert results["reference"]["post [m]"] > -1e-6
 
 
 def test_every_option_reaches_the_simulation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +175,7 @@ def test_as_a_module_with_a_summary_and_a_figure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "problems.bouncing_ball", "--quick"]
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": ""}, capture_output=True, text=True, timeout=60
+        command, cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": ""}, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     assert "0.451523641" in done.stdout

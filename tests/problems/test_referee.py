@@ -243,7 +243,6 @@ def test_figures_of_the_discs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = run_json(referee.PROGRAM, capsys, "--figures", str(tmp_path))
     assert found["status"] == "solved"

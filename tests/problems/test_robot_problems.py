@@ -21,7 +21,11 @@ def test_the_puck_is_pushed_with_all_the_work_of_the_motors(capsys: pytest.Captu
     assert abs(found["left"]) < 1e-8
 
 
-@pytest.mark.parametrize("problem", [arm_pushes_box.PROGRAM, biped_step.PROGRAM], ids=["arm", "biped"])
+@pytest.mark.parametrize(
+    "problem",
+    [arm_pushes_box.PROGRAM, pytest.param(biped_step.PROGRAM, marks=pytest.mark.slow)],
+    ids=["arm", "biped"],
+)
 def test_motors_work_into_friction_impacts_and_height(problem: Program, capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(problem, capsys)
     assert results["certificate"]["verdict"] in CONFIRMED

@@ -77,7 +77,6 @@ def test_newton_and_mpcc_agree(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", AGREEMENT)
 def test_newton_and_mpcc_agree_everywhere(name: str) -> None:
     """Nowhere do both differ but where the theory leaves the answer open, or the MPCC alone fails or is inexact."""

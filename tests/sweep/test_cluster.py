@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,8 @@ def test_a_cluster_gives_the_same_table(balls, tmp_path, monkeypatch):
         assert "last words" in row["message"]
         assert not list((tmp_path / "out" / "runs").glob("*.nc"))
         monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (2.0,))
-        started = time.monotonic()
         with pytest.raises(OptionError, match=r"does not answer any more .TimeoutError: no answer within 2 s"):
             sweep.run(small, scheduler=address, output=tmp_path / "still", callback=lambda state: _stop(cluster, state))
-        assert time.monotonic() - started < 30.0
         cluster.scheduler.send_signal(signal.SIGCONT)
         with pytest.raises(OptionError, match=r"does not answer any more .* finished runs are kept"):
             sweep.run(small, scheduler=address, output=tmp_path / "lost", callback=lambda state: _end(cluster, state))

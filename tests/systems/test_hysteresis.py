@@ -119,7 +119,7 @@ def test_the_fastest_drive_of_a_car_with_gears() -> None:
     peak = np.sqrt(19.9)
     best = 1.5 + (peak - 3.0) / 0.8 + (peak - 2.0) / 0.8 + 1.0
     ocp = fastest(car())
-    solution = ns.solve(ocp)
+    solution = ns.solve(ocp, effort="quick")
     assert solution.certificate is not None
     assert solution.certificate.confirmed
     assert best - 1e-6 <= solution.objective <= 1.001 * best

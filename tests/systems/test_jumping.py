@@ -105,7 +105,9 @@ def test_a_jump_inside_of_a_step_is_met_or_told() -> None:
 )
 def test_a_force_that_chatters_keeps_the_time_limit(method: Any) -> None:
     """-mu g sign(v) stops a body after .34 s and holds it only by chattering: nobody calls that solved in silence."""
-    found = ns.simulate(system(-2.943 * ca.sign(v)), x0=[0, 1], duration=1.0, method=method, steps=None, time_limit=5.0)
+    found = ns.simulate(
+        system(-2.943 * ca.sign(v)), x0=[0, 1], duration=1.0, method=method, steps=None, time_limit=600.0
+    )
     assert found.t[-1] > 0.3
     if not isinstance(method, ns.TimeStepping):  # which chatters within the order of its steps
         assert not found.success

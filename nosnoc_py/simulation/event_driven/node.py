@@ -52,6 +52,7 @@ IMPACT_SHARE = 1e-9
 # gradient falls below the share FLAT of that one step before. BEHIND is the distance at which its sign is checked.
 FLAT = 1e-3
 BEHIND = 1e-6
+NO_GRADIENT = f"the gap has no gradient where it is zero; {UNSIGNED.partition('; ')[2]}"
 JAMS = (
     ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
 )
@@ -100,6 +101,8 @@ class ContactNodes:
             if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = at.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         node = Node(t=t, before=x, after=x, trigger=trigger)
+        if kind == GAP and not np.isfinite(at.jacobian[contact]).all():
+            return replace(node, status=Status.NUMERICAL_ERROR, message=self._message(node, contact, NO_GRADIENT))
         if not all(np.isfinite(part).all() for part in (at.gaps, at.jacobian, at.mass, at.force)):
             return replace(
                 node, status=Status.NUMERICAL_ERROR, message="forces, gaps or their directions are not finite"
@@ -109,7 +112,7 @@ class ContactNodes:
         if kind == STIFFNESS:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, at, contact):
-            return replace(node, status=Status.GRAZING, message=f"at {self.names[contact]}: {UNSIGNED}")
+            return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))
         if (closed & (at.rates[: self.frames.count] < -slow)).any():
             node = self._impact(node, at, np.flatnonzero(closed))
             if node.status is not Status.SOLVED:
@@ -218,8 +221,9 @@ class ContactNodes:
             following, events=self._events(following, before, self.flow.kinematics(node.t, node.before), at)
         )
         grazing = self._grazes(following, before)
-        unsigned = f"at {grazing}: {UNSIGNED}" if grazing and self._is_unsigned(node, at, ended) else ""
-        return replace(following, grazing=grazing, message=unsigned or following.message)
+        unsigned = grazing and self._is_unsigned(node, at, ended)
+        message = self._message(node, self.names.index(grazing), UNSIGNED) if unsigned else following.message
+        return replace(following, grazing=grazing, message=message)
 
     def _regime(
         self, problem: ContactProblem, solution: ContactSolution, at: Kinematics, ended: Phase | None
@@ -355,6 +359,10 @@ class ContactNodes:
         # Written with `not` so that a steepness of NaN also counts as flat.
         flat = not at.steepness[c] > FLAT * earlier.steepness[c]
         return flat or bool(abs(at.rates[c]) > FLAT * np.abs(step.rates[:, c]).max())
+
+    def _message(self, node: Node, contact: int, message: str) -> str:
+        """Return a message about a contact, with the place and the time."""
+        return f"at {self.names[contact]}, t = {node.t:.6g} s: {message}"
 
     def _grazes(self, node: Node, before: ContactRegime | None) -> str:
         """Return the name of the contact that was touched without speed and is open again, or ""."""

@@ -1,7 +1,6 @@
 """Event-selected systems: order, closed forms, an independent integrator, trouble."""
 
 import math
-import time
 
 import casadi as ca
 import numpy as np
@@ -613,10 +612,8 @@ def test_callback_and_limits():
 
 
 def test_time_limit_in_the_middle():
-    begin = time.monotonic()
     found = run(order_system(), x0=START, duration=END, method=EventSelected(step=1e-6), time_limit=0.3)
     assert found.status is Status.TIME_LIMIT
-    assert time.monotonic() - begin < 60  # the whole motion takes many minutes
     assert 0 < found.t[-1] < END
     assert np.abs(found.final_state - exact(found.t[-1])).max() < 1e-12
 

@@ -20,7 +20,7 @@ from tests.methods.variational.rigid_bodies import (
     simulate,
     start,
 )
-from tests.pairwise import slow_row
+from tests.pairwise import compiled_row, needs_numba, slow_row
 
 FIRST_TURN = {
     (0, 0): 0.999831508170423485,
@@ -72,12 +72,19 @@ def test_restart_after_an_impact_is_the_run() -> None:
         assert again.impacts[0].time + rest + now == pytest.approx(following, abs=1e-11)
 
 
-@pytest.mark.parametrize(("name", "allowed"), [("I", 1e-9), ("II", 1e-8), ("III", 1e-9), ("IV", 1e-9)])
-def test_invariants_over_a_hundred_thousand_steps(name: str, allowed: float) -> None:
-    body = case(name)
-    trajectory = simulate(body, start(body), 1000.0)
+ALLOWED_DRIFT = {"I": 1e-9, "II": 1e-8, "III": 1e-9, "IV": 1e-9}
+
+
+@pytest.mark.parametrize(
+    ("name", "duration"),
+    [row(n, t) for row, t in ((pytest.param, 100.0), (compiled_row, 1000.0)) for n in ALLOWED_DRIFT],
+)
+def test_invariants_over_a_hundred_thousand_steps(name: str, duration: float) -> None:
+    """Interpreted, over ten thousand."""
+    body, allowed = case(name), ALLOWED_DRIFT[name]
+    trajectory = simulate(body, start(body), duration)
     assert trajectory.success
-    assert len(trajectory.impacts) > 400
+    assert len(trajectory.impacts) > 0.4 * duration
     assert drift(trajectory) < allowed
     R = trajectory.x[:, 3:12].reshape(-1, 3, 3)
     assert np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max() < 1e-14
@@ -85,9 +92,10 @@ def test_invariants_over_a_hundred_thousand_steps(name: str, allowed: float) -> 
     if name != "II":
         assert (trajectory.x[:, 12:14] == 2.0).all()
     else:  # along the slope there is no horizontal momentum to keep
-        assert np.abs(trajectory["gamma_0"] - 2.0).max() > 100.0
+        assert np.abs(trajectory["gamma_0"] - 2.0).max() > 0.1 * duration
 
 
+@needs_numba
 @pytest.mark.parametrize(("name", "mean", "deviation"), [slow_row("III", 795, 25), ("IV", 647, 11)])
 def test_collision_counts_of_ensembles(name: str, mean: float, deviation: float) -> None:
     """Single counts are chaotic, their mean over perturbed starts is not."""
@@ -259,17 +267,19 @@ def test_time_limit() -> None:
     assert trajectory.t.tolist() == [0.0]
 
 
-def test_time_limit_of_a_slow_shape() -> None:
+def test_time_limit_of_a_slow_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreted run looks at the clock every few steps, and keeps how far it came."""
+    called: list[None] = []
+    monkeypatch.setattr(time, "monotonic", lambda: 0.002 * len(called))
 
     def slow(direction: np.ndarray) -> np.ndarray:
-        time.sleep(0.002)
+        called.append(None)
         return ELLIPSOID.support(direction)
 
     body = ns.RigidBody(shape=ns.SupportFunction(slow), planes=FLOOR, inertia=(5, 4, 2.6))
-    x0, before = start(body), time.perf_counter()
+    x0 = start(body)
     trajectory = simulate(body, x0, 100.0, time_limit=0.2, record_every=1000)
-    assert time.perf_counter() - before < 60.0  # the whole motion takes many minutes
+    assert len(called) < 200
     assert trajectory.status is ns.Status.TIME_LIMIT
     assert trajectory.t[-1] > 0.15
     assert trajectory.t[-1] == pytest.approx(0.2 * round(trajectory.t[-1] / 0.2), abs=1e-12)
