@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP
 
 Array = np.ndarray
-# Least size of a component relative to the largest one of its group (positions, velocities): a component that is zero at
+# Least size of a component relative to the largest one of its group (positions, velocities): a component that is small at
 # both ends may move in between.
 SHARED = 0.05
+# A way d from rest to rest takes at least the acceleration 4 d / T^2, with full force in one direction and then the other.
+REST_TO_REST = 4.0
 # Constraints whose gradient is below this fraction of the largest one say nothing of a state.
 STEEP = 1e-6
 
@@ -119,7 +121,9 @@ def _of_mechanics(s: Any, evidence: Array, accelerations: Array, T: float) -> Ar
     fastest = v.max(initial=0.0)
     length = max(q.max(initial=0.0), fastest * T) or strongest * T**2 or 1.0
     speed = max(fastest, q.max(initial=0.0) / T) or strongest * T or length / T
-    sizes = [np.maximum(part, (SHARED if part.any() else 1.0) * size) for part, size in ((q, length), (v, speed))]
+    groups = ((q, length), (v, speed))
+    # A component that nothing shows is likely to move as far as the others.
+    sizes = [np.where(part > 0.0, np.maximum(part, SHARED * size), size) for part, size in groups]
     return np.concatenate([*sizes, np.where(y > 0.0, y, 1.0)])
 
 
@@ -153,7 +157,7 @@ def _of_controls(ocp: OCP, x: Array, T: float) -> Array:
         wanted = x / T
         if isinstance(s, CLS):
             mass = np.abs(np.array(ca.Function("mass", [s.x, s.p], [s.mass_matrix])(x0, ocp.p)))
-            wanted = mass @ (x[s.at_v] / T)
+            wanted = mass @ (REST_TO_REST * x[s.at_v] / T)
         with np.errstate(all="ignore"):
             ratios = np.where(slope > 0.0, wanted[:, None] / slope, 0.0)
         needed = np.where(np.isfinite(ratios), ratios, 0.0).max(axis=0, initial=0.0)

@@ -157,6 +157,11 @@ class PhaseAttempt:
         window = self.certificate.worst_window
         return window is None or window.defect <= SOUND * float(np.abs(self.solution.x).max())
 
+    @property
+    def is_wrong(self) -> bool:
+        """True if more than errors of the discretisation speaks against the motion, or if nothing can be said of it."""
+        return self.verdict in (Verdict.REFUTED, Verdict.UNDECIDED)
+
     @cached_property
     def rank(self) -> Rank:
         """Rank of the attempt: its group by the verdict, then the objective, or the violation."""
@@ -229,7 +234,8 @@ class Refinement:
         assert self.best is not None
         best = self.best
         solution = replace(best.solution, **self.effort(), shorter=self.shorter)
-        if best.certificate is not None:
+        # As of every method with a grid of the user's, its errors of discretisation are a note, and no failure.
+        if best.confirmed or best.is_wrong:
             status, message = best.judged()
             solution = replace(solution, status=status, message=message)
         if self.vanished and solution.success:
