@@ -83,6 +83,8 @@ ALONE, MANY = 2, 2
 # Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
 # optima only.
 SMOOTH_SYSTEM = 0.1
+# Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
+GRACE = 2.0
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
 # IPOPT's word for a function that is not finite at an iterate.
@@ -242,7 +244,9 @@ class Search(CompleteMethod):
         kind = self._next_kind(state)
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
-        state.work.deadline = min(state.deadline, deadline)
+        # However short the limit of time is, the first turn is a whole one.
+        grace = -np.inf if state.spent else time.monotonic() + GRACE
+        state.work.deadline = max(min(state.deadline, deadline), grace)
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         first = len(state.work.log)
@@ -472,7 +476,8 @@ class Search(CompleteMethod):
     def _on_final_grid(self, state: SearchState, attempt: PhaseAttempt) -> PhaseAttempt | None:
         """Solve the sequence of an attempt on the grid of `program`, refined until it is confirmed."""
         ocp, sequence = state.task.ocp, attempt.point.sequence
-        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), state.deadline)
+        deadline = max(state.deadline, time.monotonic() + GRACE)
+        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
         finer = self._solve(work, laws, sequence, replace(start, near=True), np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
@@ -494,9 +499,9 @@ class Search(CompleteMethod):
             return status, "; ".join(part for part in notes if part)
         if best.rank.feasible:
             return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"
+        if best.rank.group is Group.BROKEN or best.solution.status is Status.NUMERICAL_ERROR:
+            return Status.NUMERICAL_ERROR, best.solution.message
         status = state.status if state.status in LIMITS else best.solution.status
-        if best.rank.group is Group.BROKEN:
-            return status, best.solution.message
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
         message = f"none of {len(state.candidates)} starts led to a feasible motion; {nearest}"
         return status, f"{message}{self._nearest_note(state)}"

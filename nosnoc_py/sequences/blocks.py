@@ -25,6 +25,8 @@ Array = np.ndarray
 # A gradient at the start counts at least as this fraction of the gradients nearby: a row that is almost constant at the
 # start is not blown up, and an objective that is almost stationary there keeps its size.
 FLAT = 1e-2
+# Sizes below the least one are zeros that have been rounded: their inverses would overflow.
+LEAST_SIZE = 1e-150
 # Distance of the points nearby, as a fraction of the typical values, and their number.
 NEARBY, POINTS = 0.1, 2
 
@@ -349,7 +351,7 @@ def _several(outputs: Any) -> list[Any]:
 
 def _inverse(sizes: Array) -> Array:
     """Return factors that scale these sizes to one; 1 where a size is zero or not finite."""
-    known = np.isfinite(sizes) & (sizes > 0.0)
+    known = np.isfinite(sizes) & (sizes > LEAST_SIZE)
     return np.where(known, 1.0 / np.where(known, sizes, 1.0), 1.0)
 
 

@@ -216,8 +216,8 @@ class Refinement:
         self.started, self.deadline = started, deadline
         self.log: list[StepRecord] = []
         self.best: PhaseAttempt | None = None
-        # Of a given sequence: the solution without its shortest phases, and the phases that could not be kept.
-        self.shorter: Solution | None = None
+        # Of a given sequence: mode equations and optimum without its shortest phases, and phases that cannot be kept.
+        self.without: tuple[Any, PhasePoint] | None = None
         self.vanished: tuple[str, ...] = ()
 
     def solve(self, guess: Any) -> Solution:
@@ -233,7 +233,7 @@ class Refinement:
             ended = Status.INTERRUPTED
         assert self.best is not None
         best = self.best
-        solution = replace(best.solution, **self.effort(), shorter=self.shorter)
+        solution = replace(best.solution, **self.effort())
         # As of every method with a grid of the user's, its errors of discretisation are a note, and no failure.
         if best.confirmed or best.is_wrong:
             status, message = best.judged()
@@ -241,16 +241,29 @@ class Refinement:
         if self.vanished and solution.success:
             note = f"{', '.join(self.vanished)} of the given sequence could not be kept: see solution.sequence"
             solution = replace(solution, status=Status.NOT_KEPT, message=_joined(solution.message, note))
-        elif self.shorter is not None:
-            objective = self.shorter.objective
-            note = f"phases are as short as shortest= allows; without them: solution.shorter, objective {objective:.8g}"
-            solution = replace(solution, message=_joined(solution.message, note))
+        elif self.without is not None and ended is None and self._is_shortest(best.point):
+            shorter = self._shorter_solution(*self.without)
+            note = "phases are as short as shortest= allows; without them: solution.shorter, objective "
+            note += f"{shorter.objective:.8g}"
+            solution = replace(solution, shorter=shorter, message=_joined(solution.message, note))
         if best.point.implied:
             note = f"left out, as other rows imply them: {', '.join(best.point.implied)}"
             solution = replace(solution, message=_joined(solution.message, note))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best solution so far is {self.best.verdict}")
+
+    def _is_shortest(self, point: PhasePoint) -> bool:
+        """True if a phase is at its least length."""
+        return bool((point.lengths <= (1.0 + 10.0 * NEAR) * self.least_length * point.edges[-1]).any())
+
+    def _shorter_solution(self, laws: Any, point: PhasePoint) -> Solution:
+        """Return the solution of a sequence without its shortest phases."""
+        own = Refinement(self.method.replace(sequence=None), self.ocp, self.callback, self.started, self.deadline)
+        motion = solution_of(point, Status.STOPPED, "", self.effort())
+        attempt = own.refine(laws, point.sequence, start_of_motion(self.ocp, point.sequence, motion))
+        status, message = attempt.judged() if attempt.certificate is not None else status_of(point, own.method.tolerance)
+        return replace(attempt.solution, status=status, message=message)
 
     def search(self, guess: Any) -> None:
         """Solve one sequence, or several if the method may follow the simulation."""
@@ -434,16 +447,19 @@ class Refinement:
     def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """Solve one program whose phases cannot vanish, with further attempts from better starts if it fails."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start, tolerance=self.method.tolerance)
+        # Phases of a given sequence have their least length once a first mesh has shown where they want to be.
+        kept = self.keeps_phases and start.near
+        bound = {"shortest": self.least_length} if kept else {"least": KEPT}
 
         def again(best: PhasePoint | None) -> PhasePoint | None:
             # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
             near = best is not None and best.residual <= NEARLY
-            return self.run_ipopt(program, best.w, "phases", least=KEPT) if best is not None and near else None
+            return self.run_ipopt(program, best.w, "phases", **bound) if best is not None and near else None
 
         def from_mesh(best: PhasePoint | None) -> PhasePoint | None:
             if not start.near or (best is not None and self.is_feasible(best)):
                 return None
-            return self.run_ipopt(program, program.w0, "from a mesh", least=KEPT, options=NEAR_START)
+            return self.run_ipopt(program, program.w0, "from a mesh", options=NEAR_START, **bound)
 
         def through_penalty(best: PhasePoint | None) -> PhasePoint | None:
             if best is None or self.is_feasible(best) or not (self.ocp.terminal_constraints and self.method.penalised):
@@ -451,13 +467,13 @@ class Refinement:
             size = max(abs(best.objective) if np.isfinite(best.objective) else 0.0, 1.0 / program.nlp.cost_scale)
             finer = replace(mesh, penalty=PENALTY * size)
             soft = PhaseNLP(self.ocp, laws, plan, finer, start, tolerance=self.method.tolerance)
-            reached = self.run_ipopt(soft, soft.w0, "penalised", least=KEPT)
+            reached = self.run_ipopt(soft, soft.w0, "penalised", **bound)
             # The slacks are the only unknowns that the two programs do not share.
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
-            return self.run_ipopt(program, near, "phases", least=KEPT)
+            return self.run_ipopt(program, near, "phases", **bound)
 
         point = best_attempt(
-            (lambda _: self.run_ipopt(program, program.w0, "phases", least=KEPT), again, from_mesh, through_penalty),
+            (lambda _: self.run_ipopt(program, program.w0, "phases", **bound), again, from_mesh, through_penalty),
             rank=lambda point: Rank.of_point(point.objective, point.residual, self.method.tolerance),
             stop=lambda point: self.is_feasible(point) and point.result is not None and point.result.converged,
         )
@@ -471,7 +487,7 @@ class Refinement:
         not better, the phase may vanish in its own program. A given sequence keeps its phases, with their least length.
         """
         point = self.optimum(laws, plan, mesh, start)
-        while len(plan) > 1:
+        while len(plan) > 1 and not (self.keeps_phases and start.near):
             short = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
             if not short.any() or short.all():
                 return point
@@ -495,10 +511,9 @@ class Refinement:
         """Return the optimum of a given sequence with its least lengths; without the short phases if there is none."""
         kept = self.run_ipopt(point.program, point.w, "short phases", shortest=self.least_length)
         kept = kept if self.better(kept, point) else point
-        without = self.optimum(laws, shorter, mesh, anew)
+        without = self.optimum(laws, shorter, mesh, replace(anew, near=False))
         if self.is_feasible(without) and (not self.is_feasible(kept) or self.better(without, kept)):
-            status, message = status_of(without, self.method.tolerance)
-            self.shorter = solution_of(without, status, message, {**self.effort(), "method": repr(self.method)})
+            self.without = laws, without
         if self.is_feasible(kept) or not self.is_feasible(without):
             return kept
         modes = self.method.sequence.phases

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.search.budget import TimeBudget
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.portfolio import KINDS, MOVES
@@ -207,24 +205,6 @@ def test_a_search_without_starts_answers_with_what_does_nothing() -> None:
     found = ns.solve(free, ns.Search(starts=("line",)))
     assert found.status is ns.Status.SOLVED
     assert found.objective == pytest.approx(0.0, abs=1e-12)
-
-
-def test_a_busy_machine_moves_the_deadline_of_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After 10 s of the clock with 5 s of processor time, 5 s of 60 are used: the other 55 take 110 s by the clock."""
-    fake = SimpleNamespace(monotonic=lambda: 10.0, process_time=lambda: 100.0)
-    monkeypatch.setattr("nosnoc_py.search.budget.time", fake)
-
-    def measured(processor_began: float | None) -> tuple[float, float]:
-        budget = TimeBudget(0.0, 60.0, processor_began)
-        return budget.load(), budget.deadline()
-
-    assert measured(None) == (1.0, 60.0)  # a limit of the clock is one
-    assert measured(95.0) == pytest.approx((2.0, 10.0 + 110.0))
-    assert measured(90.0) == pytest.approx((1.0, 60.0))
-    assert measured(50.0) == pytest.approx((1.0, 60.0))  # threads of the user
-    assert measured(99.9) == pytest.approx((3.0, 180.0))
-    assert TimeBudget.of(0.0, 5.0, 60.0) == TimeBudget(0.0, 5.0)
-    assert TimeBudget.of(8.0, np.inf, 60.0) == TimeBudget(8.0, 60.0, 98.0)
 
 
 def test_the_limit_holds_where_no_start_moves() -> None:

@@ -43,15 +43,20 @@ def solve(ocp: ns.OCP, items: list[Any], **options: Any) -> ns.Solution:
     return solution
 
 
-def test_a_phase_that_vanishes_is_taken_out():
-    """A stay on the ground that only costs time: what is left is the impact, and the optimum with it."""
+def test_a_given_phase_that_would_vanish_is_kept_and_the_shorter_sequence_offered():
+    """A stay on the ground that only costs time: without it, the impact is left, and the optimum with it."""
     ocp = ball(restitution=0.0, target=0.3, horizon=0.8)
     stays = solve(ocp, [{}, {"ground": "closed"}, {}], intervals=8)
     leaves = solve(ocp, [{}, "impact ground", {}], intervals=8)
     assert stays.success
-    assert stays.sequence == ns.Sequence([{}, "impact ground", {}])
-    assert stays.objective == pytest.approx(leaves.objective, rel=1e-8)
-    assert ns.certify(ocp, stays).verdict in CONFIRMED
+    assert stays.sequence == ns.Sequence([{}, {"ground": "closed"}, {}])
+    assert stays.certificate is not None
+    assert stays.certificate.verdict in CONFIRMED
+    assert stays.shorter is not None
+    assert stays.shorter.sequence == ns.Sequence([{}, "impact ground", {}])
+    assert stays.shorter.objective == pytest.approx(leaves.objective, rel=1e-8)
+    assert leaves.objective < stays.objective < leaves.objective * (1 + 1e-2)
+    assert "solution.shorter" in stays.message
 
 
 def test_a_phase_that_could_only_be_shorter_is_no_optimum_of_its_own():

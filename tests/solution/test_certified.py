@@ -48,8 +48,8 @@ def certified() -> Solution:
     found = ns.certify(ocp, solution)
     assert not found.confirmed
     starts = (
-        ns.Candidate(start="line", sequence=solution.sequence, objective=3.25, verdict=found.verdict, seconds=0.5),
-        ns.Candidate(start="random", sequence=None, objective=np.inf, verdict=None, seconds=0.125),
+        ns.Candidate(start="line", sequence=solution.sequence, objective=3.25, verdict=found.verdict, work=0.5),
+        ns.Candidate(start="random", sequence=None, objective=np.inf, verdict=None, work=0.125),
     )
     return replace(solution, certificate=found, candidates=starts, agreement=("line", "random"))
 
@@ -103,6 +103,6 @@ def test_a_start_in_one_line(certified: Solution) -> None:
     one, other = certified.candidates
     assert certified.sequence is not None
     phases = len(certified.sequence)
-    assert str(one) == f"line: 3.25 in {phases} phases, {one.verdict}, 0.50 s"
-    assert repr(other) == "<random: nothing found, 0.12 s>"
-    assert str(replace(one, verdict=None)) == f"line: 3.25 in {phases} phases, not simulated, 0.50 s"
+    assert str(one) == f"line: 3.25 in {phases} phases, {one.verdict}, work 0.50"
+    assert repr(other) == "<random: nothing found, work 0.12>"
+    assert str(replace(one, verdict=None)) == f"line: 3.25 in {phases} phases, not simulated, work 0.50"
