@@ -17,7 +17,7 @@ from nosnoc_py.attempts import work
 from nosnoc_py.audit.records import violations, worst_of
 from nosnoc_py.errors import ModelError, check_positive, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.measures import balance
+from nosnoc_py.simulation.certification.measures import balance, state_sizes
 from nosnoc_py.simulation.certification.readings import (
     ContactReading,
     inclusions_of,
@@ -146,7 +146,7 @@ def certify(
     with work.counted(WHOLE * work.left()):
         history = simulator.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
     seconds = time.monotonic() - started
-    window_runs = WindowRuns(simulator, solution, control, deadline)
+    window_runs = WindowRuns(simulator, solution, control, deadline, state_sizes(ocp, solution))
     runs = window_runs.between(edges)
     refuting, explained, equations, jumps = _audit(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
@@ -203,21 +203,23 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
     """Raise an error for numbers of another OCP; free choices of a failed solver may violate their bounds."""
     if solution.success:
         for what, value, lower, upper in free_choices(ocp, solution):
-            if not lower - GIVEN <= value <= upper + GIVEN:
+            slack = GIVEN * (abs(value) + (upper - lower if np.isfinite(upper - lower) else 0.0))
+            if not lower - slack <= value <= upper + slack:
                 raise ModelError(
                     f"solution: its {what} {value:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
                     "it solves."
                 )
     ocp = ocp.with_values(solution.horizon, solution.p)
-    numbers = (
-        ("horizon", solution.horizon, ocp.horizon),
-        ("control grid", solution.u_grid[[0, -1]], np.array([0.0, ocp.horizon]) + solution.u_grid[0]),
-        ("x0", solution.x0, solution.x0 if ocp.x0 is None else ocp.x0),
-        ("p", solution.p, ocp.p),
+    grid = np.array([0.0, ocp.horizon]) + solution.u_grid[0]
+    numbers: tuple[tuple[str, Any, Any, Any], ...] = (
+        ("horizon", solution.horizon, ocp.horizon, 0.0),
+        ("control grid", solution.u_grid[[0, -1]], grid, ocp.horizon),
+        ("x0", solution.x0, solution.x0 if ocp.x0 is None else ocp.x0, ocp.sizes.x),
+        ("p", solution.p, ocp.p, 0.0),
     )
-    for what, reported, expected in numbers:
+    for what, reported, expected, size in numbers:
         away = np.abs(np.asarray(reported) - np.asarray(expected))
-        if np.size(away) and (away > GIVEN * (1.0 + np.abs(expected))).any():
+        if np.size(away) and (away > GIVEN * (np.asarray(size) + np.abs(expected))).any():
             raise ModelError(
                 f"solution: it belongs to another OCP; its {what} is {reported}, expected {expected}; certify it with "
                 "the OCP it solves (dataclasses.replace(ocp, ...) makes one)."

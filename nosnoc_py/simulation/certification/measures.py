@@ -13,6 +13,7 @@ from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.node import ImpactRecord
+from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import Balance
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
@@ -63,7 +64,7 @@ def integrated(integrals: Callable[[np.ndarray, int], np.ndarray], count: int) -
     total = integrals(rows, 1)
     for pieces in PIECES:
         finer = integrals(rows, pieces)
-        moved = np.abs(finer - total[rows]) > FINE * (1.0 + np.abs(total).sum())
+        moved = np.abs(finer - total[rows]) > FINE * (np.abs(total).sum() + np.abs(finer).sum())
         total[rows] = finer
         rows = rows[moved]
         if not rows.size:
@@ -88,12 +89,22 @@ def points_of(
     return HistorySamples(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
 
 
-def objective(ocp: OCP, histories: Sequence[SimulationResult], end: np.ndarray) -> float:
-    """Return the objective along consecutive simulations, with the terminal cost of a state (n_x,)."""
+def state_sizes(ocp: OCP, solution: Solution) -> np.ndarray:
+    """Return the sizes of the states (n_x,): of the problem, or of the motion where that is larger."""
+    return np.maximum(ocp.sizes.x, np.abs(solution.x).max(axis=0))
+
+
+def objective(
+    ocp: OCP, histories: Sequence[SimulationResult], end: np.ndarray, shift: np.ndarray | float = 0.0
+) -> float:
+    """Return the objective along consecutive simulations, with the terminal cost of a state (n_x,).
+
+    With a `shift` (n_x,) of all states it shows what an error of the states does to the objective.
+    """
     s, p, start = ocp.system, histories[0].p, histories[0].nodes[0].before
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
     at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    total = float(at_end(end, start, p))
+    total = float(at_end(end + shift, start, p))
     if any(history.steps for history in histories):
 
         def integrals(rows: np.ndarray, pieces: int) -> np.ndarray:
@@ -101,12 +112,12 @@ def objective(ocp: OCP, histories: Sequence[SimulationResult], end: np.ndarray) 
             # Composite Gauss rule on each integrator step: within a step the motion is smooth.
             points = points_of(histories, inside, np.tile(GAUSS.b, pieces) / pieces, rows)
             z = points.algebraic(s.z.numel())
-            rates = np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1)
+            rates = np.array(stage((points.x + shift).T, z.T, points.u.T, p)).reshape(-1)
             return (points.weights * rates).reshape(rows.size, -1).sum(axis=1)
 
         total += integrated(integrals, sum(len(phase.steps) for history in histories for phase in history.phases))
         for term in ocp.point_terms:
-            total += float(term.costs(ocp, states_at(histories, term.times), p).sum())
+            total += float(term.costs(ocp, states_at(histories, term.times) + shift, p).sum())
     return total
 
 
@@ -135,8 +146,8 @@ def violations(ocp: OCP, histories: Sequence[SimulationResult], *, ends: bool = 
     at = points_of(histories, CLOSE, np.zeros(CLOSE.size))
     z = at.algebraic(s.z.numel())
     residuals = [
-        constraints.bounds(s.state_names, ocp.x_bounds, at.t, at.x),
-        constraints.bounds(s.control_names, ocp.u_bounds, at.t, at.u),
+        constraints.bounds(s.state_names, ocp.x_bounds, at.t, at.x, ocp.sizes.x),
+        constraints.bounds(s.control_names, ocp.u_bounds, at.t, at.u, ocp.sizes.u),
         # A relaxed constraint has a slack for its own points only, not between them: it is not checked here.
         *[constraints.path(ocp, c, at.t, at.x, at.u, p, z) for c in ocp.path_constraints if not c.relaxed],
     ]
@@ -149,7 +160,7 @@ def violations(ocp: OCP, histories: Sequence[SimulationResult], *, ends: bool = 
             constraints.at_end(ocp, c, Law.TERMINAL, last.t, last.x, start, p) for c in ocp.terminal_constraints
         ]
     worst = [violation.worst() for measured in residuals for violation in measured.columns()]
-    return tuple(violation for violation in worst if violation is not None and violation.amount > VIOLATION)
+    return tuple(violation for violation in worst if violation is not None and violation.share > VIOLATION)
 
 
 def balance(mechanics: ContactMechanics, history: SimulationResult) -> Balance:

@@ -14,7 +14,7 @@ from nosnoc_py.audit import constraints
 from nosnoc_py.audit.elements import ElementStages, columns_of
 from nosnoc_py.audit.records import Measured, statement
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.measures import GAUSS, integrated
+from nosnoc_py.simulation.certification.measures import GAUSS, integrated, state_sizes
 from nosnoc_py.simulation.certification.readings import EDGE, controls_at_stages, controls_of, own_stages, states_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
@@ -35,7 +35,8 @@ CLAIMED = ("objective", "infeasibility", "complementarity", "complementarity_min
 
 def consistency_violations(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
     """Return violations of consistency in a solution; `free` are the free choices of its solver."""
-    violations = [*_numbers(solution), *_free_choice_violations(free), *_ends(solution), *_nodes(solution)]
+    sizes = state_sizes(ocp, solution)
+    violations = [*_numbers(solution), *_free_choice_violations(free), *_ends(solution, sizes), *_nodes(solution, sizes)]
     violations += _own_complementarities(ocp, solution)
     elements = own_stages(solution)
     violations += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
@@ -55,8 +56,8 @@ def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
     inner, u = _controls(solution)
     s, p, end = ocp.system, solution.p, solution.duration
     residuals = [
-        constraints.bounds(s.state_names, ocp.x_bounds, t, x),
-        constraints.bounds(s.control_names, ocp.u_bounds, inner, u),
+        constraints.bounds(s.state_names, ocp.x_bounds, t, x, ocp.sizes.x),
+        constraints.bounds(s.control_names, ocp.u_bounds, inner, u, ocp.sizes.u),
     ]
     for c in ocp.path_constraints:
         measured = _path(ocp, c, solution, elements)
@@ -113,15 +114,16 @@ def free_choices(ocp: OCP, solution: Solution) -> list[Free]:
 def _free_choice_violations(free: list[Free]) -> Iterator[Violation]:
     for what, value, lower, upper in free:
         away = max(lower - value, value - upper, 0.0)
-        if away > STATED * (1.0 + abs(value)):
-            share = away / (1.0 + abs(value))
+        size = abs(value) + (upper - lower if np.isfinite(upper - lower) else 0.0)
+        if away > STATED * size:
+            share = away / size if size else np.inf
             yield Violation(time=0.0, law=Law.BOUND, subject=f"the {what}", amount=away, share=share)
 
 
-def _ends(solution: Solution) -> Iterator[Violation]:
+def _ends(solution: Solution, sizes: Array) -> Iterator[Violation]:
     """Yield differences of the ends of the trajectory from x0 and horizon."""
-    away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
-    share = away / (1.0 + float(np.abs(solution.x0).max()))
+    begins = np.abs(states_of(solution, solution.t[:1], "-") - solution.x0)
+    away, share = float(begins.max()), float((begins / sizes).max())
     if share > STATED:
         yield statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
     short = abs(solution.duration - solution.horizon)
@@ -130,11 +132,11 @@ def _ends(solution: Solution) -> Iterator[Violation]:
         yield statement(solution.duration, text, short, short / solution.horizon)
 
 
-def _nodes(solution: Solution) -> Iterator[Violation]:
+def _nodes(solution: Solution, sizes: Array) -> Iterator[Violation]:
     """Yield the first node whose state is none of the limits of the dense output."""
     # At a jump the node may hold either limit.
     away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
-    shares = away / (1.0 + np.abs(solution.x))
+    shares = away / (sizes + np.abs(solution.x))
     wrong = np.flatnonzero((shares > STATED).any(axis=1))
     if wrong.size:
         k = wrong[0]

@@ -43,12 +43,15 @@ class WindowRun:
         Kinds of events that differ.
     lone : float
         Largest impulse of an impact without a partner [N s].
+    share : float
+        The defect relative to the sizes of the states.
     """
 
     window: Window
     history: SimulationResult
     differing: frozenset[str] = frozenset()
     lone: float = 0.0
+    share: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,7 @@ class WindowRuns:
     solution: Solution
     control: Control
     deadline: float
+    sizes: np.ndarray
 
     def between(self, edges: np.ndarray) -> tuple[WindowRun, ...]:
         """Return the runs of all windows between boundaries [s]."""
@@ -73,9 +77,9 @@ class WindowRuns:
         # A fixed seed: a certificate has to be reproducible.
         x, random = state_at(self.solution, window.start, "+"), np.random.default_rng(7)
         for _ in range(NEIGHBOURS):
-            away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
-            near = self._run_window(window.start, window.end, away).window
-            if near.events_agree and near.defect <= NEAR * (1.0 + float(np.abs(x).max())):
+            away = size * (self.sizes + np.abs(x)) * random.normal(size=x.size)
+            near = self._run_window(window.start, window.end, away)
+            if near.window.events_agree and near.share <= NEAR:
                 return True
         return False
 
@@ -93,7 +97,9 @@ class WindowRuns:
         impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
         differing = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
         kinds = frozenset(event.kind for pair in differing for event in (pair.claimed, pair.found) if event is not None)
-        return WindowRun(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
+        window = _window(solution, history, start, end, inside)
+        share = np.inf if window.stopped else float((_defects(solution, history, end) / self.sizes).max())
+        return WindowRun(window, history, kinds, max(impulses, default=0.0), share)
 
 
 def state_at(solution: Trajectory, t: float, side: Side) -> np.ndarray:
@@ -121,9 +127,7 @@ def _window(
     solution: Solution, history: SimulationResult, start: float, end: float, inside: Sequence[EventPair]
 ) -> Window:
     """Return the comparison of a window with its simulation."""
-    errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
-    # At the end of a window the solution may jump: the nearer limit counts.
-    error = min(errors, key=np.max)
+    error = _defects(solution, history, end)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
     time, difference = (np.nan, "") if stopped else first_difference(inside, LATE * (end - start))
     return Window(
@@ -136,6 +140,11 @@ def _window(
         difference=difference,
         stopped=stopped,
     )
+
+
+def _defects(solution: Solution, history: SimulationResult, end: float) -> np.ndarray:
+    """Return the errors of the states at the end of a window (n_x,); where the solution jumps the nearer limit counts."""
+    return min((np.abs(history.x - state_at(solution, end, side)) for side in SIDES), key=np.max)
 
 
 def _inside(solution: Solution, history: SimulationResult, start: float, end: float) -> list[EventPair]:
