@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from nosnoc_py.attempts.rank import Group
-from nosnoc_py.attempts.work import Account, counted
+from nosnoc_py.attempts.work import Account, counted, exhausted
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
@@ -32,6 +32,7 @@ from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.optimise import NOT_FINITE
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.refinement import (
@@ -80,15 +81,15 @@ ATTEMPTS = 2
 # Factor of the patience without agreement, and for a best motion without events, which every kind finds. Agreement of
 # MANY times the usual number of kinds on such a motion counts like that of the usual number on one with events.
 ALONE, MANY = 2, 2
-# Fraction of the patience for a system without modes: all starts lead to the same program, and differ in its local
-# optima only.
+# Fraction of the patience for a motion whose modes cannot change near it: starts with the same modes lead to the same
+# program, and differ in its local optima only.
 SMOOTH_SYSTEM = 0.1
 # Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
 GRACE = 2.0
+# Loss by the control grid, as a fraction of the objective, that is not worth a finer one, and the finest grid.
+FINE, MOST_INTERVALS = 1e-3, 192
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
-# IPOPT's word for a function that is not finite at an iterate.
-NOT_FINITE = "Invalid_Number_Detected"
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -139,7 +140,8 @@ class Search(CompleteMethod):
         Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
         "stances", "moves".
     program : MultiPhase
-        Program of the solution that is returned; sequences are compared on coarser meshes.
+        Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has 24
+        intervals, and more where that gains more than .1 %.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 
@@ -288,8 +290,10 @@ class Search(CompleteMethod):
         eventful = state.leader is not None and len(state.leader.sequence.items) > 1
         kinds = effort.kinds * (1 if eventful else MANY)
         patience = effort.patience * (1.0 if len(state.agreement) >= kinds else ALONE)
-        if state.leader is not None and not state.leader.laws.names and len(state.agreement) >= effort.kinds:
+        if state.leader is not None and state.leader.is_smooth and len(state.agreement) >= effort.kinds:
             patience = SMOOTH_SYSTEM * effort.patience
+        if state.task.undefined and state.candidates:
+            return Status.NUMERICAL_ERROR
         if state.confirmed and state.since >= patience and state.refinable is None:
             return Status.SOLVED
         # At least one turn is taken, however short the limit of time.
@@ -312,18 +316,22 @@ class Search(CompleteMethod):
             with counted(NOTHING_YET * state.task.growth) as account:
                 still = state.task.motion(state.task.start(state.task.zero[None]))
                 state = self._try_motion(state, next(iter(STARTS)), still, account)
-        best = state.best
+        best, loss = state.best, 0.0
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.rank.feasible and state.status not in (Status.INTERRUPTED, Status.STOPPED):
             with counted(max(LEAST * state.task.growth, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
+                if finer is not None and finer.confirmed and self.refines_control:
+                    finer, loss = self._with_finer_control(state, finer)
             state = state.with_work(REFINE, account.total)
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
             best = finer if finer is not None and (required or finer.rank < best.rank) else best
         with counted(LEAST * state.task.growth):
             status, message = self._status_of(state, best)
+        if loss > FINE:
+            message = "; ".join(filter(None, (message, f"a finer control would gain about {loss:.1%}")))
         solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
             solution, status, message = self._better_of_guess(state, solution, status, message)
@@ -473,11 +481,38 @@ class Search(CompleteMethod):
         # A finer mesh may fail where a coarse one has found a motion.
         return work.best if work.best is not None and work.best.rank < attempt.rank else attempt
 
-    def _on_final_grid(self, state: SearchState, attempt: PhaseAttempt) -> PhaseAttempt | None:
+    @property
+    def refines_control(self) -> bool:
+        """True if the grid of the control is the search's own: one that the user gives is kept."""
+        return "program" not in self.model_fields_set
+
+    def _with_finer_control(self, state: SearchState, attempt: PhaseAttempt) -> tuple[PhaseAttempt, float]:
+        """Return the attempt on a control grid on which its loss is small, and the loss as a fraction of the objective.
+
+        The loss of a control that is constant on intervals falls with the square of their length: a third of the last
+        gain is left (Richardson 1911).
+        """
+        if not state.task.rest.size:
+            return attempt, 0.0
+        scale, loss, intervals = state.scale, np.inf, self.program.intervals
+        while loss > FINE and intervals < MOST_INTERVALS and not exhausted():
+            intervals *= 2
+            finer = self._on_final_grid(state, attempt, intervals)
+            if finer is None or not finer.confirmed:
+                break
+            gain = (attempt.true_objective - finer.true_objective) / (scale.size(finer.true_objective) or 1.0)
+            loss = max(gain, 0.0) / 3.0
+            attempt = finer if gain > 0.0 else attempt
+        return attempt, loss if np.isfinite(loss) else 0.0
+
+    def _on_final_grid(
+        self, state: SearchState, attempt: PhaseAttempt, intervals: int | None = None
+    ) -> PhaseAttempt | None:
         """Solve the sequence of an attempt on the grid of `program`, refined until it is confirmed."""
         ocp, sequence = state.task.ocp, attempt.point.sequence
+        program = self.program.replace(sequence=None, intervals=intervals or self.program.intervals)
         deadline = max(state.deadline, time.monotonic() + GRACE)
-        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
+        work = Refinement(program, ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
         finer = self._solve(work, laws, sequence, replace(start, near=True), np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
@@ -500,7 +535,7 @@ class Search(CompleteMethod):
         if best.rank.feasible:
             return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"
         if best.rank.group is Group.BROKEN or best.solution.status is Status.NUMERICAL_ERROR:
-            return Status.NUMERICAL_ERROR, best.solution.message
+            return Status.NUMERICAL_ERROR, state.task.undefined or best.solution.message
         status = state.status if state.status in LIMITS else best.solution.status
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
         message = f"none of {len(state.candidates)} starts led to a feasible motion; {nearest}"

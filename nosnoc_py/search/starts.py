@@ -144,6 +144,28 @@ class StartTask:
         return fractions
 
     @cached_property
+    def undefined(self) -> str:
+        """The function that is not finite at x0 with any of several controls; "" if all are, or x0 is free."""
+        ocp, s = self.ocp, self.ocp.system
+        if ocp.x0 is None:
+            return ""
+        if isinstance(s, CLS):
+            named = {"the mass matrix": s.mass_matrix, "the force": s.force, "a gap": s.mechanics.gaps}
+        else:
+            named = {"the flow": s.flow}
+        named["stage_cost"] = ocp.stage_cost
+        symbols = [s.x, s.z, s.u, s.p]
+        for name, expression in named.items():
+            at = ca.Function("at", symbols, [expression], {"allow_free": True})
+            if at.has_free() or ca.depends_on(expression, s.z):
+                continue
+            controls = (self.zero, self.rest, self.lower, self.upper)
+            if not any(np.isfinite(np.array(at(self.x0, 0.0, u, ocp.p))).all() for u in controls):
+                state = ", ".join(f"{one} = {value:g}" for one, value in zip(s.state_names, self.x0, strict=True))
+                return f"{name} is not finite at x0 ({state}): move x0, or write the function so that it is defined there"
+        return ""
+
+    @cached_property
     def goal(self) -> Array | None:
         """State near x0 that satisfies the terminal constraints and has a low terminal cost; None without either."""
         return goal(self.ocp, self.x0)

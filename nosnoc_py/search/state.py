@@ -58,6 +58,11 @@ class SequenceNode:
         """Mode equations of the system, scaled by the typical values of this motion."""
         return self.attempt.point.program.laws
 
+    @cached_property
+    def is_smooth(self) -> bool:
+        """True if there are no modes, or one mode all the time, whose end would be far from the motion."""
+        return not self.laws.names or (len(self.sequence.items) == 1 and self.attempt.point.is_inside_mode)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SearchState:

@@ -192,6 +192,12 @@ class BlockNLP:
         bounds = excess(w, self.lbw, self.ubw) / self.scale
         return float(np.concatenate([over, bounds]).max(initial=0.0)) if np.isfinite(over).all() else np.inf
 
+    def has_gradients(self, w: Array) -> bool:
+        """Return True if values and first derivatives are finite at w."""
+        x = w / self.scale
+        parts = [*self.derivatives["grad_f"](x, np.empty(0)), *self.derivatives["jac_g"](x, np.empty(0))]
+        return all(np.isfinite(part.nonzeros()).all() for part in parts)
+
     def not_finite(self, w: Array) -> tuple[NLPBlock, int] | None:
         """Return the first block and place with a value or a first or second derivative that is not finite, or None."""
         for block in self.blocks:

@@ -27,6 +27,8 @@ IPOPT = {"tol": 1e-9, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-9, "mu_target": 
 # easy program, so that a run that got stuck is repeated without it.
 REGULARISED = ({"perturb_always_cd": "yes"}, {"perturb_always_cd": "no"})
 STUCK = ("Restoration_Failed", "Error_In_Step_Computation", "Search_Direction_Becomes_Too_Small")
+# Where a second derivative is infinite (h^1.5 where a phase begins at h = 0), its approximation from gradients is not.
+NOT_FINITE, QUASI_NEWTON = "Invalid_Number_Detected", {"hessian_approximation": "limited-memory"}
 # IPOPT refuses to begin with more equations than unknowns.
 NO_FREEDOM = "Not_Enough_Degrees_Of_Freedom"
 # Largest number of equations whose rank is determined, by a dense factorisation.
@@ -66,6 +68,10 @@ def optimise(
         if result.solver_status == NO_FREEDOM and (implied := implied_rows(nlp, w)).size:
             result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds, **_without(nlp, implied))
         iterations += result.iterations
+        if result.solver_status == NOT_FINITE and nlp.has_gradients(w):
+            ipopt = Ipopt(nlp, {**IPOPT, **more, **options, **QUASI_NEWTON})
+            result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+            iterations += result.iterations
         if result.solver_status not in STUCK:
             break
     # IPOPT relaxes bounds by a little; lengths and forces have to be nonnegative exactly.
@@ -164,7 +170,7 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
         return Status.NUMERICAL_ERROR, word
     if point.residual <= tolerance:
         return (Status.SOLVED, "") if result.converged else (Status.FEASIBLE, f"IPOPT ended by {word}")
-    if word == "Invalid_Number_Detected":
+    if word == NOT_FINITE:
         return Status.NUMERICAL_ERROR, word
     if word == "User_Requested_Stop":
         return Status.WORK_LIMIT if work.exhausted() else Status.TIME_LIMIT, word
@@ -173,4 +179,4 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
     return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
 
 
-__all__ = ["NLPResult", "has_descent", "implied_rows", "optimise", "status_of"]
+__all__ = ["NOT_FINITE", "NLPResult", "has_descent", "implied_rows", "optimise", "status_of"]

@@ -717,6 +717,10 @@ class PhaseNLP:
         shown = zip(self.ocp.system.state_names, w[left], strict=True)
         return f"in phase {k}, near {', '.join(f'{name} = {value:.6g}' for name, value in shown)}"
 
+    def mode_labels(self, block: NLPBlock) -> tuple[str, ...]:
+        """Return the labels of the inequalities of the mode of a block of elements."""
+        return tuple(self.modes[self.element_blocks[block][0]].inequalities.labels)
+
     def stage_rows(self, block: NLPBlock) -> int:
         """Return the number of rows per stage in a block of elements, of which the first n_x are the dynamics."""
         mode = self.modes[self.element_blocks[block][0]]

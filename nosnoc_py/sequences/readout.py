@@ -29,6 +29,8 @@ from nosnoc_py.status import Status
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
+# An inequality of a mode is active where it is below this, relative to its change by typical changes of the unknowns.
+ACTIVE = 1e-5
 # Samples per element in the search for inequalities that are violated between the stages: several per half-wave of a
 # polynomial with the largest number of stages (12).
 SAMPLES = 40
@@ -125,6 +127,21 @@ class PhasePoint:
     def objective_at_start(self) -> float:
         """Objective of the start of the program."""
         return float(self.program.nlp.evaluate(self.program.w0)[0])
+
+    @property
+    def is_inside_mode(self) -> bool:
+        """True if no inequality of a mode is active, but at the ends of the horizon.
+
+        A motion that is held at the end of its mode may be better in the next one.
+        """
+        g = self.program
+        values = self.program.nlp.evaluate(self.w)[1]
+        for block in g.element_blocks:
+            rows = [j for j, label in enumerate(block.labels) if label in g.mode_labels(block)]
+            slack = (g.nlp.of(block, values) * g.nlp.of(block, g.nlp.row_scale))[:, rows]
+            if (slack[1:-1] <= ACTIVE).any():
+                return False
+        return True
 
     @property
     def not_finite(self) -> str:
