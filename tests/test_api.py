@@ -306,7 +306,9 @@ def test_solve_and_simulate_say_what_they_take() -> None:
             ns.OptionError, match=r"^solver: MinimumPrinciple has its own solver; solver= is for finite"
         ):
             ns.solve(ocp, ns.MinimumPrinciple(), solver)
-    with pytest.raises(ns.OptionError, match=r"system: expected one made by ns\.CLS\(.*\), .* or ns\.HybridSystem.*, given int"):
+    with pytest.raises(
+        ns.OptionError, match=r"expected one made by ns\.CLS\(.*\), .* or ns\.HybridSystem.*, given int"
+    ):
         ns.Simulator(3, step=0.1)
     with pytest.raises(ns.OptionError, match=r"system: given the class CLS; write ns\.CLS"):
         ns.Simulator(ns.CLS, step=0.1)
