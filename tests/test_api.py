@@ -295,18 +295,20 @@ def test_solve_and_simulate_say_what_they_take() -> None:
     for wrong in (3, ns.EventDriven, ns.Homotopy()):
         with pytest.raises(ns.OptionError, match=r"expected one made by ns.Search.*ns.DirectShooting.*given"):
             ns.solve(ocp, wrong)
-    with pytest.raises(ns.OptionError, match=r"FESD does not fit an ns.HybridSystem; use ns.MinimumPrinciple"):
+    with pytest.raises(ns.OptionError, match=r"FESD does not fit an ns.HybridSystem; use ns.MultiPhase"):
         ns.solve(ocp, ns.FESD())
-    with pytest.raises(ns.OptionError, match=r"^system: an ns\.HybridSystem fits none of ns\.EventDriven.* ns\.solve"):
-        ns.simulate(ball, x0=[1, 0], duration=1.0)
-    with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MinimumPrinciple.* with ns\.solve"):
+    with pytest.raises(ns.OptionError, match=r"TimeStepping does not fit an ns\.HybridSystem.* ns\.EventDriven\(\)"):
+        ns.simulate(ball, x0=[1, 0], duration=1.0, method=ns.TimeStepping())
+    with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MultiPhase.* with ns\.solve"):
         ns.transcribe(ocp)
     for solver in (ns.Homotopy(), ns.MultiStart()):
         with pytest.raises(
             ns.OptionError, match=r"^solver: MinimumPrinciple has its own solver; solver= is for finite"
         ):
             ns.solve(ocp, ns.MinimumPrinciple(), solver)
-    with pytest.raises(ns.OptionError, match=r"system: expected one made by ns\.CLS\(.*\), .* or ns\.PDS.*, given int"):
+    with pytest.raises(
+        ns.OptionError, match=r"expected one made by ns\.CLS\(.*\), .* or ns\.HybridSystem.*, given int"
+    ):
         ns.Simulator(3, step=0.1)
     with pytest.raises(ns.OptionError, match=r"system: given the class CLS; write ns\.CLS"):
         ns.Simulator(ns.CLS, step=0.1)
@@ -314,14 +316,14 @@ def test_solve_and_simulate_say_what_they_take() -> None:
         ns.solve(ocp, ns.MinimumPrinciple(), callback=3)
 
 
-def test_a_hybrid_system_is_solved_by_the_minimum_principle_by_default() -> None:
+def test_a_hybrid_system_is_solved_by_a_program_of_its_phases_by_default() -> None:
     x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
     floor = ns.StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))
     ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 2), jumps=[floor])
     ocp = ns.OCP(ball, horizon=1.5, x0=[1, 0], stage_cost=u**2, terminal_cost=(x[0] - 1) ** 2)
-    seen: list[object] = []
-    found = ns.solve(ocp, callback=lambda state: seen.append(state) or (ns.Stop if len(seen) == 3 else None))
-    assert "MinimumPrinciple" in found.method
+    found = ns.solve(ocp)
+    assert "MultiPhase" in found.method
+    assert found.certificate.confirmed
     assert found.events[0].v_after == pytest.approx(-0.5 * found.events[0].v_before)
 
 

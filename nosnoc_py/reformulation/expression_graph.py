@@ -56,7 +56,7 @@ def bounded(
     return result
 
 
-class Node(NamedTuple):
+class GraphNode(NamedTuple):
     """Operation of an expression graph, with the numbers of the nodes of its arguments."""
 
     operation: int
@@ -70,11 +70,11 @@ def operations_of(expression: ca.SX) -> set[int]:
     return {function.instruction_id(k) for k in range(function.n_instructions())}
 
 
-def nodes_of(expression: ca.SX) -> list[Node]:
+def nodes_of(expression: ca.SX) -> list[GraphNode]:
     """Return the nodes of a scalar expression in the order of evaluation."""
     symbols = ca.symvar(expression)
     function = ca.Function("f", symbols, [expression])
-    nodes, at, end = list[Node](), dict[int, int](), -1
+    nodes, at, end = list[GraphNode](), dict[int, int](), -1
     for k in range(function.n_instructions()):
         operation = function.instruction_id(k)
         inputs, outputs = function.instruction_input(k), function.instruction_output(k)
@@ -82,20 +82,20 @@ def nodes_of(expression: ca.SX) -> list[Node]:
             end = at[inputs[0]]
             continue
         if operation == ca.OP_INPUT:
-            node = Node(operation, (), symbols[inputs[0]])
+            node = GraphNode(operation, (), symbols[inputs[0]])
         elif operation == ca.OP_CONST:
-            node = Node(operation, (), ca.SX(function.instruction_constant(k)))
+            node = GraphNode(operation, (), ca.SX(function.instruction_constant(k)))
         else:
             # Operations of one argument name it twice in some versions of CasADi.
             count = 2 if operation in (*TWO, ca.OP_IF_ELSE_ZERO) or len(set(inputs)) > 1 else 1
-            node = Node(operation, tuple(at[i] for i in inputs[:count]), ca.SX())
+            node = GraphNode(operation, tuple(at[i] for i in inputs[:count]), ca.SX())
         at[outputs[0]] = len(nodes)
         nodes.append(node)
     # A result that is zero is no instruction.
-    return [*nodes[: end + 1]] if end >= 0 else [Node(ca.OP_CONST, (), ca.SX(0))]
+    return [*nodes[: end + 1]] if end >= 0 else [GraphNode(ca.OP_CONST, (), ca.SX(0))]
 
 
-def evaluated(node: Node, parts: list[ca.SX]) -> ca.SX:
+def evaluated(node: GraphNode, parts: list[ca.SX]) -> ca.SX:
     """Return the value of a node from those of its arguments."""
     if not parts:
         return node.expression
@@ -127,7 +127,7 @@ def branches_as_maxima(expression: ca.SX) -> ca.SX:
     return values[-1]
 
 
-def _gap(nodes: list[Node], values: list[ca.SX], i: int) -> ca.SX | None:
+def _gap(nodes: list[GraphNode], values: list[ca.SX], i: int) -> ca.SX | None:
     """Return the expression that is positive where a comparison holds."""
     sign = 1.0
     while nodes[i].operation == ca.OP_NOT:
@@ -151,7 +151,7 @@ def _factor(expression: ca.SX, of: ca.SX) -> float | None:
     return float(np.round(ratios[0], 12))
 
 
-def range_of(node: Node, parts: list[Interval], known: Ranges) -> Interval:
+def range_of(node: GraphNode, parts: list[Interval], known: Ranges) -> Interval:
     """Return an interval that contains all values of a node."""
     op = node.operation
     if op == ca.OP_INPUT:
@@ -207,7 +207,7 @@ def sign_of(a: Interval) -> int:
     return 1 if a[0] >= 0 else -1 if a[1] <= 0 else 0
 
 
-def effects_of(nodes: list[Node], ranges: list[Interval]) -> list[int]:
+def effects_of(nodes: list[GraphNode], ranges: list[Interval]) -> list[int]:
     """Return how the last node depends on every node, by the chain rule for signs."""
     unused = None
     effects: list[int | None] = [unused] * len(nodes)
@@ -223,7 +223,7 @@ def effects_of(nodes: list[Node], ranges: list[Interval]) -> list[int]:
     return [0 if effect is None else effect for effect in effects]
 
 
-def _signs(node: Node, ranges: list[Interval]) -> list[int]:
+def _signs(node: GraphNode, ranges: list[Interval]) -> list[int]:
     """Return the signs of the derivatives of a node by its arguments; 0 if unknown."""
     op, parts = node.operation, [ranges[i] for i in node.arguments]
     if op in GROWING or op == ca.OP_ADD:
@@ -243,7 +243,7 @@ def _signs(node: Node, ranges: list[Interval]) -> list[int]:
     return [0] * len(parts)
 
 
-def has_kink(i: int, node: Node, nodes: list[Node], ranges: list[Interval]) -> bool:
+def has_kink(i: int, node: GraphNode, nodes: list[GraphNode], ranges: list[Interval]) -> bool:
     """True if a node has a kink within the ranges of its arguments that the nodes behind it do not smooth."""
     op, parts = node.operation, [ranges[k] for k in node.arguments]
     if op == ca.OP_FABS:
@@ -261,7 +261,7 @@ def has_kink(i: int, node: Node, nodes: list[Node], ranges: list[Interval]) -> b
     return kink and not (touches and users and all(user == ca.OP_SQ for user in users))
 
 
-def _is_sum_of_squares(i: int, nodes: list[Node]) -> bool:
+def _is_sum_of_squares(i: int, nodes: list[GraphNode]) -> bool:
     node = nodes[i]
     if node.operation in (ca.OP_ADD, ca.OP_TWICE):
         return all(_is_sum_of_squares(k, nodes) for k in node.arguments)

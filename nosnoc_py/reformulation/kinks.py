@@ -30,8 +30,8 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS, Equation, Variable, indexed
 from nosnoc_py.reformulation.expression_graph import (
     KINKED,
+    GraphNode,
     Interval,
-    Node,
     Range,
     Ranges,
     bounded,
@@ -244,7 +244,7 @@ class _Graph:
 
     Attributes
     ----------
-    nodes : list of Node
+    nodes : list of GraphNode
     ranges : list of Interval
     effects : list of int
         1 if the last node nowhere decreases with a node, -1 if it nowhere increases, 0 if neither is known.
@@ -252,7 +252,7 @@ class _Graph:
         Nodes with a kink, and branches that may not meet.
     """
 
-    nodes: list[Node]
+    nodes: list[GraphNode]
     ranges: list[Interval]
     effects: list[int]
     kinks: tuple[int, ...]
@@ -354,6 +354,6 @@ class _Graph:
         return [self._direction(i) * (s - part) for part in _arguments_of(node, parts)]
 
 
-def _arguments_of(node: Node, parts: list[ca.SX]) -> list[ca.SX]:
+def _arguments_of(node: GraphNode, parts: list[ca.SX]) -> list[ca.SX]:
     """Return the smooth functions whose largest (or smallest) a node is."""
     return [parts[0], -parts[0]] if node.operation == ca.OP_FABS else parts

@@ -165,7 +165,7 @@ class Search(CompleteMethod):
     True
     """
 
-    takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
+    takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS, HybridSystem)
     remembers: ClassVar[bool] = True
 
     effort: Literal["quick", "normal", "thorough"] = "normal"

@@ -563,7 +563,7 @@ def test_mistakes_raise_at_once(error: Any, message: str, given: Any) -> None:
 
 
 def test_other_systems_are_refused() -> None:
-    with pytest.raises(OptionError, match="expected a CLS, PSS, Heaviside or PDS, given a str"):
+    with pytest.raises(OptionError, match="expected a CLS, PSS, Heaviside, PDS or HybridSystem, given a str"):
         EventDrivenSimulator("x", ns.EventDriven())  # type: ignore[arg-type]
 
 

@@ -24,6 +24,7 @@ from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.motion.crossing import root
 from nosnoc_py.status import Status
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.tableaus import explicit
 
 Array = np.ndarray
@@ -225,7 +226,9 @@ class Forward:
         threshold, is_still = SIMULTANEOUS * sizes * self.dt, np.abs(rates) <= TANGENT * sizes
         falling = np.flatnonzero((np.abs(guards) <= threshold) & is_still & (after <= threshold) & (end_rate < 0.0))
         if falling.size:
-            message = f"is zero without a rate at t = {t:.6g}, and falls: the contact persists; write it as an ns.CLS"
+            # A user's own guards and resets are no contacts, which finite elements would take.
+            remedy = "write it as an ns.CLS" if isinstance(self.problem.ocp.system, HybridSystem) else "use ns.FESDJ"
+            message = f"is zero without a rate at t = {t:.6g}, and falls: the contact persists; {remedy}"
             self._refuse_tangent(int(falling[0]), message, t, earlier)
 
     def _refuse_tangent(self, jump: int, message: str, t: float, earlier: int) -> None:

@@ -168,7 +168,7 @@ def test_a_flat_angle_is_no_tangent(angle: float, passes: bool) -> None:
 @pytest.mark.parametrize(("x0", "e"), [([0.0, 0.0], 0.5), ([1e-18, 0.0], 0.5), ([-1e-18, 0.0], 0.5), ([1.0, 0.0], 0.0)])
 def test_a_contact_that_persists_is_no_collision(x0: Any, e: float, scheme: Any, after: Any) -> None:
     """At rest on the floor from the start, or after an impact without restitution; lifted off, it is none."""
-    with pytest.raises(SweepFailure, match=r"'floor' is zero without a rate.*persists.*ns\.FESDJ") as caught:
+    with pytest.raises(SweepFailure, match=r"'floor' is zero without a rate.*persists.*ns\.CLS") as caught:
         Forward(ball(x0, e=e), 20, scheme, after)(np.zeros((20, 1)))
     assert caught.value.status is Status.GRAZING
     if x0[0] < 1.0:
