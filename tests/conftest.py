@@ -1,6 +1,8 @@
-"""What holds for every test: no windows, one thread per process, and random examples that repeat."""
+"""What holds for every test: no windows, one thread per process, random examples that repeat; a list of the skipped."""
 
 import os
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -9,3 +11,14 @@ from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--skipped", metavar="FILE", help="where to write the tests that are skipped, for `pytest @FILE`")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+    """Write a test a line, so that an environment with the extras that were absent can run just these."""
+    if path := config.getoption("--skipped"):
+        skipped = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
+        Path(path).write_text("".join(f"{name}\n" for name in sorted(skipped)))

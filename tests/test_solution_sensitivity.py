@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -209,6 +210,7 @@ def differences(problem: ns.Transcription, solution: ns.Solution, found: ns.Solu
     return rows[:n_u].reshape(found.u.shape), rows[n_u], rows[n_u + 1 :]
 
 
+@cache
 def differentiated(name: str) -> tuple[ns.Transcription, ns.Solution, ns.SolutionSensitivity]:
     ocp, method = CASES[name]()
     problem = ns.transcribe(ocp, method)

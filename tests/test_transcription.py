@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
+from tests.pairwise import slow_but
 
 METHOD = ns.FESDJ(control_stages=8)
 
@@ -280,7 +281,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", slow_but(["horizon", "all"], CHANGES))
 def test_solving_again_uses_the_same_transcription(name: str, counted: list[str]) -> None:
     problem = ns.transcribe(parametric(), METHOD)
     mpcc = problem.mpcc

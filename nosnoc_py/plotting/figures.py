@@ -63,7 +63,7 @@ def plot(
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     title
-        Title of the figure; the status of a motion that has failed is added.
+        Title of the figure; the status of a motion that has failed, or a certificate that refutes it, is added.
 
     Raises
     ------

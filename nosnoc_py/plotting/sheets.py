@@ -17,10 +17,12 @@ from matplotlib.ticker import ScalarFormatter
 from nosnoc_py.errors import OptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.status import Verdict
 
 DOTS_PER_INCH = 150
 KINDS = (".png", ".pdf", ".svg")
 LONG, POWER = 15, 5  # letters beside a panel that leave no room for the unit, and those that a power is worth
+CONTRADICTING = (Verdict.REFUTED, Verdict.INACCURATE, Verdict.CONSTRAINT_BETWEEN_NODES)
 PLAIN = range(-2, 4)  # powers of ten of the largest number on an axis that is written as it is
 
 
@@ -72,10 +74,14 @@ def legend_outside(figure: Figure, handles: Sequence[Any], size: int) -> None:
 
 
 def titled(title: str | None, trajectory: Trajectory) -> str | None:
-    """The title, with the status of a motion that has failed."""
-    if trajectory.success:
+    """The title, with the status of a motion that has failed, or the verdict of a certificate that contradicts it."""
+    said = [] if trajectory.success else [str(trajectory.status)]
+    certificate = getattr(trajectory, "certificate", None)
+    if certificate is not None and certificate.verdict in CONTRADICTING:
+        said.append(f"certificate: {certificate.verdict}")
+    if not said:
         return title
-    return f"{title} ({trajectory.status})" if title else str(trajectory.status)
+    return f"{title} ({', '.join(said)})" if title else ", ".join(said)
 
 
 def finished(figure: Figure, title: str | None, path: str | Path | None) -> Figure:

@@ -49,6 +49,7 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Sequence, Solution, Trajectory
 from nosnoc_py.status import LIMITS, Status, iterated
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 REFINE = "refine"

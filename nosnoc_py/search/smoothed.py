@@ -29,6 +29,7 @@ from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS
 from nosnoc_py.tableaus import tableau
 
@@ -47,7 +48,7 @@ ITERATIONS = 80
 
 def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """Yield controls of smoothed problems: from a trajectory to the goal, from rest, then from random controls."""
-    if isinstance(task.ocp.system, PDS) or task.ocp.system.remembers or not task.rest.size:
+    if isinstance(task.ocp.system, PDS | HybridSystem) or task.ocp.system.remembers or not task.rest.size:
         return
     program = SmoothedProgram.of(task)
     line = _line_guess(task)

@@ -162,7 +162,9 @@ class StartTask:
             controls = (self.zero, self.rest, self.lower, self.upper)
             if not any(np.isfinite(np.array(at(self.x0, 0.0, u, ocp.p))).all() for u in controls):
                 state = ", ".join(f"{one} = {value:g}" for one, value in zip(s.state_names, self.x0, strict=True))
-                return f"{name} is not finite at x0 ({state}): move x0, or write the function so that it is defined there"
+                return (
+                    f"{name} is not finite at x0 ({state}): move x0, or write the function so that it is defined there"
+                )
         return ""
 
     @cached_property

@@ -262,7 +262,9 @@ class Refinement:
         own = Refinement(self.method.replace(sequence=None), self.ocp, self.callback, self.started, self.deadline)
         motion = solution_of(point, Status.STOPPED, "", self.effort())
         attempt = own.refine(laws, point.sequence, start_of_motion(self.ocp, point.sequence, motion))
-        status, message = attempt.judged() if attempt.certificate is not None else status_of(point, own.method.tolerance)
+        status, message = (
+            attempt.judged() if attempt.certificate is not None else status_of(point, own.method.tolerance)
+        )
         return replace(attempt.solution, status=status, message=message)
 
     def search(self, guess: Any) -> None:

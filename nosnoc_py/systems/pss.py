@@ -26,11 +26,11 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.closures import on_closures
 from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hysteresis import Hysteresis
 from nosnoc_py.systems.scene import PlanarShape
-from nosnoc_py.systems.closures import on_closures
 from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, parts, titled
 
 # Eigenvalues of a metric below this fraction of the largest one are zero: rounding of a semidefinite matrix.
@@ -323,7 +323,8 @@ class PSS(WithAlgebraic):
         check_free(self.flow, allowed, f"{self._kind}: flow")
         # On the boundary of its region a flow is used, beyond it is not: it need not be defined there.
         modes = tuple(
-            m if isinstance(m, Hysteresis) or m.functions is None
+            m
+            if isinstance(m, Hysteresis) or m.functions is None
             else m.with_flows(on_closures(m.flows, m.functions, m.signs, self.x))
             for m in modes
         )

@@ -149,7 +149,7 @@ def fineness(experiment: str) -> float:
     [
         ("concentric", 10, 6.3, 6.137e-3),
         ("general", 13, 5.5, 1.378e-3),
-        ("wall", 10, 5.5, 1.723e-4),
+        slow_row("wall", 10, 5.5, 1.723e-4),
         slow_row("concentric", 19, None, 4.609e-4),
         slow_row("concentric", 20, 13.3, 4.561e-3),
         slow_row("general", 20, None, 1.281e-3),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ def carts() -> ns.CLS:
     return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, -v[1]), contacts=[touch])
 
 
+@cache
 def plan_of_carts() -> ns.Trajectory:
     return ns.simulate(carts(), x0=[0, 0.4, 0, 0], duration=1.0, u=3.0)
 

@@ -98,7 +98,7 @@ def test_recommended_options_solve_it(options: Options, restitution: float) -> N
     assert solved(options, restitution, 1e-12)
 
 
-@pytest.mark.parametrize("restitution", RESTITUTIONS)
+@pytest.mark.parametrize("restitution", slow_but(RESTITUTIONS[:1], RESTITUTIONS))
 def test_polished(restitution: float) -> None:
     """Every pair of options, to rounding."""
     check_share([row for row in ROWS if row[5] == restitution], 2 / 3, 1e-12)

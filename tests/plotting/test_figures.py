@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from nosnoc_py.plotting import dense_output, plot, plot_homotopy, plot_phase
 from nosnoc_py.plotting.figures import COLOURS, broken
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution, StepRecord, Trajectory, nodes_of
 from nosnoc_py.solution.records import Discretization
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, Verdict
 
 GRAVITY, BOUNCE = 9.81, 0.9
 
@@ -255,6 +257,15 @@ def test_numbers_far_from_one_have_their_power_beside_the_unit(ball: Trajectory)
     assert 10.0 in ticks
     assert max(ticks) < 20.0
     assert not figure.axes[0].yaxis.get_offset_text().get_visible()
+
+
+@pytest.mark.parametrize(("verdict", "title"), [(Verdict.CONFIRMED, ""), (Verdict.REFUTED, "certificate: refuted")])
+def test_the_title_says_that_the_certificate_refutes_it(ball: Trajectory, verdict: Verdict, title: str) -> None:
+    fields = {name: getattr(ball, name) for name in Trajectory.__dataclass_fields__}
+    residuals = {"objective": 1.0, "complementarity": 0.0, "complementarity_min": 0.0, "infeasibility": 0.0}
+    certificate: Any = SimpleNamespace(verdict=verdict)
+    solution = Solution(**fields, **residuals, x0=ball.x[0], horizon=2.0, certificate=certificate)
+    assert plot(solution, ["q"]).get_suptitle() == title
 
 
 def test_the_title_says_that_a_motion_has_failed(ball: Trajectory) -> None:

@@ -33,8 +33,11 @@ def test_the_default_against_a_closed_form() -> None:
 
 @pytest.mark.quick
 def test_it_stops_and_says_why() -> None:
-    ocp = one_side()
-    assert ns.solve(ocp, callback=lambda state: ns.Stop).status is ns.Status.STOPPED
+    assert ns.solve(one_side(), callback=lambda state: ns.Stop).status is ns.Status.STOPPED
+
+
+@pytest.mark.slow
+def test_what_is_impossible_is_not_solved() -> None:
     impossible = one_side(bounds=ns.Bounds(u=(0, 0.5)))
     assert not ns.solve(impossible, effort="quick").success
 

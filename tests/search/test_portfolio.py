@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -62,16 +63,22 @@ def test_a_smooth_problem_to_its_closed_form() -> None:
     assert solution.certificate.confirmed
 
 
+@cache
+def found_against_a_wall(restitution: float) -> ns.Solution:
+    """The plain call."""
+    return ns.solve(wall(restitution))
+
+
 @pytest.mark.parametrize("restitution", [0.3, 0.8])
 def test_the_plain_call_finds_the_best_motion_against_a_wall(restitution: float) -> None:
     best = wall_optimum(restitution)
-    solution = ns.solve(wall(restitution))
+    solution = found_against_a_wall(restitution)
     assert solution.status is ns.Status.SOLVED
     assert best * (1 - 1e-3) <= solution.objective <= best * (1 + 2e-3)
 
 
 def test_what_a_solution_says_of_its_search() -> None:
-    solution = ns.solve(wall())
+    solution = found_against_a_wall(0.3)
     assert len(solution.agreement) >= 2
     assert not {MOVES} & set(solution.agreement)
     assert {candidate.start for candidate in solution.candidates} <= set(KINDS)

@@ -12,6 +12,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.status import Status, Verdict
 from problems import disc_manipulation, three_boxes, two_discs
+from tests.pairwise import slow_but, slow_row
 from tests.references.two_discs import optimum
 
 # Controls that FESD-J finds with 20 stages of free lengths, by height and goal of the particle: 3 % to 21 % above the
@@ -273,7 +274,7 @@ def closed_form(height: float, goal: float) -> float:
     return float(bound**2 * stop * (1.0 - 2.0 * fade / 3.0))
 
 
-@pytest.mark.parametrize(("height", "goal"), FOUND)
+@pytest.mark.parametrize(("height", "goal"), slow_but(list(FOUND)[:2], FOUND))
 def test_particles_from_what_finite_elements_found(height: float, goal: float) -> None:
     """Within 0.2 % of the closed form, from controls that are up to 21 % above it; with linear controls 0.02 %."""
     ocp, best = particle(height, goal), closed_form(height, goal)
@@ -352,7 +353,7 @@ def test_a_loaded_solution_asks_for_its_problem(tmp_path: Path) -> None:
         ns.polish(particle(1.0, 3.0), solution)
 
 
-@pytest.mark.parametrize("experiment", ["concentric", "general", "wall"])
+@pytest.mark.parametrize("experiment", [slow_row("concentric"), "general", slow_row("wall")])
 def test_discs_of_the_minimum_principle(experiment: str) -> None:
     """Seed 003's experiments: the optimal control is linear in time between collisions, so that degree 1 has it."""
     ocp = two_discs.build(experiment)

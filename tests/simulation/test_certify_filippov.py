@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -65,6 +66,7 @@ CASES: dict[str, tuple[Callable[[], ns.OCP], Any, str]] = {
 }
 
 
+@cache
 def solved(name: str) -> tuple[ns.OCP, ns.Solution]:
     build, method, _ = CASES[name]
     ocp = build()

@@ -36,7 +36,12 @@ CLAIMED = ("objective", "infeasibility", "complementarity", "complementarity_min
 def consistency_violations(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
     """Return violations of consistency in a solution; `free` are the free choices of its solver."""
     sizes = state_sizes(ocp, solution)
-    violations = [*_numbers(solution), *_free_choice_violations(free), *_ends(solution, sizes), *_nodes(solution, sizes)]
+    violations = [
+        *_numbers(solution),
+        *_free_choice_violations(free),
+        *_ends(solution, sizes),
+        *_nodes(solution, sizes),
+    ]
     violations += _own_complementarities(ocp, solution)
     elements = own_stages(solution)
     violations += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
