@@ -6,9 +6,9 @@ grid; (5) simulate the solution with the event-driven referee, and if it shows a
 Neighbours of the best sequences ("moves") skip the simulation and start from the motion that they were derived from.
 
 Invariants: a sequence is tried by few kinds of start, or from motions far apart, so that work goes to new ones; what is
-returned as SOLVED is confirmed by a simulation, and no direction of descent is left; limits are of counted work, so that
-the clock may cut the search but does not steer it; part of the work is reserved for the final grid. No global optimum is
-proven: agreement of independent kinds of start is the only evidence, and the message says if it is missing.
+returned as SOLVED is confirmed by a simulation, and no direction of descent is left; limits are of counted work, so
+that the clock may cut the search but does not steer it; part of the work is reserved for the final grid. No global
+optimum is proven: agreement of independent kinds of start is the only evidence, and the message says if it is missing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ REFINE = "refine"
 KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
 # Programs that only compare sequences: control intervals, iterations of IPOPT, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
-# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work that
-# is reserved for the program on the final grid.
+# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work
+# that is reserved for the program on the final grid.
 LEAST, SHARE, LAST = 2.0, 0.25, 0.15
 # Work for one program after the search if no turn has led to any program: there has to be something to return.
 NOTHING_YET = 10.0
@@ -126,8 +126,8 @@ class Search(CompleteMethod):
 
     A start is a control. Its exact motion has a sequence of modes, and the multi-phase program of that sequence is a
     smooth optimal control problem, whose solution is simulated again. Kinds of start share the work by their gains per
-    work; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds of
-    start agree on the best objective and nothing better has been found for a while, or at the limit of work. Work is
+    work; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds
+    of start agree on the best objective and nothing better has been found for a while, or at the limit of work. Work is
     counted in evaluations: the same problem and seed give the same candidates, whatever else the machine does.
 
     Parameters
@@ -141,8 +141,8 @@ class Search(CompleteMethod):
         Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
         "stances", "moves".
     program : MultiPhase
-        Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has 24
-        intervals, and more where that gains more than .1 %.
+        Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has
+        24 intervals, and more where that gains more than .1 %.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 

@@ -95,7 +95,8 @@ class SearchState:
     tried : dict
         Kinds of start that have led to a sequence.
     places : dict
-        Motions (samples of their states, relative to the sizes of these) from which the program of a sequence was solved.
+        Motions (samples of their states, relative to the sizes of these) from which the program of a sequence was
+        solved.
     broken : dict
         Numbers of programs of a kind of start, and of those that met values that are not finite.
     scale : ObjectiveScale
