@@ -1,8 +1,8 @@
 """Typical sizes of states and controls of a problem, from its own numbers: its results do not depend on the units.
 
 Sizes that the user gives (`nominal`) are used as they are. All others follow from x0, bounds and constraints at the
-ends, from the forces at x0, and from the horizon. Every size scales with its unit: a problem in millimetres has a thousand
-times the sizes of the same problem in metres. Only where nothing in the problem has a size is it 1.
+ends, from the forces at x0, and from the horizon. Every size scales with its unit: a problem in millimetres has a
+thousand times the sizes of the same problem in metres. Only where nothing in the problem has a size is it 1.
 """
 
 from __future__ import annotations

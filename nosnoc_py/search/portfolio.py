@@ -27,7 +27,8 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
-from nosnoc_py.search.nearest import nearest_motion
+from nosnoc_py.search.nearest import conflict, nearest_motion
+from nosnoc_py.search.progress_line import progress_line
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState
@@ -143,6 +144,8 @@ class Search(CompleteMethod):
     program : MultiPhase
         Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has
         24 intervals, and more where that gains more than .1 %.
+    progress : bool
+        Show one line of progress on standard error, in a terminal or a notebook and without a callback.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 
@@ -173,6 +176,7 @@ class Search(CompleteMethod):
     seed: int = Field(default=0, ge=0)
     starts: tuple[str, ...] = KINDS
     program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24))
+    progress: bool = True
 
     @field_validator("starts")
     @classmethod
@@ -194,7 +198,8 @@ class Search(CompleteMethod):
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        state = iterated(state, self.step, ended, callback, np.inf)
+        with progress_line(self.progress, callback) as shown:
+            state = iterated(state, self.step, ended, shown, np.inf)
         return self.solution(state, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
@@ -329,7 +334,7 @@ class Search(CompleteMethod):
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
             best = finer if finer is not None and (required or finer.rank < best.rank) else best
-        with counted(LEAST * state.task.growth):
+        with counted(NOTHING_YET * state.task.growth):
             status, message = self._status_of(state, best)
         if loss > FINE:
             message = "; ".join(filter(None, (message, f"a finer control would gain about {loss:.1%}")))
@@ -539,7 +544,8 @@ class Search(CompleteMethod):
             return Status.NUMERICAL_ERROR, state.task.undefined or best.solution.message
         status = state.status if state.status in LIMITS else best.solution.status
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
-        message = f"none of {len(state.candidates)} starts led to a feasible motion; {nearest}"
+        count = sum(candidate.start != MOVES for candidate in state.candidates)
+        message = f"none of {count} starts led to a feasible motion; {nearest}"
         return status, f"{message}{self._nearest_note(state)}"
 
     @staticmethod
@@ -564,9 +570,12 @@ class Search(CompleteMethod):
         """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or work."""
         attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.residual)
         ocp = state.task.ocp
-        guesses = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
-        nearest = nearest_motion(ocp, (guess for guess in guesses if guess is not None))
-        return "" if nearest is None else f"; {nearest}"
+        stretched = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
+        guesses = [guess for guess in stretched if guess is not None]
+        nearest = nearest_motion(ocp, guesses)
+        names = conflict(ocp, guesses[0]) if guesses else ()
+        together = f"; no motion satisfies {' and '.join(names)} together, without any one of them there is one"
+        return ("" if nearest is None else f"; {nearest}") + (together if len(names) > 1 else "")
 
     def _agreement_note(self, state: SearchState) -> str:
         """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""
