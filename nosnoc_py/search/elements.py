@@ -84,7 +84,7 @@ class ElementSearch(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Number of starts without a gain that ends the search (8, 20, 120), and the limit of work (10, 60, 600 units of
+        Number of starts without a gain that ends the search (6, 15, 90), and the limit of work (10, 60, 600 units of
         about a second).
     seed : int
         Seed of the random controls.

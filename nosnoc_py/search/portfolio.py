@@ -116,9 +116,9 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort(10.0, 8, 1),
-    "normal": Effort(60.0, 20, 2),
-    "thorough": Effort(600.0, 120, 3),
+    "quick": Effort(10.0, 6, 1),
+    "normal": Effort(60.0, 15, 2),
+    "thorough": Effort(600.0, 90, 3),
 }
 
 
@@ -135,7 +135,7 @@ class Search(CompleteMethod):
     ----------
     effort : {"quick", "normal", "thorough"}
         Limit of work (10, 60, 600 units of about a second, more for problems of more than ten states) and patience:
-        starts without a gain before the search ends (8, 20, 120).
+        starts without a gain before the search ends (6, 15, 90).
     seed : int
         Seed of the random starts. Every kind has its own random numbers.
     starts : tuple of str
