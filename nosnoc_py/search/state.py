@@ -31,8 +31,8 @@ GUESS, MOVES, STANCES = "guess", "moves", "stances"
 EXPANDED, NEARLY = 3, 3
 # A violation reduced to this fraction of the least one counts as a gain.
 NEARER = 0.7
-# Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the objective:
-# this is agreement, and no gain.
+# Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the
+# objective: this is agreement, and no gain.
 SAME_SEQUENCE = 2.0 * AGREE
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
 EXPECTED = 3.0

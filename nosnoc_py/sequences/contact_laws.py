@@ -164,7 +164,10 @@ class ContactLaws:
         equations, inequalities = forces.rows(rates, self.speed)
         # The compliance makes the forces of redundant contacts (four corners of a box) unique.
         equations += Rows.of(
-            *((f"gap rate[{self.names[c]}]", rates[c] + self.softness(c, self.force) * forces.normal[c]) for c in closed)
+            *(
+                (f"gap rate[{self.names[c]}]", rates[c] + self.softness(c, self.force) * forces.normal[c])
+                for c in closed
+            )
         )
         # Only a normal that turns lets the gap drift; a flat one keeps it constant by its rate.
         turning = [c for c in closed if self.curved[c]]

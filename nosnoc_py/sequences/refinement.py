@@ -796,15 +796,10 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
     duration = motion.duration or ocp.horizon
     scales = problem_scales(system, x0=np.array(motion.x[0]), control=law, p=p, duration=duration)
     at = system.kinematics(np.asarray(motion.x), 0.0, p)
-    # Without any force (free flight without gravity) there is no typical value.
-    force = float(np.abs(at.force).max(initial=0.0)) or 1.0
-    return ContactLaws(
-        system,
-        rest_velocity=REST_VELOCITY * scales.velocity,
-        force=force,
-        speed=scales.velocity,
-        length=scales.length / scales.steepness,
-    )
+    speed, length = scales.velocity, scales.length / scales.steepness
+    # Without any force (free flight without gravity): that which makes the typical speed within the typical length.
+    force = float(np.abs(at.force).max(initial=0.0)) or float(np.abs(at.mass).max()) * speed**2 / length
+    return ContactLaws(system, rest_velocity=REST_VELOCITY * speed, force=force, speed=speed, length=length)
 
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
