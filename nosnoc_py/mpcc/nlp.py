@@ -56,15 +56,11 @@ class SmoothProgram(Protocol):
         """Functions grad_f, jac_g and hess_lag."""
         ...
 
-    @property
-    def operations(self) -> float:
-        """Operations of one evaluation of all derivatives."""
-        return float(sum(function.n_instructions() for function in self.derivatives.values()))
 
-    @property
-    def built(self) -> float:
-        """Operations of the functions that were differentiated for this program alone."""
-        return self.operations
+def operations_of(nlp: Any) -> float:
+    """Return the operations of one evaluation of all derivatives: a program of blocks knows them, maps hide them."""
+    stated = getattr(nlp, "operations", None)
+    return float(sum(f.n_instructions() for f in nlp.derivatives.values()) if stated is None else stated)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

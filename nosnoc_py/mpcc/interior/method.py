@@ -28,7 +28,7 @@ from nosnoc_py.attempts import work
 from nosnoc_py.mpcc.interior.evaluation import Evaluation
 from nosnoc_py.mpcc.interior.kkt import KKT
 from nosnoc_py.mpcc.ipopt import NLPResult
-from nosnoc_py.mpcc.nlp import SmoothProgram
+from nosnoc_py.mpcc.nlp import SmoothProgram, operations_of
 
 Array = np.ndarray
 # Permanent regularisations of the KKT matrix in scaled units. Primal ones that correct the inertia begin at FIRST and
@@ -104,7 +104,7 @@ class InteriorPoint:
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self.settings, self._lock = nlp, Settings.of(options), threading.Lock()
         self.evaluation = Evaluation(nlp)
-        self.work = work.of_iteration(nlp.operations, sum(f.nnz_out() for f in nlp.derivatives.values()))
+        self.work = work.of_iteration(operations_of(nlp), sum(f.nnz_out() for f in nlp.derivatives.values()))
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
