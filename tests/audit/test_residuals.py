@@ -254,9 +254,9 @@ class TestElements:
         """The differentiation matrix of 0, 1/3, 1 has the largest row sum in its last row: 2 + 4.5 + 2.5 = 9."""
         h, x = np.array([0.1, 0.2]), np.array([[3.0, np.nan]])
         rounding = np.finfo(float).eps * 4.0
-        assert noise_of(self.c, h, x, -1.0) == pytest.approx(9.0 * rounding / h, rel=1e-9)
-        assert noise_of(self.c, h, x, 1e-9) == pytest.approx(9.0 * (1e-9 + rounding) / h, rel=1e-9)
-        assert noise_of(self.c, h, x, 1.0) == pytest.approx(9.0 * (1e-8 + rounding) / h, rel=1e-9)
+        assert noise_of(self.c, h, x, -1.0) == pytest.approx(9.0 * rounding / h, rel=1e-9, abs=0.0)
+        assert noise_of(self.c, h, x, 1e-9) == pytest.approx(9.0 * (1e-9 + rounding) / h, rel=1e-9, abs=0.0)
+        assert noise_of(self.c, h, x, 1.0) == pytest.approx(9.0 * (1e-8 + rounding) / h, rel=1e-9, abs=0.0)
 
 
 class TestRecords:
