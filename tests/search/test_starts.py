@@ -124,6 +124,17 @@ def test_smoothed_contacts_are_felt_without_being_reached() -> None:
     assert task.motion(next(found("constant", ocp))).x[-1][1] == 0.5
 
 
+def test_smoothed_starts_reach_the_goal_without_the_forces_that_assist_them() -> None:
+    """The third start of a trajectory to the goal, and those from rest, have a control that moves the mass itself."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    s = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=5 - q)])
+    ends = [ns.Constraint(s.x, [1, 0], [1, 0], name="home")]
+    ocp = ns.OCP(s, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=ends)
+    task = StartTask.of(ocp)
+    for start in list(found("smoothed", ocp, count=4))[2:]:
+        assert task.motion(start).x[-1] == pytest.approx([1.0, 0.0], abs=0.05)
+
+
 def test_smoothed_problems_need_a_control_and_no_memory() -> None:
     """Widths replace the modes of contacts and of Filippov systems only; all others would be solved for nothing."""
     x, u = ca.SX.sym("x"), ca.SX.sym("u")
