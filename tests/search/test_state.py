@@ -529,6 +529,38 @@ class TestTurn:
         here.work.method, here.work.log = ns.MultiPhase(), []
         return here
 
+    def test_the_first_turn_has_time_however_short_the_limit_is(self) -> None:
+        now = time.monotonic()
+        first = self.with_method(state(streams={"line": iter((None,))}, deadline=now - 1.0))
+        assert search(starts=("line",)).step(first).work.deadline > now + 1.0
+        later = self.with_method(state(streams={"line": iter((None,))}, deadline=now - 1.0, spent={"line": 1.0}))
+        assert search(starts=("line",)).step(later).work.deadline == now - 1.0
+
+    def test_neighbours_have_no_penalty_for_ends_that_they_miss(self) -> None:
+        for kind, penalised in (("line", True), (MOVES, False)):
+            streams = {"line": iter((None,))} if kind == "line" else {}
+            here = self.with_method(state(attempt(BOUNCE, 2.0), streams=streams))
+            assert search(starts=("line", MOVES)).step(replace(here, nodes=() if kind == "line" else here.nodes))
+            assert here.work.method.penalised == penalised
+
+    def test_only_the_longest_phases_of_a_motion_that_rattles(self) -> None:
+        laws: Any = SimpleNamespace(
+            names=("wall",), impulses=(), mode_names=lambda name: ("open", "closed"), default=lambda name: "open"
+        )
+        phases = [{"wall": "closed"} if k % 2 else {} for k in range(40)]
+        lengths = np.where(np.isin(np.arange(40), (3, 8, 9, 20)), 1.0, 0.01)
+        rattling = Sequence(phases, np.cumsum(lengths)[:-1])
+        kept = portfolio.with_longest_phases(rattling, laws, float(lengths.sum()))
+        assert len(kept) <= portfolio.PHASES
+        short = Sequence(phases[:4], [1.0, 2.0, 3.0])
+        assert portfolio.with_longest_phases(short, laws, 4.0) is short
+        # The four long phases are there, in their order, among equal ones of the same length.
+        modes = [phase.get("wall", "open") for phase in kept.phases]
+        assert kept.times is not None
+        edges = np.concatenate([[0.0], kept.times, [lengths.sum()]])
+        long = [mode for mode, length in zip(modes, np.diff(edges), strict=True) if length >= 1.0]
+        assert len(long) >= 3
+
     def test_work_of_one_turn(self) -> None:
         half = state(spent={"line": 30.0})
         assert search()._work_of_turn(half, "line") == pytest.approx(0.25 * 0.35 * 60.0, rel=1e-12)
