@@ -13,7 +13,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.attempts.rank import Group, ObjectiveScale
-from nosnoc_py.attempts.work import count, counted
+from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE
 from nosnoc_py.search.state import GUESS, MOVES, STANCES, SearchState, SequenceNode
@@ -633,6 +633,21 @@ class TestNeighboursInATurn:
         assert asked == [SEQUENCES[1]]
         assert after.candidates[-1].objective == np.inf
         assert after.tried == {SEQUENCES[1]: frozenset((MOVES,))}
+
+
+class TestFinalGrid:
+    @pytest.mark.parametrize(("growth", "spent", "limit"), [(1.0, 30.0, 30.0), (1.0, 59.5, 2.0), (2.0, 130.0, 4.0)])
+    def test_work_of_the_final_grid_is_what_is_left_but_enough(
+        self, growth: float, spent: float, limit: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def asked(*given: Any) -> Any:
+            raise KeyError(left())
+
+        monkeypatch.setattr(ns.Search, "_on_final_grid", asked)
+        here = state(attempt(BOUNCE, 2.0), growth=growth, spent={"line": spent})
+        with pytest.raises(KeyError) as caught:
+            search().solution(here)
+        assert caught.value.args[0] == pytest.approx(limit, rel=1e-12)
 
 
 class TestRefinementInATurn:
