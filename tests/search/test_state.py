@@ -435,8 +435,8 @@ class TestEnd:
 
     def test_the_clock_cuts_it_with_the_same_reserve_but_for_the_first_turn(self) -> None:
         now = time.monotonic()
-        for left, spent, ends in ((10.0, {"line": 1.0}, True), (10.0, {}, False), (30.0, {"line": 1.0}, False)):
-            here = state(attempt(BOUNCE, 2.0), spent=spent, deadline=now + left)
+        for seconds, spent, ends in ((10.0, {"line": 1.0}, True), (10.0, {}, False), (30.0, {"line": 1.0}, False)):
+            here = state(attempt(BOUNCE, 2.0), spent=spent, deadline=now + seconds)
             here.work.started = now - 90.0
             assert search().terminate(here) == (Status.TIME_LIMIT if ends else None)
 
