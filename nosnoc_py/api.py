@@ -94,6 +94,7 @@ def solve(
     time_limit: float | None = None,
     effort: Literal["quick", "normal", "thorough"] | None = None,
     seed: int | None = None,
+    progress: bool | None = None,
     polish: bool = False,
     certify: bool = True,
 ) -> Solution:
@@ -120,12 +121,15 @@ def solve(
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
-        Limit of the time by the clock [s]. The search without one has a limit of processor time, by its effort.
+        Limit of the time by the clock [s]. The search ends by its counted work; this limit only cuts it.
     effort : {"quick", "normal", "thorough"}, optional
-        Effort of the search; default "normal", at most 60 s of processor time. It ends earlier if different kinds of
-        starts agree.
+        Effort of the search; default "normal", about a minute for a problem of ten states. It is counted in evaluations
+        and not timed, and ends earlier if different kinds of starts agree.
     seed : int, optional
-        Seed of the search; default 0.
+        Seed of the search; default 0. The same seed gives the same candidates.
+    progress : bool, optional
+        False switches off the line of progress of the search, which is shown on standard error in a terminal or a
+        notebook.
     polish : bool
         Continue from the solution to the optimum of its mode sequence, on a grid that moves with the events, and return
         the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
@@ -164,7 +168,9 @@ def solve(
         # A sequence of modes is a multi-phase program; its optimum is a guess for everything else.
         guess = solve(ocp, MultiPhase(sequence=guess), certify=False, callback=callback, time_limit=time_limit)
         time_limit = None if time_limit is None else max(0.0, deadline - monotonic())
-    searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
+    searched = {
+        name: value for name, value in (("effort", effort), ("seed", seed), ("progress", progress)) if value is not None
+    }
     if searched and (method is not None or solver is not None):
         raise OptionError(
             f"{', '.join(searched)}: options of the default search, which is used without a method and a solver; "

@@ -1,8 +1,8 @@
 """Typical sizes of states and controls of a problem, from its own numbers: its results do not depend on the units.
 
-Sizes that the user gives (`nominal`) are used as they are. All others follow from x0, bounds and constraints at the ends,
-from the forces at x0, and from the horizon. Every size scales with its unit: a problem in millimetres has a thousand
-times the sizes of the same problem in metres. Only where nothing in the problem has a size is it 1.
+Sizes that the user gives (`nominal`) are used as they are. All others follow from x0, bounds and constraints at the
+ends, from the forces at x0, and from the horizon. Every size scales with its unit: a problem in millimetres has a
+thousand times the sizes of the same problem in metres. Only where nothing in the problem has a size is it 1.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP
 
 Array = np.ndarray
-# Least size of a component relative to the largest one of its group (positions, velocities): a component that is small at
-# both ends may move in between.
+# Least size of a component relative to the largest one of its group (positions, velocities): a component that is small
+# at both ends may move in between.
 SHARED = 0.05
-# A way d from rest to rest takes at least the acceleration 4 d / T^2, with full force in one direction and then the other.
+# A way d from rest to rest takes at least the acceleration 4 d / T^2, with full force in one direction and then the
+# other.
 REST_TO_REST = 4.0
 # Constraints whose gradient is below this fraction of the largest one say nothing of a state.
 STEEP = 1e-6
@@ -128,7 +129,7 @@ def _of_mechanics(s: Any, evidence: Array, accelerations: Array, T: float) -> Ar
 
 
 def _along_the_flow(ocp: OCP, x: Array, evidence: Array, T: float) -> Array:
-    """Return sizes in which a state without evidence of its own follows from those that it drives: their size over T."""
+    """Return sizes in which a state without evidence follows from those that it drives: their size over T."""
     s = ocp.system
     slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(s.flow, s.x)], {"allow_free": True})
     base = np.zeros(x.size) if ocp.x0 is None else ocp.x0

@@ -1,8 +1,8 @@
 """Rank of a result, whatever method found it: first what an independent simulation says, then objective or violation.
 
-One order serves all loops over attempts (meshes of a sequence, sequences of a search, strategies of a homotopy, guesses),
-so that a result that one of them keeps is not thrown away by another one. The word with which a solver ended is no part
-of the rank: a point counts by its residuals, and a motion by its simulation.
+One order serves the loops over attempts (meshes of a sequence, sequences of a search, random starts of finite
+elements), so that a result that one of them keeps is not thrown away by another one. The word with which a solver
+ended is no part of the rank: a point counts by its residuals, and a motion by its simulation.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 # Units of work of one operation of a CasADi function, of one nonzero entry of a factorisation, of an iteration of an
 # NLP solver besides its evaluations, of a step of an integrator besides its evaluations, of a step that is a single
-# compiled call, of an event, of an operation that is differentiated, and of a program besides its derivatives: fitted to
-# processor times of searches with four to thirty-seven states.
+# compiled call, of an event, of an operation that is differentiated, and of a program besides its derivatives: fitted
+# to processor times of searches with four to thirty-seven states.
 OPERATION, ENTRY, ITERATION = 5e-9, 1.5e-7, 2e-4
 STEP, SMALL, EVENT = 8e-4, 4e-4, 1.5e-3
 BUILT, PROGRAM = 6e-7, 2e-2

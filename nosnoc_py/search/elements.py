@@ -32,8 +32,8 @@ from nosnoc_py.status import Status, Verdict, iterated
 from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
-# Limit of work of a start: this multiple of the first one's, as a bad branch can take far longer than a good one, but at
-# least LEAST. LAST is the fraction of the total work that is reserved for the refinement of the best one.
+# Limit of work of a start: this multiple of the first one's, as a bad branch can take far longer than a good one, but
+# at least LEAST. LAST is the fraction of the total work that is reserved for the refinement of the best one.
 LONGER, LEAST, LAST = 5.0, 2.0, 0.25
 # Upper limit of the RK stages; the refinement adds one at a time until the simulation confirms the solution.
 MOST_STAGES = 5
@@ -84,7 +84,7 @@ class ElementSearch(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Number of starts without a gain that ends the search (8, 20, 120), and the limit of work (10, 60, 600 units of
+        Number of starts without a gain that ends the search (6, 15, 90), and the limit of work (10, 60, 600 units of
         about a second).
     seed : int
         Seed of the random controls.

@@ -16,8 +16,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.work import exhausted
+from nosnoc_py.audit.constraints import row_sizes
 from nosnoc_py.errors import NosnocError
-from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.ocp import OCP, Bounds, Constraint
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.solution import Solution
 
@@ -26,6 +27,8 @@ from nosnoc_py.solution import Solution
 PENALTY = 1e2
 # Control intervals of the programs, and largest number of sequences: enough to see which constraint is missed.
 INTERVALS, TRIED = 12, 3
+# Programs of the deletion filter, and the largest number of constraints and bounds for which it is tried.
+FILTER, MOST_FILTERED = MultiPhase(intervals=INTERVALS, follow=True, refinements=0, max_iterations=100), 12
 # Violation of a terminal constraint, as a fraction of its size, below which it is not reported.
 REPORTED = 1e-3
 # Largest number of characters of an expression in a message.
@@ -88,6 +91,66 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     return best if best is not None and best.misses else None
 
 
+def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:
+    """Return a smallest set of the user's constraints and bounds that no motion was found to satisfy together.
+
+    Without any one of them there is a motion: a deletion filter (Chinneck and Dravnieks 1991), with local solves of the
+    problem without costs. Empty if the work is used up before, or if nothing helps.
+
+    Parameters
+    ----------
+    ocp : OCP
+    control : guess of the control
+    """
+    names = [
+        *(str(c.name) for c in (*ocp.terminal_constraints, *ocp.path_constraints)),
+        *(f"bounds of {name}" for name, low, high in _bounded(ocp) if np.isfinite([low, high]).any()),
+    ]
+    if any(c.soft for c in (*ocp.terminal_constraints, *ocp.path_constraints)) or len(names) > MOST_FILTERED:
+        return ()
+
+    def has_motion(kept: list[str]) -> bool:
+        try:
+            return bool(FILTER.solve(_with_only(ocp, kept), guess=control).success)
+        except NosnocError:
+            return False
+
+    if not has_motion([]):
+        return ()
+    kept = names
+    for name in names:
+        left = [other for other in kept if other != name]
+        if exhausted():
+            return ()
+        kept = kept if has_motion(left) else left
+    return tuple(kept)
+
+
+def _bounded(ocp: OCP) -> list[tuple[str, float, float]]:
+    """Return names, lower and upper bounds of all states and controls."""
+    s = ocp.system
+    return [*zip(s.state_names, *ocp.x_bounds, strict=True), *zip(s.control_names, *ocp.u_bounds, strict=True)]
+
+
+def _with_only(ocp: OCP, kept: list[str]) -> OCP:
+    """Return the problem without costs, with some of its constraints and bounds."""
+
+    def bounds(names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        held = np.array([f"bounds of {name}" in kept for name in names], bool)
+        return np.where(held, low, -np.inf), np.where(held, high, np.inf)
+
+    s = ocp.system
+    return replace(
+        ocp,
+        stage_cost=0,
+        terminal_cost=0,
+        point_costs=(),
+        terminal_constraints=[c for c in ocp.terminal_constraints if str(c.name) in kept],
+        path_constraints=[c for c in ocp.path_constraints if str(c.name) in kept],
+        bounds=Bounds(x=bounds(s.state_names, *ocp.x_bounds), u=bounds(s.control_names, *ocp.u_bounds)),
+    )
+
+
 def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, float]:
     """Return a text on the violation of a constraint at the end of a motion ("" if satisfied), and its size."""
     s = ocp.system
@@ -97,7 +160,7 @@ def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, 
     below, above = constraint.lower - end, end - constraint.upper
     size = np.maximum(np.maximum(below, above), 0.0)
     parts = []
-    for k in np.flatnonzero(size > REPORTED * np.maximum(1.0, np.abs(end))):
+    for k in np.flatnonzero(size > REPORTED * (np.abs(end) + row_sizes(ocp, constraint))):
         limit = constraint.lower[k] if below[k] > 0.0 else constraint.upper[k]
         equal = constraint.lower[k] == constraint.upper[k]
         wanted = f"{limit:.4g}" if equal else f"at {'least' if below[k] > 0.0 else 'most'} {limit:.4g}"

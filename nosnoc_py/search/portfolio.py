@@ -6,9 +6,9 @@ grid; (5) simulate the solution with the event-driven referee, and if it shows a
 Neighbours of the best sequences ("moves") skip the simulation and start from the motion that they were derived from.
 
 Invariants: a sequence is tried by few kinds of start, or from motions far apart, so that work goes to new ones; what is
-returned as SOLVED is confirmed by a simulation, and no direction of descent is left; limits are of counted work, so that
-the clock may cut the search but does not steer it; part of the work is reserved for the final grid. No global optimum is
-proven: agreement of independent kinds of start is the only evidence, and the message says if it is missing.
+returned as SOLVED is confirmed by a simulation, and no direction of descent is left; limits are of counted work, so
+that the clock may cut the search but does not steer it; part of the work is reserved for the final grid. No global
+optimum is proven: agreement of independent kinds of start is the only evidence, and the message says if it is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
-from nosnoc_py.search.nearest import nearest_motion
+from nosnoc_py.search.nearest import conflict, nearest_motion
+from nosnoc_py.search.progress_line import progress_line
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState
@@ -57,8 +58,8 @@ REFINE = "refine"
 KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
 # Programs that only compare sequences: control intervals, iterations of IPOPT, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
-# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work that
-# is reserved for the program on the final grid.
+# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work
+# that is reserved for the program on the final grid.
 LEAST, SHARE, LAST = 2.0, 0.25, 0.15
 # Work for one program after the search if no turn has led to any program: there has to be something to return.
 NOTHING_YET = 10.0
@@ -115,9 +116,9 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort(10.0, 8, 1),
-    "normal": Effort(60.0, 20, 2),
-    "thorough": Effort(600.0, 120, 3),
+    "quick": Effort(10.0, 6, 1),
+    "normal": Effort(60.0, 15, 2),
+    "thorough": Effort(600.0, 90, 3),
 }
 
 
@@ -126,23 +127,25 @@ class Search(CompleteMethod):
 
     A start is a control. Its exact motion has a sequence of modes, and the multi-phase program of that sequence is a
     smooth optimal control problem, whose solution is simulated again. Kinds of start share the work by their gains per
-    work; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds of
-    start agree on the best objective and nothing better has been found for a while, or at the limit of work. Work is
+    work; one of them, "moves", edits the sequences of the best motions so far. The search ends when independent kinds
+    of start agree on the best objective and nothing better has been found for a while, or at the limit of work. Work is
     counted in evaluations: the same problem and seed give the same candidates, whatever else the machine does.
 
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
         Limit of work (10, 60, 600 units of about a second, more for problems of more than ten states) and patience:
-        starts without a gain before the search ends (8, 20, 120).
+        starts without a gain before the search ends (6, 15, 90).
     seed : int
         Seed of the random starts. Every kind has its own random numbers.
     starts : tuple of str
         Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
         "stances", "moves".
     program : MultiPhase
-        Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has 24
-        intervals, and more where that gains more than .1 %.
+        Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has
+        24 intervals, and more where that gains more than .1 %.
+    progress : bool
+        Show one line of progress on standard error, in a terminal or a notebook and without a callback.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 
@@ -173,6 +176,7 @@ class Search(CompleteMethod):
     seed: int = Field(default=0, ge=0)
     starts: tuple[str, ...] = KINDS
     program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24))
+    progress: bool = True
 
     @field_validator("starts")
     @classmethod
@@ -194,7 +198,8 @@ class Search(CompleteMethod):
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        state = iterated(state, self.step, ended, callback, np.inf)
+        with progress_line(self.progress, callback) as shown:
+            state = iterated(state, self.step, ended, shown, np.inf)
         return self.solution(state, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
@@ -329,7 +334,7 @@ class Search(CompleteMethod):
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
             best = finer if finer is not None and (required or finer.rank < best.rank) else best
-        with counted(LEAST * state.task.growth):
+        with counted(NOTHING_YET * state.task.growth):
             status, message = self._status_of(state, best)
         if loss > FINE:
             message = "; ".join(filter(None, (message, f"a finer control would gain about {loss:.1%}")))
@@ -539,7 +544,8 @@ class Search(CompleteMethod):
             return Status.NUMERICAL_ERROR, state.task.undefined or best.solution.message
         status = state.status if state.status in LIMITS else best.solution.status
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
-        message = f"none of {len(state.candidates)} starts led to a feasible motion; {nearest}"
+        count = sum(candidate.start != MOVES for candidate in state.candidates)
+        message = f"none of {count} starts led to a feasible motion; {nearest}"
         return status, f"{message}{self._nearest_note(state)}"
 
     @staticmethod
@@ -564,9 +570,12 @@ class Search(CompleteMethod):
         """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or work."""
         attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.residual)
         ocp = state.task.ocp
-        guesses = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
-        nearest = nearest_motion(ocp, (guess for guess in guesses if guess is not None))
-        return "" if nearest is None else f"; {nearest}"
+        stretched = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
+        guesses = [guess for guess in stretched if guess is not None]
+        nearest = nearest_motion(ocp, guesses)
+        names = conflict(ocp, guesses[0]) if guesses else ()
+        together = f"; no motion satisfies {' and '.join(names)} together, without any one of them there is one"
+        return ("" if nearest is None else f"; {nearest}") + (together if len(names) > 1 else "")
 
     def _agreement_note(self, state: SearchState) -> str:
         """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""

@@ -31,6 +31,9 @@ GUESS, MOVES, STANCES = "guess", "moves", "stances"
 EXPANDED, NEARLY = 3, 3
 # A violation reduced to this fraction of the least one counts as a gain.
 NEARER = 0.7
+# Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the
+# objective: this is agreement, and no gain.
+SAME_SEQUENCE = 2.0 * AGREE
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
 EXPECTED = 3.0
 # Prior of the work per turn; larger for kinds that simulate or solve a lot for one start. Other kinds count as 1.
@@ -95,7 +98,8 @@ class SearchState:
     tried : dict
         Kinds of start that have led to a sequence.
     places : dict
-        Motions (samples of their states, relative to the sizes of these) from which the program of a sequence was solved.
+        Motions (samples of their states, relative to the sizes of these) from which the program of a sequence was
+        solved.
     broken : dict
         Numbers of programs of a kind of start, and of those that met values that are not finite.
     scale : ObjectiveScale
@@ -190,13 +194,16 @@ class SearchState:
         """
         if not self.confirmed:
             return ()
-        cutoff = self._above(AGREE)
+        assert self.leader is not None
+        cutoff, same = self._above(AGREE), self._above(SAME_SEQUENCE)
         # A guess that is a solution may itself come from these kinds of start.
         dependent = (MOVES,) if self.guess is None else (MOVES, GUESS)
         kinds = (
             c.start
             for c in self.candidates
-            if c.start not in dependent and c.verdict in CONFIRMED and c.objective <= cutoff
+            if c.start not in dependent
+            and c.verdict in CONFIRMED
+            and c.objective <= (same if c.sequence == self.leader.sequence else cutoff)
         )
         return tuple(kind for kind in dict.fromkeys(kinds) if not self._fails(kind))
 
@@ -247,7 +254,10 @@ class SearchState:
         rank, best = attempt.rank.promise, self._rank(self.leader)
         if rank.group != best.group:
             return rank.group < best.group
-        return rank.amount < (self._above(-GAIN) if best.feasible else NEARER * best.amount)
+        if not best.feasible:
+            return rank.amount < NEARER * best.amount
+        known = attempt.point.sequence == self.leader.sequence
+        return rank.amount < self._above(-AGREE if known else -GAIN)
 
     def is_new(self, sequence: Sequence, kind: str, place: np.ndarray, most: int) -> bool:
         """True if the program of a sequence is worth solving from a start of this kind at this place.

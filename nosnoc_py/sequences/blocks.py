@@ -271,7 +271,7 @@ class BlockNLP:
         return _inverse(rows), float(_inverse(steepest)[0])
 
     def _steepness(self, w: Array) -> tuple[Array, Array]:
-        """Return the largest entries of the gradients of the rows (n_g,) and of the objective (1,), in scaled unknowns."""
+        """Return the largest entries of the gradients of rows (n_g,) and objective (1,), in scaled unknowns."""
         rows, gradient = [np.zeros(0)], np.zeros(self.size)
         for block in self.blocks:
             sizes = np.zeros((block.places, block.count))

@@ -164,7 +164,10 @@ class ContactLaws:
         equations, inequalities = forces.rows(rates, self.speed)
         # The compliance makes the forces of redundant contacts (four corners of a box) unique.
         equations += Rows.of(
-            *((f"gap rate[{self.names[c]}]", rates[c] + self.softness(c) * forces.normal[c]) for c in closed)
+            *(
+                (f"gap rate[{self.names[c]}]", rates[c] + self.softness(c, self.force) * forces.normal[c])
+                for c in closed
+            )
         )
         # Only a normal that turns lets the gap drift; a flat one keeps it constant by its rate.
         turning = [c for c in closed if self.curved[c]]
@@ -277,16 +280,16 @@ class ContactLaws:
         rates, gain = (at.rates, at.rates_of(later)), float(energy_gain(at.mass @ (later - v), v, later))
         slowest = IMPACT * self.speed * np.ravel(at.steepness)  # rates are those of the user's gaps
         # A contact that only opens or closes by the impact of another one has no impulse of its own: it has no impact.
-        least = IMPACT * max(float(impulses[: self.frames.count].max(initial=0.0)), IMPACT)
+        least = IMPACT * float(impulses[: self.frames.count].max(initial=0.0))
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
             for c, name in enumerate(self.frames.names)
             if rates[0][c] < -slowest[c] and rates[1][c] - rates[0][c] > slowest[c] and impulses[c] > least
         ]
 
-    def softness(self, c: int) -> float:
-        """Return the compliance of a closed contact: gap rate per force [m/s/N]."""
-        return SOFTNESS * self.speed / self.force
+    def softness(self, c: int, size: float) -> float:
+        """Return the compliance of a closed contact: gap rate per force or impulse, whose typical size is given."""
+        return SOFTNESS * self.speed / size
 
     def impulsive_contacts(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> dict[int, str]:
         """Return the contacts with an impulse between two phases, with their modes in it.
@@ -342,13 +345,15 @@ class ContactLaws:
         """Return the boundary with an impact: M (v+ - v-) = J' Lambda, restitution, and Coulomb's law."""
         s, at = self.system, self.at
         velocity = Unknowns.create("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
-        impulses = self._forces(impacting, "impulse", self.force)
+        # The impulse of the typical force in the time in which the typical speed covers the typical length.
+        size = self.force * self.length / self.speed
+        impulses = self._forces(impacting, "impulse", size)
         approach, leaving = at.rates, at.rates_of(velocity.symbol)
         equations, inequalities = impulses.rows(leaving, self.speed)
         equations += Rows.of(("momentum", at.mass @ (velocity.symbol - s.v) - at.jacobian.T @ impulses.total))
         for c in impacting:
             name, e = self.names[c], self.frames.restitution[c]
-            soft = self.softness(c) * impulses.normal[c]
+            soft = self.softness(c, size) * impulses.normal[c]
             if before[c] != OPEN:
                 equations += Rows.of((f"gap rate after[{name}]", leaving[c] + soft))
                 continue
@@ -394,6 +399,7 @@ class _Forces:
     """
 
     def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
+        self.size = scale
         frames, names = laws.frames, laws.names
         self.laws, self.kinds = laws, kinds
         # Forces start at their typical value: an interior-point method would have to push them off the bound zero.
@@ -438,7 +444,7 @@ class _Forces:
             if word == STICK:
                 # The same compliance as of the normal direction: tangential forces of redundant contacts are not unique
                 # either.
-                equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c) * force))
+                equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c, self.size) * force))
                 # Two linear rows for one tangent; the quadratic cone for two (smooth where the force is zero).
                 room = ca.vertcat(bound - force, bound + force) if len(rows) == 1 else bound**2 - ca.sumsqr(force)
                 inequalities += Rows.of((f"friction cone[{name}]", room))

@@ -1,8 +1,8 @@
 """IPOPT on a multi-phase program, and what its result is worth.
 
-A point counts by its residuals: where IPOPT stopped by its limit, or because the rows leave it no freedom, the point may
-be a motion all the same. It is SOLVED if no direction of descent is left, which multipliers show, or a linear program
-(`has_descent`); else it is FEASIBLE. Rows that the others imply are left out where IPOPT cannot do with them.
+A point counts by its residuals: where IPOPT stopped by its limit, or because the rows leave it no freedom, the point
+may be a motion all the same. It is SOLVED if no direction of descent is left, which multipliers show, or a linear
+program (`has_descent`); else it is FEASIBLE. Rows that the others imply are left out where IPOPT cannot do with them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ NO_FREEDOM = "Not_Enough_Degrees_Of_Freedom"
 MOST_ROWS = 2500
 # A row is implied by others if its remainder is below this fraction of the largest one.
 IMPLIED = 1e-10
-# Distance of the point at which ranks are determined from the start, as a fraction of typical values: rows that depend on
-# each other at a special start only are no redundant ones.
+# Distance of the point at which ranks are determined from the start, as a fraction of typical values: rows that depend
+# on each other at a special start only are no redundant ones.
 AWAY = 1e-3
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
 # DESCENT of what it could without any row.
@@ -118,8 +118,8 @@ def _without(nlp: BlockNLP, rows: Array) -> dict[str, Array]:
 def has_descent(nlp: BlockNLP, w: Array) -> bool:
     """Return True if a small step within all linearised rows and bounds lowers the objective.
 
-    The largest decrease of the linearised objective is a linear program (Fletcher and Sainz de la Maza 1989), which needs
-    neither multipliers nor independent rows.
+    The largest decrease of the linearised objective is a linear program (Fletcher and Sainz de la Maza 1989), which
+    needs neither multipliers nor independent rows.
     """
     from scipy.optimize import linprog  # not paid for by an import of the library
     from scipy.sparse import csr_matrix

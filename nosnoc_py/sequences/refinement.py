@@ -91,8 +91,8 @@ UNSTABLE = 30.0
 NEARLY = 1e-2
 # Least length of a phase of a given sequence, as a fraction of the horizon.
 SHORTEST = 1e-3
-# An inaccurate motion counts as one to be refined if its defects at the ends of windows are at most this fraction of the
-# largest state; beyond that it ranks with the refuted ones.
+# An inaccurate motion counts as one to be refined if its defects at the ends of windows are at most this fraction of
+# the largest state; beyond that it ranks with the refuted ones.
 SOUND = 1e-2
 # Limit of the iterations of a program whose phases may vanish: it is degenerate, and often does not converge.
 FEW = 100
@@ -175,8 +175,8 @@ class PhaseAttempt:
     def judged(self) -> tuple[Status, str]:
         """Return the status of a simulated motion, and a message about it.
 
-        It is solved if the simulation confirms it and no direction of descent is left; a confirmed motion that has one is
-        feasible.
+        It is solved if the simulation confirms it and no direction of descent is left; a confirmed motion that has one
+        is feasible.
         """
         if not self.confirmed:
             undecided = self.verdict is Verdict.UNDECIDED
@@ -451,7 +451,7 @@ class Refinement:
         program = PhaseNLP(self.ocp, laws, plan, mesh, start, tolerance=self.method.tolerance)
         # Phases of a given sequence have their least length once a first mesh has shown where they want to be.
         kept = self.keeps_phases and start.near
-        bound = {"shortest": self.least_length} if kept else {"least": KEPT}
+        bound: dict[str, Any] = {"shortest": self.least_length} if kept else {"least": KEPT}
 
         def again(best: PhasePoint | None) -> PhasePoint | None:
             # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
@@ -796,15 +796,10 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
     duration = motion.duration or ocp.horizon
     scales = problem_scales(system, x0=np.array(motion.x[0]), control=law, p=p, duration=duration)
     at = system.kinematics(np.asarray(motion.x), 0.0, p)
-    # Without any force (free flight without gravity) there is no typical value.
-    force = float(np.abs(at.force).max(initial=0.0)) or 1.0
-    return ContactLaws(
-        system,
-        rest_velocity=REST_VELOCITY * scales.velocity,
-        force=force,
-        speed=scales.velocity,
-        length=scales.length / scales.steepness,
-    )
+    speed, length = scales.velocity, scales.length / scales.steepness
+    # Without any force (free flight without gravity): that which makes the typical speed within the typical length.
+    force = float(np.abs(at.force).max(initial=0.0)) or float(np.abs(at.mass).max()) * speed**2 / length
+    return ContactLaws(system, rest_velocity=REST_VELOCITY * speed, force=force, speed=speed, length=length)
 
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:

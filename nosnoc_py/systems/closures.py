@@ -1,9 +1,9 @@
 """Flows of regions on the closure of their regions: functions such as sqrt(h - 1) are not defined beyond it.
 
-A weir flows over for h > 1, by (h - 1)^1.5, and a Filippov system uses that flow for h >= 1 only. Integrators and programs
-evaluate it a little beyond all the same, in stages that are rejected later, where NaN would end them. Beyond its region a
-flow is therefore evaluated at the point where a Newton step along the gradient of each violated function ends, which is on
-the boundary: the flow of the region is unchanged, and its continuation is continuous.
+A weir flows over for h > 1, by (h - 1)^1.5, and a Filippov system uses that flow for h >= 1 only. Integrators and
+programs evaluate it a little beyond all the same, in stages that are rejected later, where NaN would end them. Beyond
+its region a flow is therefore evaluated at the point where a Newton step along the gradient of each violated function
+ends, which is on the boundary: the flow of the region is unchanged, and its continuation is continuous.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _window(
 
 
 def _defects(solution: Solution, history: SimulationResult, end: float) -> np.ndarray:
-    """Return the errors of the states at the end of a window (n_x,); where the solution jumps the nearer limit counts."""
+    """Return the errors of the states at the end of a window (n_x,), from the nearer limit where the solution jumps."""
     return min((np.abs(history.x - state_at(solution, end, side)) for side in SIDES), key=np.max)
 
 

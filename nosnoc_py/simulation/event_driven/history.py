@@ -123,7 +123,7 @@ class EventDrivenSimulator:
         """Work of a step of the integrator besides its overhead: the evaluations of the model."""
         if isinstance(self.model, ContactModel):
             return work.of_step(self.model.mechanics.sparse.n_instructions())
-        s = self.system
+        s: Any = self.system
         return work.of_step(ca.Function("flow", [s.x, s.u, s.p], [s.flow], {"allow_free": True}).n_instructions())
 
     @property

@@ -1,0 +1,139 @@
+"""What counts is decided by residuals and simulations: redundant rows, square programs, kinks, undefined functions."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.attempts.work import counted
+from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
+from nosnoc_py.sequences.optimise import has_descent, implied_rows
+from nosnoc_py.systems.closures import may_be_undefined, on_closures
+
+
+def program(rows: list[ca.SX], y: ca.SX, cost: ca.SX, low: float = 0.0) -> BlockNLP:
+    block = NLPBlock(
+        name="rows", y=y, rows=ca.vertcat(*rows), lower=np.zeros(len(rows)), upper=np.zeros(len(rows)), cost=cost,
+        index=np.arange(y.numel())[None],
+    )  # fmt: skip
+    size = y.numel()
+    return BlockNLP([block], np.full(size, low), np.full(size, 9.0), np.ones(size), np.full(size, 0.5))
+
+
+def test_rows_that_others_imply() -> None:
+    y = ca.SX.sym("y", 3)
+    nlp = program([y[0] - 1, y[1] ** 2 - 1, 2 * (y[0] - 1) + y[1] ** 2 - 1], y, y[2] ** 2)
+    assert implied_rows(nlp, np.full(3, 0.5)).size == 1
+    independent = program([y[0] - 1, y[1] ** 2 - 1], y, y[2] ** 2)
+    assert implied_rows(independent, np.full(3, 0.5)).size == 0
+
+
+@pytest.mark.parametrize(("place", "descends"), [(0.0, False), (1.0, True)])
+def test_descent_is_what_the_rows_and_bounds_leave(place: float, descends: bool) -> None:
+    y = ca.SX.sym("y", 2)
+    nlp = program([y[0] - 1], y, y[0] + y[1], low=0.0)  # y[0] is held by the row, y[1] by its bound at zero
+    assert has_descent(nlp, np.array([1.0, place])) is descends
+
+
+def stone(**fields: object) -> ns.OCP:
+    """A curling stone with a free launch speed, friction 0.2, at rest at x = 1 after 2 s: v0^2 = 2 mu g = 3.924."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ice = ns.Contact("ice", gap=q[1], tangent=[1, 0], friction=0.2)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ice])
+    given: dict[str, object] = {
+        "initial_constraints": [q == 0, v[1] == 0],
+        "terminal_constraints": [q[0] == 1],
+        "terminal_cost": system.x_initial[2] ** 2,
+        "bounds": ns.Bounds(x=([-2, -1, -5, -5], [2, 1, 5, 5])),
+    }
+    return ns.OCP(system, horizon=2.0, **{**given, **fields})
+
+
+def test_redundant_rows_of_a_square_program_are_left_out_and_named() -> None:
+    ocp = stone()
+    motion = ns.simulate(ocp.system, x0=[0, 0, 2.2, 0], duration=2.0)
+    solution = ns.solve(ocp, ns.MultiPhase(intervals=6), guess=motion)
+    assert solution.status is ns.Status.SOLVED
+    assert solution.objective == pytest.approx(3.924, rel=1e-6)
+    assert "other rows imply them" in solution.message
+
+
+def test_a_feasible_point_that_is_no_optimum_is_called_feasible() -> None:
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    cart = ns.ODE(x=x, u=u, flow=ca.vertcat(x[1], u))
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**4, terminal_constraints=[x[0] == 1])
+    stopped = ns.solve(ocp, ns.MultiPhase(intervals=6, max_iterations=1), guess=2.0)
+    assert stopped.status is ns.Status.FEASIBLE
+    assert stopped.success
+    assert "not shown to be optimal" in stopped.message
+    assert ns.solve(ocp, ns.MultiPhase(intervals=6), guess=2.0).status is ns.Status.SOLVED
+
+
+def tank(power: float = 1.5) -> ns.PSS:
+    h, u = ca.SX.sym("h"), ca.SX.sym("u")
+    modes = ns.Modes("weir", flows=[0.0, -2 * (h - 1) ** power], functions=h - 1, signs=[[-1], [1]])
+    return ns.PSS(x=h, u=u, flow=u - 0.2 * h, modes=modes)
+
+
+def test_a_flow_is_evaluated_on_the_closure_of_its_region() -> None:
+    """Below the weir its flow is not defined: the solution across it is confirmed all the same."""
+    system = tank()
+    ocp = ns.OCP(
+        system, horizon=2.0, x0=[0.5], stage_cost=(system.x - 1.2) ** 2 + 0.01 * system.u**2, bounds=ns.Bounds(u=(0, 1))
+    )
+    solution = ns.solve(ocp, ns.MultiPhase(intervals=8), guess=0.9)
+    assert solution.certificate is not None
+    assert solution.certificate.verdict is ns.Verdict.CONFIRMED
+    assert [event.name for event in solution.events] == ["weir"]
+
+
+def test_continuation_beyond_the_closure() -> None:
+    h = ca.SX.sym("h")
+    inside, beyond = on_closures([ca.sqrt(h - 1), h], h - 1, np.array([[1.0], [-1.0]]), h)
+    value = ca.Function("flow", [h], [inside])
+    assert float(value(1.25)) == pytest.approx(0.5, abs=1e-15)  # unchanged in the region
+    assert float(value(0.2)) == pytest.approx(0.0, abs=1e-5)  # that of the boundary beyond it
+    assert np.isnan(float(ca.Function("bare", [h], [ca.sqrt(h - 1)])(0.2)))  # the negative control
+    assert not may_be_undefined(beyond)
+
+
+def test_a_function_that_is_undefined_at_the_start_is_named_at_once() -> None:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u + ca.sqrt(q - 5.0))
+    with counted() as account:
+        solution = ns.solve(ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=u**2))
+    assert solution.status is ns.Status.NUMERICAL_ERROR
+    assert "the force is not finite at x0 (q_0 = 0, v_0 = 0)" in solution.message
+    assert account.total < 1.0
+
+
+def test_constraints_that_conflict_are_named() -> None:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    wall = ns.Contact("wall", gap=5 - q)
+    names = {"q": ["place"], "v": ["speed"], "u": ["push"]}
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[wall], names=names)
+    ocp = ns.OCP(
+        system, horizon=1.0, x0=[0, 0], stage_cost=1e-3 * u**2, bounds={"push": (-30, 30), "place": (-10, 10)},
+        path_constraints=[ns.Constraint(v, upper=1.5, name="slow")],
+        terminal_constraints=[ns.Constraint(q, equals=2, name="target"), ns.Constraint(v, equals=0, name="rest")],
+    )  # fmt: skip
+    failed = ns.solve(ocp, ns.Search(effort="quick", starts=("constant", "line")))
+    assert not failed.success
+    assert "no motion satisfies target and slow together" in failed.message
+
+
+def test_the_loss_of_the_control_grid() -> None:
+    """Bryson and Denham with l = 1/9: 4 with any control, .4 % more with 24 constant pieces."""
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    system = ns.ODE(x=x, u=u, flow=ca.vertcat(x[1], u))
+    ocp = ns.OCP(
+        system, horizon=1.0, x0=[0, 1], stage_cost=u**2 / 2, terminal_constraints=[x[0] == 0, x[1] == -1],
+        path_constraints=[x[0] <= 1 / 9],
+    )  # fmt: skip
+    fine = ns.solve(ocp)
+    coarse = ns.solve(ocp, ns.Search(program=ns.MultiPhase(intervals=24)))
+    assert 4.0 < fine.objective < 4.0 * (1 + 2e-3)
+    assert coarse.objective > 4.0 * (1 + 3e-3)  # a grid that the user gives is kept
+    assert len(coarse.u) == 24
