@@ -57,8 +57,10 @@ def attempt(
     return PhaseAttempt(point=point, solution=solution, certificate=judged)
 
 
-def candidate(kind: str, objective: float = np.inf, verdict: Verdict | None = None) -> Candidate:
-    return Candidate(start=kind, sequence=BOUNCE, objective=objective, verdict=verdict, work=1.0)
+def candidate(
+    kind: str, objective: float = np.inf, verdict: Verdict | None = None, sequence: Sequence = LANDING
+) -> Candidate:
+    return Candidate(start=kind, sequence=sequence, objective=objective, verdict=verdict, work=1.0)
 
 
 def state(*attempts: Any, growth: float = 1.0, **more: Any) -> SearchState:
@@ -173,6 +175,15 @@ class TestAgreement:
         below = (candidate("random", -1.985, CONFIRMED), candidate("line", -1.975, CONFIRMED))
         assert state(attempt(BOUNCE, -2.0), candidates=below).agreement == ("random",)
 
+    def test_of_the_same_sequence_two_percent_are_agreement(self) -> None:
+        """Grids that begin with other lengths of the phases differ by more than a percent."""
+        found = (
+            candidate("random", 2.039, CONFIRMED, BOUNCE),
+            candidate("line", 2.041, CONFIRMED, BOUNCE),
+            candidate("constant", 2.039, CONFIRMED, LANDING),
+        )
+        assert state(attempt(BOUNCE, 2.0), candidates=found).agreement == ("random",)
+
     def test_neighbours_never_count(self) -> None:
         assert state(attempt(BOUNCE, 2.0), candidates=agreeing(MOVES, "line", MOVES)).agreement == ("line",)
 
@@ -230,6 +241,8 @@ class TestGain:
         [
             (attempt(BOUNCE, 2.0), attempt(LANDING, 1.9997), True),
             (attempt(BOUNCE, 2.0), attempt(LANDING, 1.9999), False),
+            (attempt(BOUNCE, 2.0), attempt(BOUNCE, 1.979), True),  # of its own sequence by more than its grids
+            (attempt(BOUNCE, 2.0), attempt(BOUNCE, 1.981), False),
             (attempt(BOUNCE, 2.0), attempt(LANDING, 1.9, INACCURATE), True),
             (attempt(BOUNCE, 2.0), attempt(LANDING, 1.0, REFUTED), False),
             (attempt(BOUNCE, 2.0), attempt(LANDING, 1.0, None), False),
@@ -377,16 +390,16 @@ def search(**more: Any) -> ns.Search:
 
 
 class TestEnd:
-    """Of `normal`: a patience of 20 starts, and two kinds that agree."""
+    """Of `normal`: a patience of 15 starts, and two kinds that agree."""
 
     @pytest.mark.parametrize(
         ("kinds", "since", "ends"),
         [
-            (("line", "random"), 20.0, True),
-            (("line", "random"), 19.8, False),
-            (("line",), 20.0, False),
-            (("line", MOVES), 39.8, False),
-            (("line",), 40.0, True),
+            (("line", "random"), 15.0, True),
+            (("line", "random"), 14.8, False),
+            (("line",), 15.0, False),
+            (("line", MOVES), 29.8, False),
+            (("line",), 30.0, True),
         ],
     )
     def test_patience_is_doubled_without_agreement(self, kinds: tuple[str, ...], since: float, ends: bool) -> None:
@@ -394,7 +407,7 @@ class TestEnd:
         assert search().terminate(here) == (Status.SOLVED if ends else None)
 
     @pytest.mark.parametrize(
-        ("effort", "kinds", "since"), [("quick", 1, 8.0), ("normal", 2, 20.0), ("thorough", 3, 120.0)]
+        ("effort", "kinds", "since"), [("quick", 1, 6.0), ("normal", 2, 15.0), ("thorough", 3, 90.0)]
     )
     def test_efforts(self, effort: str, kinds: int, since: float) -> None:
         agreed = agreeing(*("line", "random", "constant")[:kinds])
@@ -405,7 +418,7 @@ class TestEnd:
     def test_a_motion_without_events_needs_more_kinds(self) -> None:
         four = agreeing("line", "random", "constant", "relaxed")
         for sequence, kinds, ends in ((FLIGHT, 4, True), (FLIGHT, 3, False), (BOUNCE, 3, True)):
-            here = state(attempt(sequence, 2.0), candidates=four[:kinds], since=20.0)
+            here = state(attempt(sequence, 2.0), candidates=four[:kinds], since=15.0)
             assert (search().terminate(here) is Status.SOLVED) == ends
 
     def test_a_motion_whose_modes_cannot_change_ends_soon(self) -> None:
@@ -415,7 +428,7 @@ class TestEnd:
             assert (search().terminate(here) is Status.SOLVED) == inside
         alone = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed[:1], since=2.0)
         assert search().terminate(alone) is None
-        soon = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed, since=1.8)
+        soon = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed, since=1.4)
         assert search().terminate(soon) is None
         # With events the modes are others elsewhere.
         assert search().terminate(state(attempt(BOUNCE, 2.0, inside=True), candidates=agreed, since=2.0)) is None
@@ -491,8 +504,8 @@ class TestTurn:
         ("more", "due"),
         [
             ({}, False),
-            ({"since": 20.0}, True),
-            ({"since": 19.8}, False),
+            ({"since": 15.0}, True),
+            ({"since": 14.8}, False),
             ({"spent": {"line": 0.52 * 60.0}}, True),
             ({"spent": {"line": 0.50 * 60.0}}, False),
             ({"candidates": (candidate("line"),) * 3}, True),
