@@ -151,7 +151,7 @@ def wall() -> ns.OCP:
     return ns.OCP(s, horizon=1.0, x0=[0, 3], stage_cost=u**2, terminal_constraints=[back], bounds=bounds)
 
 
-def candidates(seed: int, turns: int = 5) -> tuple[list[Any], list[float]]:
+def candidates(seed: int, turns: int = 4) -> tuple[list[Any], list[float]]:
     """The first turns of a search: kinds, sequences and verdicts; objectives and work."""
     search = ns.Search(effort="quick", seed=seed, starts=("random", "line", "moves"))
     state = search.init(wall())
