@@ -496,6 +496,8 @@ class TestTurn:
         agreed = (*agreeing("line", "random"), candidate("line"))
         assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=agreed, **favoured)) == "line"
         assert search()._next_kind(state(attempt(BOUNCE, 2.0, REFUTED), candidates=odd[:1], **favoured)) == "line"
+        sound = state(attempt(BOUNCE, 2.0, INACCURATE), candidates=odd[:1], streams=given)
+        assert search()._next_kind(sound) == MOVES
         # There is no other kind than the one that agrees.
         only: dict[str, Any] = {"streams": streams("line"), "gains": {"line": 9}}
         assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=odd, **only)) == "line"
