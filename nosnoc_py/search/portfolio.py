@@ -593,7 +593,9 @@ def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequen
         return sequence
     edges = np.concatenate([[0.0], sequence.times, [max(horizon, float(sequence.times[-1]))]])
     lengths = np.diff(edges)
-    short = lengths < np.sort(lengths)[-PHASES]
+    # By their order and not by a length: phases of a motion that rattles may be equally long.
+    short = np.ones(lengths.size, bool)
+    short[np.argsort(-lengths, kind="stable")[:PHASES]] = False
     plan, edges = Plan.of(sequence, laws).without_phases(short, edges)
     return sequence_from_modes(plan.modes, plan.impacts, laws, edges[1:-1])
 

@@ -102,6 +102,41 @@ def test_without_friction_nothing_explains_a_jump_sideways() -> None:
     assert found == {Law.IMPULSES: pytest.approx(0.02, rel=1e-9)}
 
 
+@pytest.mark.parametrize(("gap", "later", "counts"), [(0.5e-7, 1.0, True), (2e-7, 1.0, False), (0.5e-7, 3e-8, False)])
+def test_a_contact_that_approaches_after_a_jump_may_have_its_impact_at_once(
+    gap: float, later: float, counts: bool
+) -> None:
+    """3 m/s are missing; they close 1.5e-7 m within 1e-7 of 5 m / 10 m/s, unless another jump follows by then."""
+    x = np.array([[0.0, gap, 0.0, -2.0]] * 2)
+    jumps = Jumps(t=np.array([0.0, later]), x_before=x, x_after=np.array([x[0], [0.0, gap, 0.0, 1.0]]))
+    residuals = {one.law: one for one in laws_of_impacts(point(0.0), jumps, SCALES, np.zeros(0))}
+    assert residuals[Law.SEPARATION].shares[0, 0] == pytest.approx(3.0 / FAST if counts else 0.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("slower", [4.0, 0.25])
+def test_shares_are_the_same_in_other_units_of_length_and_time(slower: float) -> None:
+    """A motion of lengths times s^2 in times longer by s, under the same gravity: speeds are s times as large."""
+    before, after = [0.0, 2e-8, 5.0, -3.0], [1e-3, 2e-8, 3.0, 1.0]
+    length, speed = slower**2, slower
+    scales = Scales(
+        length=length * SCALES.length,
+        speed=speed * FAST,
+        acceleration=GRAVITY,
+        response=SCALES.response,
+        rest=speed * SCALES.rest,
+    )
+    units = np.array([length, length, speed, speed])
+    shares = []
+    for unit, typical in ((np.ones(4), SCALES), (units, scales)):
+        jumps = Jumps(t=np.zeros(1), x_before=unit * [before], x_after=unit * [after])
+        worst = [one.worst() for one in laws_of_impacts(point(), jumps, typical, np.zeros(0))]
+        shares.append({one.law: one.share for one in worst if one is not None})
+    assert set(shares[0]) == set(shares[1])
+    assert len(shares[0]) > 2
+    for law, share in shares[0].items():
+        assert shares[1][law] == pytest.approx(share, rel=1e-6, abs=1e-12)
+
+
 def test_positions_do_not_jump() -> None:
     found = broken(point(), [0, 1, 1, 0], [0.1, 1, 1, 0])
     assert found == {Law.CONTINUITY: pytest.approx(0.1 / 5.0, rel=1e-9)}

@@ -52,6 +52,16 @@ class RandomNLP:
             "hess_lag": ca.Function("nlp_hess_l", [x, p, weight, y], [hessian], names, ["triu_hess_gamma_x_x"]),
         }
 
+    @property
+    def operations(self) -> float:
+        """Operations of one evaluation of all derivatives, which count as work."""
+        return float(sum(function.n_instructions() for function in self.derivatives.values()))
+
+    @property
+    def built(self) -> float:
+        """Operations of the functions that were differentiated for this program alone."""
+        return self.operations
+
 
 def made(seed: int) -> RandomNLP:
     """The program of a seed; kinds take turns."""

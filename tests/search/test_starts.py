@@ -15,6 +15,7 @@ import nosnoc_py as ns
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.merit import LEAST, WEIGHT, Merit
 from nosnoc_py.search.starts import Start, StartTask
+from nosnoc_py.systems.hybrid import HybridSystem
 
 pytestmark = pytest.mark.quick
 
@@ -121,6 +122,32 @@ def test_smoothed_contacts_are_felt_without_being_reached() -> None:
     ends = [task.motion(start).x[-1][1] for start in found("smoothed", ocp, count=9)]
     assert max(ends) > 0.8
     assert task.motion(next(found("constant", ocp))).x[-1][1] == 0.5
+
+
+def test_smoothed_starts_reach_the_goal_without_the_forces_that_assist_them() -> None:
+    """The third start of a trajectory to the goal, and those from rest, have a control that moves the mass itself."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    s = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=5 - q)])
+    ends = [ns.Constraint(s.x, [1, 0], [1, 0], name="home")]
+    ocp = ns.OCP(s, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=ends)
+    task = StartTask.of(ocp)
+    for start in list(found("smoothed", ocp, count=4))[2:]:
+        assert task.motion(start).x[-1] == pytest.approx([1.0, 0.0], abs=0.05)
+
+
+def test_smoothed_problems_need_a_control_and_no_memory() -> None:
+    """Widths replace the modes of contacts and of Filippov systems only; all others would be solved for nothing."""
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    switch = ns.Hysteresis("gear", variable=x, lower=0.2, upper=0.5, flows=[u, 0.5 * u])
+    systems = [
+        ns.PSS(x=x, u=u, modes=switch),
+        ns.PDS(x=x, u=u, flow=u, constraints=[x]),
+        HybridSystem(x=x, u=u, flow=u, jumps=[]),
+    ]
+    goal: dict[str, Any] = {"horizon": 1.0, "x0": [0.1], "terminal_cost": (x - 1) ** 2}
+    for ocp in (*(ns.OCP(system, stage_cost=u**2, **goal) for system in systems), dropped()):
+        assert list(islice(STARTS["smoothed"](StartTask.of(ocp), np.random.default_rng(0)), 1)) == []
+    assert len(list(found("smoothed", relay()))) == 1
 
 
 def test_merit_is_the_objective_and_a_penalty() -> None:

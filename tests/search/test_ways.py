@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import casadi as ca
 import numpy as np
 import pytest
 
+import nosnoc_py as ns
 from models import free_box
 from nosnoc_py.search.ways import waypoint
 
@@ -26,3 +28,15 @@ def test_a_way_begins_and_ends_as_it_should_and_its_velocities_are_its_rates() -
         rate = system.mechanics.moved(np.append(here.q, here.v), np.zeros(0), here.v)
         np.testing.assert_allclose(rate, (later.q - before.q) / (2 * step), rtol=0, atol=1e-7)
         np.testing.assert_allclose(here.a, (later.v - before.v) / (2 * step), rtol=0, atol=1e-5)
+
+
+def test_a_cubic_with_a_state_of_first_order_in_closed_form() -> None:
+    """From q = 1, v = 2 to q = 4, v = 0 in 2 s: q = 1 + 2 t + t^2 / 4 - t^3 / 4; y goes straight from 4 to 8."""
+    q, v, y = (ca.SX.sym(name) for name in "qvy")
+    system = ns.CLS(q=q, v=v, y=y, y_rate=-y, mass_matrix=1, force=0, contacts=[ns.Contact("wall", gap=9 - q)])
+    for t in (0.0, 0.7, 2.0):
+        there = waypoint(system, np.array([1.0, 2.0, 4.0]), np.array([4.0, 0.0, 8.0]), t, 2.0)
+        assert there.y == pytest.approx([4.0 + 2.0 * t], rel=1e-12)
+        assert there.q == pytest.approx([1.0 + 2.0 * t + t**2 / 4.0 - t**3 / 4.0], rel=1e-12)
+        assert there.v == pytest.approx([2.0 + t / 2.0 - 0.75 * t**2], rel=1e-12, abs=1e-12)
+        assert there.a == pytest.approx([0.5 - 1.5 * t], rel=1e-12)
