@@ -171,7 +171,7 @@ def test_a_search_tells_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         candidates=(SimpleNamespace(start="random"),),
         leader=leader,
         agreement=("random",),
-        began=1000.0,
+        work=SimpleNamespace(started=1000.0),
         deadline=1040.0,
     )
     where = console()

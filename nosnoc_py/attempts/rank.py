@@ -21,7 +21,7 @@ AGREE, GAIN = 1e-2, 1e-4
 VANISHING = 1e-6
 
 
-class Group(IntEnum):
+class RankGroup(IntEnum):
     """Groups of results, from the best to the worst.
 
     Attributes
@@ -53,12 +53,12 @@ class Rank(NamedTuple):
 
     Attributes
     ----------
-    group : Group
+    group : RankGroup
     amount : float
         The objective; of a point that misses constraints its largest relative violation.
     """
 
-    group: Group
+    group: RankGroup
     amount: float
 
     @classmethod
@@ -71,18 +71,18 @@ class Rank(NamedTuple):
         True
         """
         if not np.isfinite([objective, residual]).all():
-            return cls(Group.BROKEN, np.inf)
-        return cls(Group.MISSES, residual) if residual > tolerance else cls(Group.UNTESTED, objective)
+            return cls(RankGroup.BROKEN, np.inf)
+        return cls(RankGroup.MISSES, residual) if residual > tolerance else cls(RankGroup.UNTESTED, objective)
 
     @property
     def promise(self) -> Rank:
         """The rank of what a finer mesh is likely to make of the result."""
-        return Rank(Group.CONFIRMED, self.amount) if self.group is Group.SOUND else self
+        return Rank(RankGroup.CONFIRMED, self.amount) if self.group is RankGroup.SOUND else self
 
     @property
     def feasible(self) -> bool:
         """True if no constraint or equation is violated at the nodes."""
-        return self.group <= Group.UNTESTED
+        return self.group <= RankGroup.UNTESTED
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from nosnoc_py.attempts.rank import Group
+from nosnoc_py.attempts.rank import RankGroup
 from nosnoc_py.attempts.work import Account, counted, exhausted
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
@@ -540,7 +540,7 @@ class Search(CompleteMethod):
             return status, "; ".join(part for part in notes if part)
         if best.rank.feasible:
             return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"
-        if best.rank.group is Group.BROKEN or best.solution.status is Status.NUMERICAL_ERROR:
+        if best.rank.group is RankGroup.BROKEN or best.solution.status is Status.NUMERICAL_ERROR:
             return Status.NUMERICAL_ERROR, state.task.undefined or best.solution.message
         status = state.status if state.status in LIMITS else best.solution.status
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"

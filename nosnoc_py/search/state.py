@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, Group, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import AGREE, GAIN, RankGroup, ObjectiveScale, Rank
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -155,7 +155,7 @@ class SearchState:
         """Return the rank of a node; a motion that refinement did not confirm belongs to the wrong ones."""
         rank = node.attempt.rank.promise
         failed = node.sequence in self.refined and not node.attempt.confirmed
-        return Rank(max(rank.group, Group.WRONG), rank.amount) if failed else rank
+        return Rank(max(rank.group, RankGroup.WRONG), rank.amount) if failed else rank
 
     @property
     def confirmed(self) -> bool:
@@ -165,7 +165,7 @@ class SearchState:
     @property
     def sound(self) -> bool:
         """True if the best node is confirmed, or is likely to be so on a finer mesh."""
-        return self.leader is not None and self._rank(self.leader).group is Group.CONFIRMED
+        return self.leader is not None and self._rank(self.leader).group is RankGroup.CONFIRMED
 
     @property
     def refinable(self) -> SequenceNode | None:

@@ -29,7 +29,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.loop import best_attempt
-from nosnoc_py.attempts.rank import Group, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import RankGroup, ObjectiveScale, Rank
 from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.motion.record import MotionRecord
@@ -169,8 +169,8 @@ class PhaseAttempt:
         if self.certificate is None or not rank.feasible:
             return rank
         if self.confirmed:
-            return Rank(Group.CONFIRMED, self.true_objective)
-        return Rank(Group.SOUND if self.is_sound else Group.WRONG, rank.amount)
+            return Rank(RankGroup.CONFIRMED, self.true_objective)
+        return Rank(RankGroup.SOUND if self.is_sound else RankGroup.WRONG, rank.amount)
 
     def judged(self) -> tuple[Status, str]:
         """Return the status of a simulated motion, and a message about it.
@@ -442,7 +442,7 @@ class Refinement:
             self.best = attempt
             return
         rank, best = attempt.rank, self.best.rank
-        later = rank.group is best.group and rank.group not in (Group.CONFIRMED, Group.MISSES)
+        later = rank.group is best.group and rank.group not in (RankGroup.CONFIRMED, RankGroup.MISSES)
         if later or rank <= best:
             self.best = attempt
 

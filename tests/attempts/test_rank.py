@@ -7,42 +7,42 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, Group, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import AGREE, GAIN, RankGroup, ObjectiveScale, Rank
 
 pytestmark = pytest.mark.quick
 
 
 def test_groups_come_before_amounts() -> None:
     ordered = [
-        Rank(Group.CONFIRMED, 9.0),
-        Rank(Group.SOUND, -1.0),
-        Rank(Group.SOUND, 8.0),
-        Rank(Group.WRONG, 7.0),
-        Rank(Group.UNTESTED, 6.0),
-        Rank(Group.MISSES, 1e-5),
-        Rank(Group.MISSES, 1e-1),
-        Rank(Group.BROKEN, np.inf),
+        Rank(RankGroup.CONFIRMED, 9.0),
+        Rank(RankGroup.SOUND, -1.0),
+        Rank(RankGroup.SOUND, 8.0),
+        Rank(RankGroup.WRONG, 7.0),
+        Rank(RankGroup.UNTESTED, 6.0),
+        Rank(RankGroup.MISSES, 1e-5),
+        Rank(RankGroup.MISSES, 1e-1),
+        Rank(RankGroup.BROKEN, np.inf),
     ]
     assert all(better < worse for better, worse in pairwise(ordered))
     assert [rank.feasible for rank in ordered] == [True] * 5 + [False] * 3
 
 
 def test_a_sound_motion_promises_to_be_confirmed() -> None:
-    assert Rank(Group.SOUND, 3.0).promise == Rank(Group.CONFIRMED, 3.0)
-    for group in set(Group) - {Group.SOUND}:
+    assert Rank(RankGroup.SOUND, 3.0).promise == Rank(RankGroup.CONFIRMED, 3.0)
+    for group in set(RankGroup) - {RankGroup.SOUND}:
         assert Rank(group, 3.0).promise == Rank(group, 3.0)
-    assert Rank(Group.SOUND, 3.0).promise < Rank(Group.CONFIRMED, 4.0) < Rank(Group.SOUND, 3.0)
+    assert Rank(RankGroup.SOUND, 3.0).promise < Rank(RankGroup.CONFIRMED, 4.0) < Rank(RankGroup.SOUND, 3.0)
 
 
 @pytest.mark.parametrize(
     ("objective", "residual", "rank"),
     [
-        (3.0, 0.9e-6, Rank(Group.UNTESTED, 3.0)),
-        (3.0, 1.1e-6, Rank(Group.MISSES, 1.1e-6)),
-        (np.nan, 0.0, Rank(Group.BROKEN, np.inf)),
-        (-np.inf, 0.0, Rank(Group.BROKEN, np.inf)),
-        (3.0, np.nan, Rank(Group.BROKEN, np.inf)),
-        (3.0, np.inf, Rank(Group.BROKEN, np.inf)),
+        (3.0, 0.9e-6, Rank(RankGroup.UNTESTED, 3.0)),
+        (3.0, 1.1e-6, Rank(RankGroup.MISSES, 1.1e-6)),
+        (np.nan, 0.0, Rank(RankGroup.BROKEN, np.inf)),
+        (-np.inf, 0.0, Rank(RankGroup.BROKEN, np.inf)),
+        (3.0, np.nan, Rank(RankGroup.BROKEN, np.inf)),
+        (3.0, np.inf, Rank(RankGroup.BROKEN, np.inf)),
     ],
 )
 def test_a_point_counts_by_its_residual(objective: float, residual: float, rank: Rank) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.attempts.rank import Group, ObjectiveScale
+from nosnoc_py.attempts.rank import RankGroup, ObjectiveScale
 from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE
@@ -90,9 +90,9 @@ class TestRanking:
         here = state(*(ordered[k] for k in (4, 2, 6, 0, 3, 5, 1)))
         assert [node.attempt for node in here.ranked] == ordered
         groups = [node.attempt.rank.promise.group for node in here.ranked]
-        assert groups == [Group.CONFIRMED, Group.CONFIRMED, Group.WRONG, Group.UNTESTED] + 2 * [Group.MISSES] + [
-            Group.BROKEN
-        ]
+        assert groups == [RankGroup.CONFIRMED, RankGroup.CONFIRMED, RankGroup.WRONG, RankGroup.UNTESTED] + 2 * [
+            RankGroup.MISSES
+        ] + [RankGroup.BROKEN]
         assert here.leader is here.ranked[0]
         assert (here.sound, here.confirmed) == (True, False)
 
