@@ -155,7 +155,7 @@ def _of_controls(ocp: OCP, x: Array, T: float) -> Array:
     if s.n_u and not slopes.has_free():
         x0 = np.zeros(x.size) if ocp.x0 is None else ocp.x0
         slope = np.abs(np.array(slopes(x0, np.zeros(s.n_u), ocp.p)))
-        wanted = x / T
+        wanted = REST_TO_REST * x / T
         if isinstance(s, CLS):
             mass = np.abs(np.array(ca.Function("mass", [s.x, s.p], [s.mass_matrix])(x0, ocp.p)))
             wanted = mass @ (REST_TO_REST * x[s.at_v] / T)

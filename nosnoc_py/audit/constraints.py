@@ -86,7 +86,7 @@ def _of_constraint(ocp: OCP, law: Law, constraint: Constraint, t: Array, values:
 def _measured(
     law: Law, names: tuple[str, ...], limits: tuple[Array, Array], t: Array, values: Array, sizes: Array
 ) -> Measured:
-    """Return residuals relative to the size of the row and its value."""
+    """Return residuals relative to the size of the row, or its value where that is larger."""
     over = excess(values, *limits)
-    scale = sizes + np.abs(values)
+    scale = np.maximum(sizes, np.abs(values))
     return Measured(law=law, t=t, subjects=names, amounts=over, shares=over / np.where(scale > 0.0, scale, 1.0))

@@ -20,6 +20,8 @@ GROWING = (
 TWO = (ca.OP_ADD, ca.OP_SUB, ca.OP_MUL, ca.OP_DIV, ca.OP_POW, ca.OP_CONSTPOW, ca.OP_FMAX, ca.OP_FMIN)
 COMPARISONS = (ca.OP_LT, ca.OP_LE)
 KINKED = {ca.OP_FABS, ca.OP_FMAX, ca.OP_FMIN, ca.OP_SQRT, ca.OP_IF_ELSE_ZERO}
+# Operations whose presence makes an expression piecewise: what it is in one place it need not be in another.
+PIECEWISE = KINKED | {ca.OP_SIGN, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_FMOD, ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE}
 # Number of random places at which two expressions are compared, and the relative difference that is rounding.
 PLACES, ROUNDING = 5, 1e-9
 
@@ -139,7 +141,12 @@ def _gap(nodes: list[GraphNode], values: list[ca.SX], i: int) -> ca.SX | None:
 
 
 def _factor(expression: ca.SX, of: ca.SX) -> float | None:
-    """Return k if an expression is k times another one at random places; None if it is no multiple."""
+    """Return k if an expression is k times another one; None if it is no multiple.
+
+    Expressions without kinks and branches are analytic: equal at random places, they are equal everywhere.
+    """
+    if operations_of(ca.vertcat(expression, of)) & PIECEWISE:
+        return None
     symbols = ca.symvar(ca.vertcat(expression, of))
     both = ca.Function("both", [ca.vertcat(*symbols)], [expression, of])
     places = np.random.default_rng(0).standard_normal((len(symbols), PLACES))
@@ -148,7 +155,9 @@ def _factor(expression: ca.SX, of: ca.SX) -> float | None:
         ratios = above / below
     if not np.isfinite(ratios).all() or np.ptp(ratios) > ROUNDING * np.abs(ratios).max():
         return None
-    return float(np.round(ratios[0], 12))
+    # Rounding of the ratio itself: 1 and -1 are compared exactly.
+    nearest = float(np.round(ratios[0]))
+    return nearest if abs(ratios[0] - nearest) <= ROUNDING * abs(nearest) else float(ratios[0])
 
 
 def range_of(node: GraphNode, parts: list[Interval], known: Ranges) -> Interval:

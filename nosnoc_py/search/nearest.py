@@ -22,9 +22,8 @@ from nosnoc_py.ocp import OCP, Bounds, Constraint
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.solution import Solution
 
-# The penalty has to be larger than the multipliers of the hard constraints, which are of the size of the objective over
-# that of the constraint. A weight far above makes the program stiff.
-PENALTY = 1e2
+# Weight of the violations, relative to the sizes of the rows; there are no other costs.
+PENALTY = 1.0
 # Control intervals of the programs, and largest number of sequences: enough to see which constraint is missed.
 INTERVALS, TRIED = 12, 3
 # Programs of the deletion filter, and the largest number of constraints and bounds for which it is tried.
@@ -68,10 +67,11 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     """
     if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
         return None
-    soft = [replace(c, soft="l1", weight=np.full(c.lower.size, PENALTY)) for c in ocp.terminal_constraints]
+    # Without other costs any weight is exact: the nearest motion misses least, in the sizes of the rows.
+    soft = [replace(c, soft="l1", weight=PENALTY / _positive(row_sizes(ocp, c))) for c in ocp.terminal_constraints]
     best: NearestMotion | None = None
     try:
-        relaxed = replace(ocp, terminal_constraints=soft)
+        relaxed = replace(ocp, terminal_constraints=soft, stage_cost=0, terminal_cost=0, point_costs=())
     except NosnocError:  # a system with slacks of its own
         return None
     method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
@@ -89,6 +89,11 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
                 words = tuple(text for text, _ in misses if text)
                 best = NearestMotion(solution=solution, misses=words, amount=amount)
     return best if best is not None and best.misses else None
+
+
+def _positive(sizes: np.ndarray) -> np.ndarray:
+    """Return sizes of rows, 1 where a row has none."""
+    return np.where(sizes > 0.0, sizes, 1.0)
 
 
 def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:

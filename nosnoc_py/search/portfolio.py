@@ -88,8 +88,9 @@ ALONE, MANY = 2, 2
 SMOOTH_SYSTEM = 0.1
 # Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
 GRACE = 2.0
-# Loss by the control grid, as a fraction of the objective, that is not worth a finer one, and the finest grid.
-FINE, MOST_INTERVALS = 1e-3, 192
+# Loss by the control grid, as a fraction of the objective, that is not worth a finer one; the finest grid; and the fraction
+# of the work that finer grids may take.
+FINE, MOST_INTERVALS, FINER = 1e-3, 96, 0.1
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
 # Marks an exhausted generator, as None is an item of it.
@@ -200,7 +201,8 @@ class Search(CompleteMethod):
 
         with progress_line(self.progress, callback) as shown:
             state = iterated(state, self.step, ended, shown, np.inf)
-        return self.solution(state, wall_seconds=time.monotonic() - started)
+            solution = self.solution(state)
+        return replace(solution, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
         """Return the state before the first turn.
@@ -307,7 +309,7 @@ class Search(CompleteMethod):
             return Status.TIME_LIMIT
         return Status.WORK_LIMIT if state.used >= 1.0 - LAST else None
 
-    def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
+    def solution(self, state: SearchState) -> Solution:
         """Return the best solution so far, solved on the grid of `program`.
 
         Its status is SOLVED if a simulation confirms it, NOT_CONFIRMED or NOT_CERTIFIED if not.
@@ -329,7 +331,8 @@ class Search(CompleteMethod):
             with counted(max(LEAST * state.task.growth, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
                 if finer is not None and finer.confirmed and self.refines_control:
-                    finer, loss = self._with_finer_control(state, finer)
+                    with counted(FINER * state.limit):
+                        finer, loss = self._with_finer_control(state, finer)
             state = state.with_work(REFINE, account.total)
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
@@ -341,7 +344,7 @@ class Search(CompleteMethod):
         solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
             solution, status, message = self._better_of_guess(state, solution, status, message)
-        seconds = time.monotonic() - state.work.started if wall_seconds is None else wall_seconds
+        seconds = time.monotonic() - state.work.started
         return replace(
             solution,
             status=status,
@@ -545,8 +548,10 @@ class Search(CompleteMethod):
         status = state.status if state.status in LIMITS else best.solution.status
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
         count = sum(candidate.start != MOVES for candidate in state.candidates)
-        message = f"none of {count} starts led to a feasible motion; {nearest}"
-        return status, f"{message}{self._nearest_note(state)}"
+        note, conflicting = self._nearest_note(state)
+        # What conflicts is not found with more work.
+        status = Status.LOCALLY_INFEASIBLE if conflicting and status is Status.WORK_LIMIT else status
+        return status, f"none of {count} starts led to a feasible motion; {nearest}{note}"
 
     @staticmethod
     def _broken_note(state: SearchState) -> str:
@@ -566,8 +571,8 @@ class Search(CompleteMethod):
         return f"the work of effort={self.effort!r} is used up" if state.status is Status.WORK_LIMIT else ""
 
     @staticmethod
-    def _nearest_note(state: SearchState) -> str:
-        """Return a note on the motion nearest to the goal, in the user's quantities; "" without a goal or work."""
+    def _nearest_note(state: SearchState) -> tuple[str, bool]:
+        """Return a note on the motion nearest to the goal and on constraints that conflict; True if there are any."""
         attempts = sorted((node.attempt for node in state.nodes), key=lambda attempt: attempt.point.residual)
         ocp = state.task.ocp
         stretched = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
@@ -575,7 +580,8 @@ class Search(CompleteMethod):
         nearest = nearest_motion(ocp, guesses)
         names = conflict(ocp, guesses[0]) if guesses else ()
         together = f"; no motion satisfies {' and '.join(names)} together, without any one of them there is one"
-        return ("" if nearest is None else f"; {nearest}") + (together if len(names) > 1 else "")
+        note = "" if nearest is None else f"; {nearest}"
+        return note + (together if len(names) > 1 else ""), len(names) > 1
 
     def _agreement_note(self, state: SearchState) -> str:
         """Return a note if too few kinds of start agree; their agreement is the only evidence of a global optimum."""

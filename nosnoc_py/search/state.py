@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, RankGroup, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -171,7 +171,8 @@ class SearchState:
     def refinable(self) -> SequenceNode | None:
         """Node to be refined next: the best one, or an inaccurate one with a better objective.
 
-        On a coarse mesh contacts that close slowly cause large errors of the states although all events agree.
+        On a coarse mesh contacts that close slowly cause large errors of the states although all events agree; a program
+        at the end of the work of its turn was not simulated.
         """
         if self.sound and not self.confirmed:
             return self.leader
@@ -179,7 +180,7 @@ class SearchState:
         inaccurate = [
             node
             for node in self.nodes
-            if node.attempt.verdict is Verdict.INACCURATE
+            if (node.attempt.verdict is Verdict.INACCURATE or node.attempt.rank.group is RankGroup.UNTESTED)
             and node.sequence not in self.refined
             and node.attempt.solution.objective < cutoff
         ]

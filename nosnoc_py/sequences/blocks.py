@@ -22,8 +22,8 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 
 Array = np.ndarray
-# A gradient at the start counts at least as this fraction of the gradients nearby: a row that is almost constant at the
-# start is not blown up, and an objective that is almost stationary there keeps its size.
+# An objective that is almost stationary at the start keeps its size: its gradient counts at least as this fraction of
+# those nearby. A row whose gradient vanishes at the start has the size of those nearby.
 FLAT = 1e-2
 # Sizes below the least one are zeros that have been rounded: their inverses would overflow.
 LEAST_SIZE = 1e-150
@@ -266,8 +266,9 @@ class BlockNLP:
         rng = np.random.default_rng(0)
         for _ in range(POINTS):
             near = np.clip(start + NEARBY * self.scale * rng.standard_normal(start.size), self.lbw, self.ubw)
-            for size, other in zip((rows, steepest), self._steepness(near), strict=True):
-                np.maximum(size, FLAT * np.where(np.isfinite(other), other, 0.0), out=size)
+            rows_near, steepest_near = (np.where(np.isfinite(part), part, 0.0) for part in self._steepness(near))
+            rows = np.where(rows > 0.0, rows, rows_near)
+            steepest = np.maximum(steepest, FLAT * steepest_near)
         return _inverse(rows), float(_inverse(steepest)[0])
 
     def _steepness(self, w: Array) -> tuple[Array, Array]:

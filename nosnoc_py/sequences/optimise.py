@@ -66,7 +66,8 @@ def optimise(
         ipopt = Ipopt(nlp, {**IPOPT, **more, **options})
         result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
         if result.solver_status == NO_FREEDOM and (implied := implied_rows(nlp, w)).size:
-            result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds, **_without(nlp, implied))
+            bounds = {**bounds, **_without(nlp, implied)}
+            result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
         iterations += result.iterations
         if result.solver_status == NOT_FINITE and nlp.has_gradients(w):
             ipopt = Ipopt(nlp, {**IPOPT, **more, **options, **QUASI_NEWTON})
@@ -159,6 +160,11 @@ def _stacked(one: Any, other: Any) -> Any:
     return vstack([one, other], format="csr")
 
 
+def ended_by(word: str) -> str:
+    """Return the note about a program that IPOPT left at a feasible point."""
+    return f"IPOPT ended by {word}"
+
+
 def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
     """Return status and message of an iterate, from its residuals; IPOPT's word explains what is not feasible."""
     result = point.result
@@ -169,7 +175,7 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
     if not np.isfinite([point.objective, point.residual]).all():
         return Status.NUMERICAL_ERROR, word
     if point.residual <= tolerance:
-        return (Status.SOLVED, "") if result.converged else (Status.FEASIBLE, f"IPOPT ended by {word}")
+        return (Status.SOLVED, "") if result.converged else (Status.FEASIBLE, ended_by(word))
     if word == NOT_FINITE:
         return Status.NUMERICAL_ERROR, word
     if word == "User_Requested_Stop":
@@ -179,4 +185,4 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
     return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
 
 
-__all__ = ["NOT_FINITE", "NLPResult", "has_descent", "implied_rows", "optimise", "status_of"]
+__all__ = ["NOT_FINITE", "NLPResult", "ended_by", "has_descent", "implied_rows", "optimise", "status_of"]

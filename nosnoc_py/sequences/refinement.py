@@ -29,7 +29,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.loop import best_attempt
-from nosnoc_py.attempts.rank import RankGroup, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import ObjectiveScale, Rank, RankGroup
 from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.motion.record import MotionRecord
@@ -40,7 +40,7 @@ from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
-from nosnoc_py.sequences.optimise import has_descent, optimise, status_of
+from nosnoc_py.sequences.optimise import ended_by, has_descent, optimise, status_of
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
 from nosnoc_py.sequences.reading import read_sequence
@@ -182,10 +182,14 @@ class PhaseAttempt:
             undecided = self.verdict is Verdict.UNDECIDED
             return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, self.solution.message
         result, message = self.point.result, self.solution.message
-        if result is None or result.converged or not has_descent(self.point.program.nlp, self.point.w):
+        if result is None or result.converged:
             return Status.SOLVED, message
-        why = f"the motion is confirmed, but it is not shown to be optimal: IPOPT ended by {result.solver_status}"
-        return Status.FEASIBLE, "; ".join(part for part in (message, why) if part)
+        word = ended_by(result.solver_status)
+        others = "; ".join(part for part in message.split("; ") if part != word)
+        if not has_descent(self.point.program.nlp, self.point.w):
+            return Status.SOLVED, others
+        why = f"the motion is confirmed, but it is not shown to be optimal: {word}"
+        return Status.FEASIBLE, _joined(others, why)
 
 
 class RefinementStopped(Exception):
@@ -422,7 +426,8 @@ class Refinement:
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         result = PhaseAttempt(point=point, solution=solution)
-        if status.success and point.objective < cutoff:
+        # Without work the simulation would end at once, and say nothing about the motion.
+        if status.success and point.objective < cutoff and not exhausted():
             self.keep_best(result)  # before it is simulated, which Ctrl-C may end
             certificate = certify(self.ocp, solution, time_limit=self.time_limit)
             verdict = certificate.verdict

@@ -2,8 +2,8 @@
 
 A weir flows over for h > 1, by (h - 1)^1.5, and a Filippov system uses that flow for h >= 1 only. Integrators and
 programs evaluate it a little beyond all the same, in stages that are rejected later, where NaN would end them. Beyond
-its region a flow is therefore evaluated at the point where a Newton step along the gradient of each violated function
-ends, which is on the boundary: the flow of the region is unchanged, and its continuation is continuous.
+its region a flow is therefore evaluated where Newton's method along the gradient of each violated function ends, on the
+boundary: the flow of the region is unchanged, and its continuation is continuous.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ PARTIAL = (ca.OP_SQRT, ca.OP_LOG, ca.OP_POW, ca.OP_CONSTPOW, ca.OP_ASIN, ca.OP_A
 # Number of random arguments, of several magnitudes, at which an expression with such operations is evaluated: x^3 is
 # defined everywhere, x^1.5 is not.
 SAMPLES = 60
-# Distance of the boundary that is kept, relative to the Newton step: rounding must not cross it again.
-INSIDE = 1e-12
+# Newton steps towards the boundary, and how far beyond it they go, as a fraction of the size of the place: curved
+# boundaries take several, and rounding must not cross the boundary again.
+STEPS, INSIDE = 7, 1e-12
 
 
 def may_be_undefined(expression: ca.SX) -> bool:
@@ -62,10 +63,12 @@ def _on_closure(flow: ca.SX, functions: ca.SX, signs: np.ndarray, x: ca.SX) -> c
     place = x
     for k in np.flatnonzero(signs):
         inside = float(signs[k]) * functions[int(k)]
-        gradient = ca.gradient(inside, x)
         if not ca.depends_on(inside, x):
             continue
-        value, slope = (ca.substitute(part, x, place) for part in (inside, gradient))
-        step = -value * (1.0 + INSIDE) / ca.sumsqr(slope) * slope
-        place = place + ca.if_else(value < 0.0, step, 0.0)
+        gradient = ca.gradient(inside, x)
+        beyond = ca.substitute(inside, x, place) < 0.0
+        for last in (False,) * (STEPS - 1) + (True,):
+            value, slope = (ca.substitute(part, x, place) for part in (inside, gradient))
+            margin = INSIDE * ca.norm_1(place) * ca.norm_1(slope) if last else 0.0
+            place = place + ca.if_else(beyond, (margin - value) / ca.sumsqr(slope) * slope, 0.0)
     return ca.substitute(flow, x, place)

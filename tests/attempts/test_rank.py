@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, RankGroup, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
 
 pytestmark = pytest.mark.quick
 

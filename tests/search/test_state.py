@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.attempts.rank import RankGroup, ObjectiveScale
+from nosnoc_py.attempts.rank import ObjectiveScale, RankGroup
 from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE

@@ -125,7 +125,7 @@ class PhaseShooting(Iteration):
             return status, message
         limits = {"shortest": self.shortest * state.point.program.ocp.horizon, "tolerance": self.tolerance}
         reason = invalidity(state.problem, state.motion, **limits, constrained=True)
-        return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
+        return (Status.NOT_AN_OPTIMUM, reason) if reason else (status, message)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
