@@ -88,9 +88,11 @@ ALONE, MANY = 2, 2
 SMOOTH_SYSTEM = 0.1
 # Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
 GRACE = 2.0
-# Loss by the control grid, as a fraction of the objective, that is not worth a finer one; the finest grid; and the fraction
-# of the work that finer grids may take.
+# Loss by the control grid, as a fraction of the objective, that is not worth a finer one; the finest grid; and the
+# fraction of the work that finer grids may take.
 FINE, MOST_INTERVALS, FINER = 1e-3, 96, 0.1
+# Limit of the iterations of a program on a finer grid.
+FEW = 60
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
 # Marks an exhausted generator, as None is an item of it.
@@ -519,7 +521,10 @@ class Search(CompleteMethod):
     ) -> PhaseAttempt | None:
         """Solve the sequence of an attempt on the grid of `program`, refined until it is confirmed."""
         ocp, sequence = state.task.ocp, attempt.point.sequence
-        program = self.program.replace(sequence=None, intervals=intervals or self.program.intervals)
+        program = self.program.replace(sequence=None)
+        if intervals is not None:
+            # From a solution on a coarser grid it takes few iterations, or is not worth more.
+            program = program.replace(intervals=intervals, max_iterations=FEW, penalised=False, refinements=ROUNDS)
         deadline = max(state.deadline, time.monotonic() + GRACE)
         work = Refinement(program, ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)

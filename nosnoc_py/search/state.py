@@ -171,8 +171,8 @@ class SearchState:
     def refinable(self) -> SequenceNode | None:
         """Node to be refined next: the best one, or an inaccurate one with a better objective.
 
-        On a coarse mesh contacts that close slowly cause large errors of the states although all events agree; a program
-        at the end of the work of its turn was not simulated.
+        On a coarse mesh contacts that close slowly cause large errors of the states although all events agree; a
+        program at the end of the work of its turn was not simulated.
         """
         if self.sound and not self.confirmed:
             return self.leader
