@@ -67,7 +67,7 @@ def of_solution(solution: ns.Solution) -> Answer:
 
 
 def plain_call(posed: Posed, ocp: ns.OCP, limit: float) -> ns.Solution:
-    """Solve by `ns.solve(ocp)`, whose own limit is 60 s of processor time; another limit is one of the clock."""
+    """Solve by `ns.solve(ocp)`, whose own limit is one of counted work; another limit is one of the clock."""
     clock = None if limit == EFFORTS["normal"].work else limit
     return ns.solve(ocp, guess=start_of(posed), time_limit=clock)
 
