@@ -61,7 +61,7 @@ class MultiPhase(CompleteMethod):
         states, controls and lengths.
     shortest : float, optional
         Least length of a phase, as a fraction of the horizon; default 1e-3 for phases of a given `sequence`, which are
-        kept, and 0 for others, which may vanish.
+        kept, and 0 for others. With 0 phases may vanish.
     max_iterations : int
         Limit of the iterations of IPOPT per program.
     time_limit : float, optional

@@ -529,8 +529,8 @@ class Refinement:
 
     @property
     def keeps_phases(self) -> bool:
-        """True if the user has given the sequence, which the method may not change."""
-        return self.method.sequence is not None and not self.method.follow
+        """True if the user has given the sequence, which the method may not change; with shortest=0 phases may vanish."""
+        return self.method.sequence is not None and not self.method.follow and self.method.shortest != 0.0
 
     @property
     def least_length(self) -> float:
