@@ -529,7 +529,7 @@ class Refinement:
 
     @property
     def keeps_phases(self) -> bool:
-        """True if the user has given the sequence, which the method may not change; with shortest=0 phases may vanish."""
+        """True if the user has given the sequence and its phases may not vanish (`shortest=0` lets them)."""
         return self.method.sequence is not None and not self.method.follow and self.method.shortest != 0.0
 
     @property
