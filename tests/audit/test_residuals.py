@@ -190,8 +190,8 @@ class TestConstraints:
         measured = constraints.bounds(
             ("a", "b"), (np.array([-1.0, -9.0]), np.array([1.0, 4.0])), np.arange(2.0), values[:2], np.array([1.0, 5.0])
         )
-        # Relative to the size of the row and its value.
-        assert measured.shares == pytest.approx(np.array([[0.5, 0.0], [0.0, 0.25]]))
+        # Relative to the size of the row, or its value where that is larger.
+        assert measured.shares == pytest.approx(np.array([[2.0 / 3.0, 0.0], [0.0, 3.0 / 7.0]]))
 
     def test_rows_of_an_ocp(self) -> None:
         """Sizes of rows by typical changes of states and controls; names with an index if there are several rows."""
@@ -207,7 +207,7 @@ class TestConstraints:
         )
         assert measured.amounts == pytest.approx(np.array([[0.5, 0.0], [0.0, 2.0]]))
         assert measured.shares == pytest.approx(
-            np.array([[0.5 / (sizes[0] + 1.5), 0.0], [0.0, 2.0 / (sizes[1] + 3.0)]])
+            np.array([[0.5 / max(sizes[0], 1.5), 0.0], [0.0, 2.0 / max(sizes[1], 3.0)]])
         )
         assert measured.subjects == ("two[0]", "two[1]")
         # A slope that vanishes at x0 does not vanish beside it.
