@@ -88,7 +88,7 @@ def test_a_hybrid_system_has_a_certificate_and_what_failed_has_none() -> None:
     ocp = ns.OCP(ball, horizon=1.5, x0=[1, 0], stage_cost=u**2, terminal_cost=(x[0] - 1) ** 2)
     assert ns.solve(ocp, ns.MultiPhase()).certificate.confirmed
     # The principle integrates its cost by equal steps: what it states differs from the motion that it found.
-    coarse = ns.solve(ocp, ns.MinimumPrinciple(steps=60)).certificate
+    coarse = ns.solve(ocp, ns.MinimumPrinciple()).certificate
     assert coarse.true_objective == pytest.approx(coarse.objective, rel=1e-2)
     failed = ns.solve(throw(), FINE, ns.Homotopy(max_iterations=1, sigma_min=0.5))
     assert not failed.success
