@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.attempts.work import counted
-from nosnoc_py.search.starts import SMOOTH, Start, StartTask
+from nosnoc_py.search.starts import Start, StartTask
+from nosnoc_py.sequences.refinement import SMOOTH
 from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator
 from nosnoc_py.systems.controls import control_of

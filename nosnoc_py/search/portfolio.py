@@ -41,6 +41,7 @@ from nosnoc_py.sequences.refinement import (
     PhaseAttempt,
     Refinement,
     RefinementStopped,
+    joined,
     laws_of,
     motion_of,
     start_of_motion,
@@ -342,7 +343,7 @@ class Search(CompleteMethod):
         with counted(NOTHING_YET * state.task.growth):
             status, message = self._status_of(state, best)
         if loss > FINE:
-            message = "; ".join(filter(None, (message, f"a finer control would gain about {loss:.1%}")))
+            message = joined(message, f"a finer control would gain about {loss:.1%}")
         solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
             solution, status, message = self._better_of_guess(state, solution, status, message)
@@ -537,15 +538,13 @@ class Search(CompleteMethod):
         if state.status in (Status.INTERRUPTED, Status.STOPPED):
             return state.status, f"the best solution so far is {best.verdict or best.solution.status}"
         status, message = self._judgement(state, best)
-        notes = [message, self._broken_note(state), self._cut_note(state)]
-        return status, "; ".join(part for part in notes if part)
+        return status, joined(message, self._broken_note(state), self._cut_note(state))
 
     def _judgement(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
         """Return status and message of the best attempt, without notes about the search."""
         if best.certificate is not None:
             status, message = best.judged()
-            notes = [message, self._agreement_note(state) if best.confirmed else ""]
-            return status, "; ".join(part for part in notes if part)
+            return status, joined(message, self._agreement_note(state) if best.confirmed else "")
         if best.rank.feasible:
             return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"
         if best.rank.group is RankGroup.BROKEN or best.solution.status is Status.NUMERICAL_ERROR:

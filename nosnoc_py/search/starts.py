@@ -23,9 +23,8 @@ from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
-from nosnoc_py.sequences.refinement import free_start
+from nosnoc_py.sequences.refinement import SMOOTH, free_start
 from nosnoc_py.simulation.common import SimulationTask
-from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
@@ -45,8 +44,6 @@ NEAR = 1e-3
 SWINGS = (0.0, 0.5, -0.5)
 # Limit of work for one program that only gives a start.
 PROGRAM_WORK = 4.0
-# Simulator of starts: a contact that only grazes must not end the simulation.
-SMOOTH = EventDriven(grazing="continue")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

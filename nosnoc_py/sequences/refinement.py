@@ -189,7 +189,7 @@ class PhaseAttempt:
         if not has_descent(self.point.program.nlp, self.point.w):
             return Status.SOLVED, others
         why = f"the motion is confirmed, but it is not shown to be optimal: {word}"
-        return Status.FEASIBLE, _joined(others, why)
+        return Status.FEASIBLE, joined(others, why)
 
 
 class RefinementStopped(Exception):
@@ -244,15 +244,15 @@ class Refinement:
             solution = replace(solution, status=status, message=message)
         if self.vanished and solution.success:
             note = f"{', '.join(self.vanished)} of the given sequence could not be kept: see solution.sequence"
-            solution = replace(solution, status=Status.NOT_KEPT, message=_joined(solution.message, note))
+            solution = replace(solution, status=Status.NOT_KEPT, message=joined(solution.message, note))
         elif self.without is not None and ended is None and self._is_shortest(best.point):
             shorter = self._shorter_solution(*self.without)
             note = "phases are as short as shortest= allows; without them: solution.shorter, objective "
             note += f"{shorter.objective:.8g}"
-            solution = replace(solution, shorter=shorter, message=_joined(solution.message, note))
+            solution = replace(solution, shorter=shorter, message=joined(solution.message, note))
         if best.point.implied:
             note = f"left out, as other rows imply them: {', '.join(best.point.implied)}"
-            solution = replace(solution, message=_joined(solution.message, note))
+            solution = replace(solution, message=joined(solution.message, note))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best solution so far is {self.best.verdict}")
@@ -592,7 +592,7 @@ class Refinement:
         return point
 
 
-def _joined(*parts: str) -> str:
+def joined(*parts: str) -> str:
     """Return the notes that are not empty, with semicolons between them."""
     return "; ".join(part for part in parts if part)
 
