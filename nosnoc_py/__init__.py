@@ -52,7 +52,7 @@ from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.robots.robot import Robot
 from nosnoc_py.rotations import attitude_error
-from nosnoc_py.search import ElementSearch, MultiStart, Search
+from nosnoc_py.search import ElementSearch, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -145,7 +145,6 @@ __all__ = [
     "Modes",
     "MujocoPlant",
     "MultiPhase",
-    "MultiStart",
     "NosnocError",
     "OCP",
     "ODE",

@@ -32,7 +32,7 @@ from nosnoc_py.notices import reported
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.reformulation.kinks import warn_of_kinks
-from nosnoc_py.search import ElementSearch, MultiStart, Search
+from nosnoc_py.search import ElementSearch, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
@@ -79,7 +79,7 @@ STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)
 # Number of contacts up to which EventDriven is the default: its dense matrices cost time with the cube of the contacts.
 MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
-SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
+SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, ActiveSetNewton)
 
 
 @named_arguments
@@ -87,7 +87,7 @@ SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, Act
 def solve(
     ocp: OCP,
     method: FiniteElementMethod | CompleteMethod | None = None,
-    solver: Strategy | MultiStart | None = None,
+    solver: Strategy | None = None,
     *,
     guess: Guess | None = None,
     callback: Callback | None = None,
@@ -108,7 +108,7 @@ def solve(
         results and ranks them by the objective of the simulated motion; `MultiPhase()` for a `HybridSystem`, with the
         sequence of the guess; `ElementSearch()` with complementarities of the user's own. With a `solver` `FESDJ()`
         for a `CLS`, else `FESD()`.
-    solver : Auto, ActiveSet, Homotopy or MultiStart, optional
+    solver : Auto, ActiveSet or Homotopy, optional
         Solver of the MPCC of finite elements; default `Auto()`. Other methods take none.
     guess : optional
         Initial guess: a control (a constant (n_u,), rows for equal intervals, or a function of time), a
@@ -185,8 +185,6 @@ def solve(
     limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(chosen, CompleteMethod):
         solution = chosen.solve(ocp, solver, **limits)
-    elif isinstance(solver, MultiStart):
-        solution = solver.solve(ocp, chosen, **limits)
     else:  # options of finite elements are in a room below those that solve: an object that does it holds them
         solution = FiniteElementRun(chosen).solve(ocp, solver, **limits)
     if certify:

@@ -54,7 +54,7 @@ class ProblemSizes:
         evidence = _evidence(ocp)
         rates = _rates(ocp, evidence)
         if isinstance(s, CLS):
-            x = _of_mechanics(s, evidence, rates, T)
+            x = _of_mechanics(s, evidence, rates, *_angles(ocp), T)
         else:
             x = np.where(evidence > 0.0, evidence, _first_positive(rates * T, evidence))
             x = _along_the_flow(ocp, x, evidence, T)
@@ -75,13 +75,18 @@ def _first_positive(*candidates: Array) -> Array:
     return np.where(result > 0.0, result, result.max(initial=0.0) or 1.0)
 
 
+def _start(ocp: OCP) -> Array:
+    """Return the initial state (n_x,), zero where it is free."""
+    return np.zeros(ocp.system.x.numel()) if ocp.x0 is None else np.asarray(ocp.x0, float)
+
+
 def _evidence(ocp: OCP) -> Array:
     """Return the sizes (n_x,) that x0, bounds, and constraints at the ends show; zero where they show none."""
     low, high = (np.asarray(bound, float) for bound in ocp.x_bounds)
-    shown = np.zeros(low.size) if ocp.x0 is None else np.abs(ocp.x0)
+    shown = np.abs(_start(ocp))
     for bound in (low, high):
         shown = np.maximum(shown, np.where(np.isfinite(bound), np.abs(bound), 0.0))
-    s, base = ocp.system, np.zeros(low.size) if ocp.x0 is None else np.asarray(ocp.x0, float)
+    s, base = ocp.system, _start(ocp)
     for c in (*ocp.initial_constraints, *ocp.terminal_constraints):
         symbols = [s.x, s.x_initial, s.p]
         at = ca.Function("end", symbols, [c.expression, ca.jacobian(c.expression, s.x)], {"allow_free": True})
@@ -99,7 +104,7 @@ def _evidence(ocp: OCP) -> Array:
 def _rates(ocp: OCP, evidence: Array) -> Array:
     """Return the sizes of the rates at x0 without control: accelerations of velocities, flows of other states."""
     s = ocp.system
-    x0 = np.zeros(evidence.size) if ocp.x0 is None else ocp.x0
+    x0 = _start(ocp)
     low, high = (np.asarray(bound, float) for bound in ocp.u_bounds)
     rest = np.clip(np.zeros(s.n_u), low, high)
     if isinstance(s, CLS):
@@ -115,14 +120,31 @@ def _rates(ocp: OCP, evidence: Array) -> Array:
     return np.where(np.isfinite(rates), rates, 0.0)
 
 
-def _of_mechanics(s: Any, evidence: Array, accelerations: Array, T: float) -> Array:
-    """Return the sizes of positions, velocities and first-order states."""
-    strongest = accelerations.max(initial=0.0)
+def _angles(ocp: OCP) -> tuple[Array, Array]:
+    """Return for every position (n_q,) the change that turns a sine or cosine by one radian, 0 without any.
+
+    Beside it for every velocity (n_v,) the largest of these changes that it makes in a unit of time, if it makes no
+    other ones. The entries of a quaternion are of size 1.
+    """
+    s = ocp.system
+    slopes, ways = (np.abs(np.array(part)) for part in s.mechanics.turns(_start(ocp), ocp.p))
+    with np.errstate(all="ignore"):
+        angles = np.nan_to_num(1.0 / slopes.max(axis=0, initial=0.0), posinf=0.0)
+        for part in s.unit_parts:
+            angles[part] = 1.0
+        turned = np.where(ways > 0.0, angles[:, None] / ways, 0.0).max(axis=0, initial=0.0)
+    return angles, np.where((ways[angles == 0.0] > 0.0).any(axis=0), 0.0, turned)
+
+
+def _of_mechanics(s: Any, evidence: Array, accelerations: Array, angles: Array, turned: Array, T: float) -> Array:
+    """Return the sizes of positions, velocities and first-order states; angles have one of their own."""
     q, v, y = evidence[s.at_q], evidence[s.at_v], evidence[s.at_y]
-    fastest = v.max(initial=0.0)
-    length = max(q.max(initial=0.0), fastest * T) or strongest * T**2 or 1.0
-    speed = max(fastest, q.max(initial=0.0) / T) or strongest * T or length / T
-    groups = ((q, length), (v, speed))
+    long, fast = angles == 0.0, turned == 0.0
+    strongest, fastest = (values[fast].max(initial=0.0) for values in (accelerations, v))
+    farthest = q[long].max(initial=0.0)
+    length = max(farthest, fastest * T) or strongest * T**2 or 1.0
+    speed = max(fastest, farthest / T) or strongest * T or length / T
+    groups = ((q, np.where(long, length, angles)), (v, np.where(fast, speed, turned / T)))
     # A component that nothing shows is likely to move as far as the others.
     sizes = [np.where(part > 0.0, np.maximum(part, SHARED * size), size) for part, size in groups]
     return np.concatenate([*sizes, np.where(y > 0.0, y, 1.0)])
@@ -132,10 +154,9 @@ def _along_the_flow(ocp: OCP, x: Array, evidence: Array, T: float) -> Array:
     """Return sizes in which a state without evidence follows from those that it drives: their size over T."""
     s = ocp.system
     slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(s.flow, s.x)], {"allow_free": True})
-    base = np.zeros(x.size) if ocp.x0 is None else ocp.x0
     if slopes.has_free():
         return x
-    slope = np.abs(np.array(slopes(base, np.zeros(s.n_u), ocp.p)))
+    slope = np.abs(np.array(slopes(_start(ocp), np.zeros(s.n_u), ocp.p)))
     for i in np.flatnonzero(evidence <= 0.0):
         driven = (slope[:, i] > 0.0) & np.isfinite(slope[:, i]) & (evidence > 0.0)
         if driven.any():
@@ -153,7 +174,7 @@ def _of_controls(ocp: OCP, x: Array, T: float) -> Array:
     slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(force, s.u)], {"allow_free": True})
     needed = np.zeros(s.n_u)
     if s.n_u and not slopes.has_free():
-        x0 = np.zeros(x.size) if ocp.x0 is None else ocp.x0
+        x0 = _start(ocp)
         slope = np.abs(np.array(slopes(x0, np.zeros(s.n_u), ocp.p)))
         wanted = REST_TO_REST * x / T
         if isinstance(s, CLS):

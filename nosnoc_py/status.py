@@ -72,7 +72,7 @@ UNITS = "write the problem in units in which lengths, times, masses and forces a
 _REMEDIES = {
     Status.SOLVED: (
         "A solved point is a local optimum of one discretisation. Stronger evidence: solution.certificate, the same "
-        "optimum from starts of different kinds (ns.solve(ocp) without a method, ns.MultiStart), and "
+        "optimum from starts of different kinds (ns.solve(ocp) without a method), and "
         "solution.polish(), whose grid moves with the events."
     ),
     Status.FEASIBLE: (

@@ -301,7 +301,7 @@ def test_solve_and_simulate_say_what_they_take() -> None:
         ns.simulate(ball, x0=[1, 0], duration=1.0, method=ns.TimeStepping())
     with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MultiPhase.* with ns\.solve"):
         ns.transcribe(ocp)
-    for solver in (ns.Homotopy(), ns.MultiStart()):
+    for solver in (ns.Homotopy(), ns.Auto()):
         with pytest.raises(
             ns.OptionError, match=r"^solver: MinimumPrinciple has its own solver; solver= is for finite"
         ):

@@ -58,7 +58,7 @@ def test_a_stick_beside_a_step_at_its_bound_is_told() -> None:
 
 def test_remedies_name_options() -> None:
     assert "Nothing" not in ns.Status.SOLVED.remedy
-    for words in ("local optimum", "ns.solve(ocp)", "ns.MultiStart", "polish", "certificate"):
+    for words in ("local optimum", "ns.solve(ocp)", "polish", "certificate"):
         assert words in ns.Status.SOLVED.remedy
     for status in (ns.Status.LOCALLY_INFEASIBLE, ns.Status.NOT_COMPLEMENTARY):
         for words in ("control_stages", "finite_elements", "guess", "ns.solve(ocp)"):

@@ -17,7 +17,7 @@ GIVEN: tuple[Options, ...] = (
     ns.Homotopy(sigma_0=0.1, relaxation="steffensen_ulbrich", ipopt={"max_iter": 10}),
     ns.ActiveSet(homotopy=ns.Homotopy(steering="l1")),
     ns.Auto(),
-    ns.MultiStart(starts=2),
+    ns.ElementSearch(seed=2),
     ns.MinimumPrinciple(steps=100),
 )
 

@@ -63,8 +63,10 @@ def row_sizes(ocp: OCP, constraint: Constraint) -> Array:
     s, sizes = ocp.system, ocp.sizes
     symbols = [s.x, s.x_initial, s.u, s.p]
     slopes = [ca.jacobian(constraint.expression, symbol) for symbol in (s.x, s.u)]
+    if ocp.free_time is not None:
+        slopes = [ca.substitute(slope, ocp.free_time.symbol, float(ocp.horizon)) for slope in slopes]
     function = ca.Function("slopes", symbols, slopes, {"allow_free": True})
-    if function.has_free():  # a free horizon, or algebraic variables
+    if function.has_free():  # algebraic variables, whose sizes are not known
         return np.ones(constraint.lower.size)
     base, total = np.zeros(sizes.x.size) if ocp.x0 is None else np.asarray(ocp.x0, float), np.zeros(0)
     for beside in (0.0, BESIDE):

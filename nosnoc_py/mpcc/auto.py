@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from nosnoc_py.attempts.rank import ObjectiveScale, Rank
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.interior import OPTIONS
@@ -43,6 +44,7 @@ FEASIBLE = 1e-6
 AGAIN, ROUNDS = 0.1, 3
 # Relative difference of objectives below which two points are the same optimum; one with a certificate is preferred.
 EQUAL = 1e-5
+RELATIVE = ObjectiveScale()
 # Fields of the state that are those of Auto, not those of an attempt.
 OWN = ("status", "records", "solvers", "p")
 # Options of the elastic homotopy. A branch read at a residual above 1e-3 is too often wrong. An NLP with more than 150
@@ -101,6 +103,8 @@ class AutoState(SolverState):
         Their statuses.
     objectives : tuple of float
         Their objectives; infinite if not solved.
+    first : float
+        Objective at the start of the first attempt.
     origin : ndarray (n_w,)
         Start of the first attempt.
     nearby : function (SolverState) -> ndarray (n_w,) or None, optional
@@ -115,6 +119,12 @@ class AutoState(SolverState):
     best: SolverState | None = None
     verdicts: tuple[Status, ...] = ()
     objectives: tuple[float, ...] = ()
+    first: float = np.inf
+
+    @property
+    def scale(self) -> ObjectiveScale:
+        """Size of the objective: its largest change from the start."""
+        return ObjectiveScale.of([(self.first, value) for value in self.objectives])
 
 
 class Auto(Strategy):
@@ -199,7 +209,8 @@ class Auto(Strategy):
         """Return the state before the first attempt; `sigma` replaces its sigma_0."""
         attempts = self.attempts(fields["solvers"].mpcc)
         inner = attempts[0].strategy.begin(fields, sigma)
-        return AutoState(**fields, attempts=attempts, attempt=0, inner=inner, origin=fields["w"])
+        first = {"origin": fields["w"], "first": fields["values"].objective}
+        return AutoState(**fields, **first, attempts=attempts, attempt=0, inner=inner)
 
     def advance(self, state: AutoState, deadline: float) -> AutoState:
         """Take one step of the current attempt, or the first one of the next attempt."""
@@ -241,7 +252,7 @@ class Auto(Strategy):
         if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
             return False
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
-        return solved and _lower(best.values.objective, relaxed.values.objective)
+        return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
@@ -306,9 +317,9 @@ class Auto(Strategy):
         rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
         if rounds:
             before, last = float(reached[:-1].min()), reached[-1]
-            return bool(state.attempts[state.attempt].sigma is not None) and rounds < ROUNDS and _lower(last, before)
+            return bool(state.attempts[state.attempt].sigma is not None) and rounds < ROUNDS and _lower(last, before, state.scale)
         low = float(reached.min())
-        return not np.isfinite(reached).all() or any(_lower(low, value) for value in reached)
+        return not np.isfinite(reached).all() or any(_lower(low, value, state.scale) for value in reached)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """Return the strategy of the elastic attempt, from a small sigma."""
@@ -357,17 +368,17 @@ def better(one: SolverState | None, other: SolverState) -> SolverState:
         return other
     if one.status is Status.SOLVED and other.status is Status.SOLVED:
         low, high = sorted((one.values.objective, other.values.objective))
-        if not _lower(low, high, EQUAL):  # the same optimum: prefer one with a certificate, else the first
+        if not _lower(low, high, by=EQUAL):  # the same optimum: prefer one with a certificate, else the first
             return max(one, other, key=lambda state: bool(state.certificate and state.certificate.b_stationary))
-    return min(one, other, key=_merit)
+    return min(one, other, key=rank_of)
 
 
-def _lower(value: float, than: float, by: float = SAME) -> bool:
+def rank_of(state: SolverState) -> Rank:
+    """Return the rank of a state: solved before unsolved, then the objective or the residuals."""
+    missed = 0.0 if state.status is Status.SOLVED else max(state.infeasibility, state.complementarity)
+    return Rank.of_point(state.values.objective, missed, 0.0)
+
+
+def _lower(value: float, than: float, scale: ObjectiveScale = RELATIVE, by: float = SAME) -> bool:
     """Return True if a value is lower by more than a fraction."""
-    return bool(value < than - by * max(1e-8, abs(than)))
-
-
-def _merit(state: SolverState) -> tuple[bool, float]:
-    if state.status is Status.SOLVED:
-        return False, state.values.objective
-    return True, max(state.infeasibility, state.complementarity)
+    return value < scale.above(than, -by) if np.isfinite(than) else value < than

@@ -2,15 +2,13 @@
 
 `Search` is the default of `solve`: it simulates many controls, reads the mode sequence of every motion, and solves the
 smooth multi-phase program of that sequence. `ElementSearch` is the default for an OCP with complementarities of its
-own: finite elements from many random controls. `MultiStart` descends over exact simulations and ends on finite
-elements.
+own: finite elements from many random controls.
 
-All three exist because a relaxed MPCC keeps the mode sequence that its start leads to. The objective of a simulation
+Both exist because a relaxed MPCC keeps the mode sequence that its start leads to. The objective of a simulation
 with located events is instead a continuous and piecewise smooth function of the control, across changes of sequence.
 """
 
 from nosnoc_py.search.elements import ElementSearch
-from nosnoc_py.search.multi_start import MultiStart
 from nosnoc_py.search.portfolio import Search
 
-__all__ = ["ElementSearch", "MultiStart", "Search"]
+__all__ = ["ElementSearch", "Search"]

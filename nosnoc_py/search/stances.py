@@ -136,7 +136,7 @@ def propose(task: StartTask, sets: list[Closed], first: Array, last: Array) -> P
 
 def _sequence(task: StartTask, sets: list[Closed], times: Array) -> Sequence:
     """Return the sequence of sets of closed contacts; those with friction stick, and closing ones have an impact."""
-    words = {c.name: "closed" if c.tangent is None else "stick" for c in task.ocp.system.contacts}
+    words = {c.name: "stick" if c.frictional else "closed" for c in task.ocp.system.contacts}
     items: list[object] = []
     for k, closed in enumerate(sets):
         new = sorted(closed - sets[k - 1]) if k else []

@@ -238,7 +238,7 @@ def _untouched(result: Result) -> list[Finding]:
     return [
         (
             "No contact closes in the last iterate, and no contact force is positive.",
-            "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, or use ns.MultiStart",
+            "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, such as guess=ns.solve(ocp)",
         )
     ]
 

@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelWarning
+from nosnoc_py.systems.symbols import applied
 
 # Operations of one argument or two, with the function of them at whose zeros they jump.
 STEPS = (ca.OP_SIGN, ca.OP_NOT, ca.OP_FLOOR, ca.OP_CEIL)
@@ -118,20 +119,12 @@ def _may_jump(function: ca.Function) -> bool:
 
 def _switches(expression: ca.SX) -> list[ca.SX]:
     """Return scalar expressions at whose zeros the operations of a graph are discontinuous."""
-    seen, result = set[int](), list[ca.SX]()
-    stack: list[Any] = expression.nonzeros()
-    while stack:
-        e = stack.pop()
-        if e.element_hash() in seen or e.is_constant() or not e.n_dep():
-            continue
-        seen.add(e.element_hash())
-        operation, parts = e.op(), [e.dep(k) for k in range(e.n_dep())]
-        if operation in (ca.OP_SIGN, ca.OP_NOT):
-            result.append(parts[0])
-        elif operation in (ca.OP_FLOOR, ca.OP_CEIL):
-            # floor and ceil jump at all integers, which are the zeros of this function.
-            result.append(ca.sin(np.pi * parts[0]))
-        elif operation in COMPARISONS:
+    result = list[ca.SX]()
+    for operation, parts in applied((*STEPS, *COMPARISONS), expression):
+        if operation in COMPARISONS:
             result.append(parts[0] - parts[1])
-        stack += parts
+        else:
+            # floor and ceil jump at all integers, which are the zeros of this function.
+            whole = operation in (ca.OP_FLOOR, ca.OP_CEIL)
+            result.append(ca.sin(np.pi * parts[0]) if whole else parts[0])
     return result

@@ -22,6 +22,7 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.scales import UNIT, ProblemScales
+from nosnoc_py.systems.symbols import applied
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 if TYPE_CHECKING:
@@ -288,6 +289,18 @@ class ContactMechanics:
     def gaps(self) -> ca.SX:
         """Gaps (n_c,)."""
         return ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in self.system.contacts])
+
+    @cached_property
+    def turns(self) -> ca.Function:
+        """x, p -> (n, n_q), (n_q, n_v): derivatives of all arguments of sines and cosines by q, and N of q' = N v."""
+        s = self.system
+        model = ca.veccat(s.mass_matrix, s.force, self.gaps)
+        arguments = ca.vertcat(ca.SX(0, 1), *(part for _, (part, *_) in applied((ca.OP_SIN, ca.OP_COS), model)))
+        slopes = ca.densify(ca.jacobian(arguments, s.q))
+        # An argument may be a function of the controls or the time as well: that does not turn.
+        free = [one for one in ca.symvar(slopes) if not ca.depends_on(ca.vertcat(s.x, s.p), one)]
+        known = ca.substitute(slopes, ca.vertcat(ca.SX(0, 1), *free), ca.DM.zeros(len(free)))
+        return ca.Function("turns", [s.x, s.p], [known, ca.densify(s.rate_matrix)])
 
     @cached_property
     def normals(self) -> ca.SX:

@@ -6,7 +6,7 @@ are compared by identity (`element_hash`), as CasADi allows several of one name;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -104,6 +104,20 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
             value = function.instruction_constant(k)
             raise ModelError(f"{what}: contains {value}; every number in a model has to be finite.")
     return ReadOnlySX(expression)
+
+
+def applied(operations: Collection[int], expression: ca.SX) -> Iterator[tuple[int, list[ca.SX]]]:
+    """Yield every place of an expression graph at which one of some operations is applied, with its arguments."""
+    seen, stack = set[int](), list[ca.SX](expression.nonzeros())
+    while stack:
+        e = stack.pop()
+        if e.element_hash() in seen or e.is_constant() or not e.n_dep():
+            continue
+        seen.add(e.element_hash())
+        parts = [e.dep(k) for k in range(e.n_dep())]
+        if e.op() in operations:
+            yield e.op(), parts
+        stack += parts
 
 
 def expressions_of(system: Any) -> list[ca.SX]:

@@ -42,7 +42,7 @@ def _elements(ocp: ns.OCP) -> Any:
 
 COMPARED: Mapping[str, Solve] = {
     "finite elements": lambda ocp, limit: ns.solve(ocp, _elements(ocp), time_limit=limit),
-    "random starts": lambda ocp, limit: ns.solve(ocp, _elements(ocp), ns.MultiStart(), time_limit=limit),
+    "random starts": lambda ocp, limit: ns.solve(ocp, ns.ElementSearch(control_stages=STAGES), time_limit=limit),
     "relaxation": lambda ocp, limit: ns.solve(ocp, _elements(ocp), ns.Homotopy(), time_limit=limit),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import casadi as ca
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import nosnoc_py as ns
 from nosnoc_py.search.portfolio import PHASES, with_longest_phases
 from nosnoc_py.search.stances import contact_sets, stances
 from nosnoc_py.search.starts import StartTask
+from nosnoc_py.sequences.plan import Plan
 from nosnoc_py.sequences.refinement import laws_of
 from problems.benchmarks.contact import posed
 
@@ -76,3 +78,19 @@ def test_a_motion_that_rattles_keeps_its_long_phases() -> None:
     assert len(short.phases) <= PHASES
     few = ns.Sequence([{}, "impact ground", {}], [0.3])
     assert with_longest_phases(few, laws, 1.0) is few
+
+
+@pytest.mark.quick
+def test_only_contacts_with_friction_stick() -> None:
+    """A contact without friction has the mode "closed", also where it is given a tangent."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+    slippery = ns.Contact("slippery", gap=q[1], tangent=ca.DM([1, 0]))
+    rough = ns.Contact("rough", gap=1 - q[0], tangent=ca.DM([0, 1]), friction=0.5)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u, contacts=[slippery, rough])
+    goal = ns.Constraint(q, [1, 0], [1, 0])
+    ocp = ns.OCP(system, horizon=1.0, x0=[0, 1, 0, 0], stage_cost=ca.sumsqr(u), terminal_constraints=[goal])
+    proposed = [one for one in stances(StartTask.of(ocp), np.random.default_rng(0)) if one is not None]
+    modes = {item for one in proposed for phase in one.sequence.phases for item in phase.items()}
+    assert modes == {("slippery", "closed"), ("rough", "stick")}
+    for one in proposed:
+        assert Plan.of(one.sequence, laws_of(ocp, one.motion)).modes

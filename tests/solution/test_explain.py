@@ -142,7 +142,7 @@ def moving(
 
 def test_an_infeasible_iterate_without_contact_asks_for_a_guess_that_touches():
     assert "No contact closes in the last iterate" in moving(0.0)
-    assert "give a guess that touches, guess={'x': ..., 'u': ...}, or use ns.MultiStart" in moving(0.0)
+    assert "give a guess that touches, guess={'x': ..., 'u': ...}, such as guess=ns.solve(ocp)" in moving(0.0)
     others = (
         moving(1.0),
         moving(0.0, Event(0.5, "a", "impact")),

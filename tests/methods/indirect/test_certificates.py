@@ -76,4 +76,4 @@ def test_a_hybrid_system_has_a_referee() -> None:
     solution = ns.solve(ocp, ns.MinimumPrinciple(grid="moving", acceleration=5))
     assert ns.certify(ocp, solution).end_state_error < 1e-3
     with pytest.raises(ns.OptionError, match=r"FESDJ does not fit an ns\.HybridSystem"):
-        ns.solve(ocp, ns.FESDJ(), ns.MultiStart())
+        ns.solve(ocp, ns.FESDJ(), ns.Auto())
