@@ -75,12 +75,6 @@ def test_filippov_systems_and_shooting() -> None:
         assert (solution.certificate is not None) is solution.success
 
 
-@pytest.mark.slow
-def test_multi_start_is_certified() -> None:
-    solution = ns.solve(throw(), FINE, ns.MultiStart(starts=1, kicks=0, candidates=1))
-    assert (solution.certificate is not None) is solution.success
-
-
 def test_a_hybrid_system_has_a_certificate_and_what_failed_has_none() -> None:
     x = ca.SX.sym("x", 2)
     floor = ns.StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))

@@ -17,7 +17,6 @@ from nosnoc_py.discretization.options import FESD
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.smoothing import smooth
 from nosnoc_py.roles import Role
-from nosnoc_py.search.rollouts import Rollouts
 from nosnoc_py.simulation.certification.readings import is_by_collocation
 from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
@@ -329,26 +328,6 @@ def test_an_iterate_that_never_touches_is_told_by_roles(solved: tuple[Transcript
     assert "No contact closes in the last iterate" in ns.explain(replace(lost, series=renamed_series))
     nameless = {name: Series(s.t, s.values) for name, s in quiet.items()}
     assert "No contact closes in the last iterate" not in ns.explain(replace(lost, series=nameless))
-
-
-def test_a_search_over_branches_reads_no_names(renaming: Any) -> None:
-    """Names of rows begin with "constraint", as those of the user's constraints do."""
-    method = ns.FESDJ(control_stages=2, finite_elements=3, rk_stages=2)
-    system = mass()
-
-    def make() -> tuple[Transcription, Rollouts]:
-        problem = transcribe(replace(ocp_of(system), terminal_constraints=tuple(goal(system))), method)
-        return problem, Rollouts(problem, 10.0, 1)
-
-    (_, one), (problem, two) = make(), renaming(make)
-    assert any(name.startswith("constraint friction") for name in problem.mpcc.constraints.names)
-    np.testing.assert_array_equal(one._constrained, two._constrained)
-    assert one._constrained.sum() == 1
-    np.testing.assert_array_equal(one._limited, two._limited)
-    u = np.array([[0.5, 0.0], [0.2, 0.0]])
-    here, there = one(u), two(u)
-    assert here.objective == pytest.approx(there.objective, rel=1e-10)
-    np.testing.assert_allclose(one.gradient(here), two.gradient(there), rtol=0, atol=1e-8)
 
 
 # --- what a solution says of its elements ---

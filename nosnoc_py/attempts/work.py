@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 # to processor times of searches with four to thirty-seven states.
 OPERATION, ENTRY, ITERATION = 5e-9, 1.5e-7, 2e-4
 STEP, SMALL, EVENT = 8e-4, 4e-4, 1.5e-3
+# Of the functions of a motion at one time, where an event is located, and of a linear program by a general solver.
+SAMPLE, LINEAR_PROGRAM = 1e-4, 3e-3
 BUILT, PROGRAM = 6e-7, 2e-2
 # Evaluations of the model in a step of the integrator, with those at its samples.
 EVALUATIONS = 40

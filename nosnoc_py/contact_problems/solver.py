@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import Literal
 
 import casadi as ca
@@ -103,21 +103,25 @@ class ContactSolver:
         In space the direction of slip is an unknown. The search starts from several directions for every choice of
         modes and may miss solutions.
         """
+        return list(self._distinct(problem))
+
+    def _distinct(self, problem: ContactProblem) -> Iterator[ContactSolution]:
+        """Yield solutions with different rates."""
         if not problem.active:
-            return [self._nothing(problem)]
+            yield self._nothing(problem)
+            return
         scaled, mass = problem.in_unit_mass()
-        # Sweeps cannot leave the cones, so that their forces are a start in any modes, converged or not.
-        pairs = self._candidates(scaled, self._projected(scaled, newton=False))
-        candidates = [self._admissible(scaled, *pair) for pair in pairs]
         distinct: list[ContactSolution] = []
-        for candidate in candidates:
+        # Sweeps cannot leave the cones, so that their forces are a start in any modes, converged or not.
+        for pair in self._candidates(scaled, self._projected(scaled, newton=False)):
+            candidate = self._admissible(scaled, *pair)
             if candidate is not None and not any(self._same(scaled, candidate, other) for other in distinct):
                 distinct.append(candidate)
-        return [_in_units_of(solution, self.frames, mass) for solution in distinct]
+                yield _in_units_of(candidate, self.frames, mass)
 
     def is_unique(self, problem: ContactProblem) -> bool:
         """Return True if all solutions have the same rates: by a sufficient condition, else by a search for another."""
-        return is_monotone(problem) or len(self.solutions(problem)) < 2
+        return is_monotone(problem) or len(list(islice(self._distinct(problem), 2))) < 2
 
     def in_modes(self, problem: ContactProblem, modes: Sequence[int], start: Array | None = None) -> ContactSolution:
         """Run Newton's method in given modes from forces `start`; the result need not be admissible."""

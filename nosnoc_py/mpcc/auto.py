@@ -317,7 +317,11 @@ class Auto(Strategy):
         rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
         if rounds:
             before, last = float(reached[:-1].min()), reached[-1]
-            return bool(state.attempts[state.attempt].sigma is not None) and rounds < ROUNDS and _lower(last, before, state.scale)
+            return (
+                bool(state.attempts[state.attempt].sigma is not None)
+                and rounds < ROUNDS
+                and _lower(last, before, state.scale)
+            )
         low = float(reached.min())
         return not np.isfinite(reached).all() or any(_lower(low, value, state.scale) for value in reached)
 

@@ -163,6 +163,12 @@ class SearchState:
         return self.leader is not None and self.leader.attempt.confirmed
 
     @property
+    def rivals(self) -> int:
+        """Number of sequences besides the best one that starts, and not only neighbours, have shown."""
+        best = None if self.leader is None else self.leader.sequence
+        return sum(sequence != best and bool(kinds - {MOVES}) for sequence, kinds in self.tried.items())
+
+    @property
     def sound(self) -> bool:
         """True if the best node is confirmed, or is likely to be so on a finer mesh."""
         return self.leader is not None and self._rank(self.leader).group is RankGroup.CONFIRMED

@@ -238,7 +238,8 @@ def _untouched(result: Result) -> list[Finding]:
     return [
         (
             "No contact closes in the last iterate, and no contact force is positive.",
-            "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, such as guess=ns.solve(ocp)",
+            "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, such as "
+            "guess=ns.solve(ocp)",
         )
     ]
 

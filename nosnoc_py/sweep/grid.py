@@ -293,8 +293,8 @@ def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
     ]
     if not any(takes_seed):
         raise OptionError(
-            "sweep.repeat: nothing here has a seed, so the repeats would be equal; name a method or solver with one (Search, "
-            "Auto), let the function of problem.build take an argument seed, or leave repeat out."
+            "sweep.repeat: nothing here has a seed, so the repeats would be equal; name a method or solver with "
+            "one (Search, Auto), let the function of problem.build take an argument seed, or leave repeat out."
         )
     return tuple(path for path, there in zip(SEEDS, takes_seed, strict=True) if there)
 

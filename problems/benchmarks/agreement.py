@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def experiment(
     first: int = 0,
     families: Sequence[str] = (),
     references: int = 2,
-    effort: str = "normal",
+    effort: Literal["quick", "normal", "thorough"] = "normal",
 ) -> Iterator[Row]:
     """Yield a row for every problem.
 
@@ -55,7 +56,8 @@ def experiment(
     for count in range(first, first + number):
         family, seed = chosen[count % len(chosen)], count // len(chosen)
         ocp, name = problem(family, seed), f"{family} {seed}"
-        row = measured(name, ocp, np.nan, "plain", 0, lambda ocp=ocp: ns.solve(ocp, effort=effort, progress=False))
+        plain = partial(ns.solve, ocp, effort=effort, progress=False)
+        row = measured(name, ocp, np.nan, "plain", 0, plain)
         others = (_objective(ocp, other) for other in range(1, references + 1))
         yield replace(row, best=min((row.objective, *others)), near=NEAR)
 
@@ -68,7 +70,7 @@ def _objective(ocp: ns.OCP, seed: int) -> float:
 
 def counts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return how many problems are within 1 % of the reference, by the agreement of kinds of start."""
-    groups = {"agreed": [], "not agreed": [], "no motion": []}  # type: dict[str, list[Row]]
+    groups: dict[str, list[Row]] = {"agreed": [], "not agreed": [], "no motion": []}
     for row in rows:
         found = np.isfinite(row.objective)
         groups["no motion" if not found else "not agreed" if ALONE in row.message else "agreed"].append(row)

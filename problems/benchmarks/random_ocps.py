@@ -118,7 +118,9 @@ def puck(rng: Random) -> ns.OCP:
     drag = rng.choice([0.0, 0.5])
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u - drag * v, contacts=cushions)
     x0 = [-0.9, rng.uniform(-0.9, 0.9), *rng.uniform(-1.0, 2.0, 2)]
-    return _ocp(system, rng, x0, rng.uniform(1.0, 2.0), rng.uniform(1.0, 4.0), [0, 1] if rng.random() < 0.5 else [0, 1, 2, 3])
+    return _ocp(
+        system, rng, x0, rng.uniform(1.0, 2.0), rng.uniform(1.0, 4.0), [0, 1] if rng.random() < 0.5 else [0, 1, 2, 3]
+    )
 
 
 def switched(rng: Random) -> ns.OCP:
@@ -139,7 +141,7 @@ def switched(rng: Random) -> ns.OCP:
         A, B = rng.normal(size=(2, 2, 2))
         line = ca.DM(rng.normal(size=(1, 2))) @ x - 0.3
         modes = ns.Modes("region", flows=[ca.DM(A) @ x, ca.DM(B) @ x], functions=line, signs=[[1], [-1]])
-        flow, x0 = [0.0, u], rng.uniform(-1.0, 1.0, 2)
+        flow, x0 = [0.0, u], rng.uniform(-1.0, 1.0, 2).tolist()
     system = ns.PSS(x=x, u=u, flow=ca.vertcat(*flow), modes=modes)
     return _ocp(system, rng, x0, T, most, [0] if rng.random() < 0.3 else [0, 1])
 

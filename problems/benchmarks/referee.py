@@ -131,7 +131,7 @@ def boxes(
     keywords: dict[str, Any] = {"guess": start, "time_limit": time_limit, "callback": callback}
     for k, stages in enumerate(rk_stages):
         method = three_boxes.METHOD.replace(rk_stages=stages)
-        solve = _solver(ocp, method, three_boxes.SOLVERS["quick"], keywords)
+        solve = _solver(ocp, method, three_boxes.SOLVERS["warm"], keywords)
         result = certified(f"three boxes, {stages} RK stages", ocp, solve)
         yield result
         if k == 0:

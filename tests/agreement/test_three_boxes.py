@@ -26,14 +26,17 @@ def check(solution: ns.Solution) -> float:
 
 
 @pytest.mark.slow
-def test_the_known_optimum_is_one_of_the_discretised_problem() -> None:
-    """From the optimum of the exact motion (301.83) the branch leads to a solution beside it."""
-    solver = ns.MultiStart(starts=1, kicks=0, iterations=0)
-    solution = ns.solve(build(), METHOD, solver, guess=np.array(KNOWN_CONTROL)[:, None])
-    assert check(solution) == pytest.approx(301.8, abs=0.1)
+def test_the_plain_call_finds_a_better_motion_than_many_local_searches() -> None:
+    """The best of 29 descents over exact motions on 15 equal intervals is 301.83; this control has its own grid."""
+    found = ns.solve(build())
+    assert found.status is ns.Status.SOLVED
+    assert found.objective <= 1.02 * 281.24
 
 
 @pytest.mark.slow
-def test_from_a_cold_start() -> None:
-    """By the strategy that `python -m problems.three_boxes` uses; 383.42 is a local optimum known before."""
-    assert check(ns.solve(build(), METHOD, SOLVERS["multi_start"])) <= 384.0
+def test_from_the_best_motion_known() -> None:
+    """By a homotopy from a small sigma; 383.42 is a local optimum known before."""
+    ocp = build()
+    known = {"x0": ocp.x0, "duration": 6.0, "u": np.array(KNOWN_CONTROL)[:, None]}
+    start = ns.simulate(ocp.system, **known, method=ns.EventDriven())
+    assert check(ns.solve(ocp, METHOD, SOLVERS["warm"], guess=start)) <= 384.0

@@ -122,5 +122,5 @@ def test_the_program_certifies(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_program_can_be_set() -> None:
     settings = PROGRAM.settings.changed({**PROGRAM.quick, "solver": "homotopy", "impulse_form": "product"})
-    assert settings.arguments["horizon"] == 2.4
-    assert (settings.method.control_stages, settings.method.impulse_form) == (6, "product")
+    assert settings.arguments["horizon"] == 0.8
+    assert (settings.method.control_stages, settings.method.impulse_form) == (2, "product")

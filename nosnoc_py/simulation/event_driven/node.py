@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -185,7 +186,7 @@ class ContactNodes:
             rebounding=at.rates[:n_c] < -np.broadcast_to(at.slowest(rest), n_c),
             energy_gain=float(energy_gain(solution.forces, at.rates - at.drift, rates - at.drift)),
             bounce=max((-float(at.rates[c] / fast[c]) for c in closed if rebounding[c]), default=np.inf),
-            unique=self.solver.is_unique(problem),
+            is_unique=partial(self.solver.is_unique, problem),
         )
         return replace(node, after=after, impact=impact, counted=True)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
@@ -180,6 +181,7 @@ class PhaseRun:
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            work.count("simulations", work.SAMPLE * t.size)
             guards, _, rates = self._samples(t, dense(t).T)
             return guards, rates[:, :count]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,8 +57,8 @@ class ImpactRecord:
         Kinetic energy after minus before [J].
     bounce : float
         Fastest approach of a rebounding contact, as a share of the speed at work; infinite without one.
-    unique : bool
-        False if other velocities after the impact are admissible.
+    is_unique : function
+        Returns `unique`.
     """
 
     modes: tuple[int, ...]
@@ -64,7 +66,12 @@ class ImpactRecord:
     rebounding: np.ndarray
     energy_gain: float
     bounce: float = np.inf
-    unique: bool = True
+    is_unique: Callable[[], bool] = lambda: True
+
+    @cached_property
+    def unique(self) -> bool:
+        """False if other velocities after the impact are admissible; the search for them is made when this is read."""
+        return self.is_unique()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
