@@ -167,7 +167,8 @@ def _magnitude(y: ca.SX) -> ca.SX:
 
 def width(function: ca.SX, symbols: ca.SX, nominal: np.ndarray) -> ca.SX:
     """Return the typical change |df/dx x_nominal| of a scalar function, in its own unit."""
-    return ca.sqrt(ca.sumsqr(ca.gradient(function, symbols) * ca.DM(nominal)) + FLAT**2)
+    floor = FLAT * float(np.max(nominal, initial=0.0))
+    return ca.sqrt(ca.sumsqr(ca.gradient(function, symbols) * ca.DM(nominal)) + floor**2)
 
 
 # --- contacts ---

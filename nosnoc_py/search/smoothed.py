@@ -14,8 +14,9 @@ accuracy is low on purpose: only its control is used, and the exact simulation o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -27,6 +28,7 @@ from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -83,6 +85,27 @@ def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
     return states, np.tile(task.rest, (STEPS // SHARED, 1))
 
 
+def _with_sizes(task: StartTask) -> Any:
+    """Return the system with the typical sizes of the problem as its nominal values: widths of smoothing follow them."""
+    s, x, T = task.ocp.system, task.sizes, float(task.ocp.horizon)
+    if isinstance(s, CLS):
+        sizes = {"q": x[s.at_q], "v": x[s.at_v], "y": x[s.at_y]}
+        at = s.kinematics(task.x0, 0.0, task.ocp.p)
+        rows = at.jacobian[: len(s.contacts)]
+        # The force that stops a contact with its typical speed within the horizon, or that holds it.
+        moved = np.abs(rows) @ (x[s.at_v] / T + np.abs(np.linalg.solve(at.mass, at.force)))
+        with np.errstate(all="ignore"):
+            forces = moved / np.einsum("ij,ji->i", rows, np.linalg.solve(at.mass, rows.T))
+        given = s.nominal["force"]
+        sizes["force"] = np.where((given != 1.0) | ~(forces > 0.0) | ~np.isfinite(forces), given, forces)
+    else:
+        sizes = {"x": x}
+    known = {name: values for name, values in sizes.items() if name in s.nominal}
+    system = replace(s, nominal={**s.nominal, **known})
+    assign(system, x_initial=s.x_initial)  # the expressions of the problem have it
+    return system
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothedProgram:
     """NLP of a smoothed system, for any width of the smoothing and any cost of the assisting forces.
@@ -116,7 +139,7 @@ class SmoothedProgram:
             rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T
         else:
             rates = sizes / T
-        return cls(task=task, smoothed=smooth(s), sizes=sizes, push=rates)
+        return cls(task=task, smoothed=smooth(_with_sizes(task)), sizes=sizes, push=rates)
 
     @cached_property
     def at(self) -> dict[str, Array]:
@@ -191,7 +214,7 @@ class SmoothedProgram:
             nlp = BlockNLP(blocks, lower, upper, scale, w)
             if assist is not None:
                 # The cost of assistance is relative to the objective at the first start, whatever the user's units.
-                unit = unit or max(abs(nlp.evaluate(w)[0]), 1e-3)
+                unit = unit or abs(nlp.evaluate(w)[0]) or abs(nlp.evaluate(w + scale)[0]) or 1.0
                 nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
             with counted(PROGRAM_WORK):
                 solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})

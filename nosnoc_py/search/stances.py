@@ -28,9 +28,9 @@ Array = np.ndarray
 Closed = frozenset[str]
 # Largest number of flights of a sequence, and of contacts for which a phase with all of them closed is tried.
 FLIGHTS, FEW = 3, 4
-# A contact counts as closed at the initial state, and at the goal, if its gap is below this fraction of the largest
-# coordinate; a goal that is only the minimum of a terminal cost is less accurate.
-TOUCHING = np.array([1e-5, 1e-3])
+# A contact counts as closed at the initial state, and at the goal, if its gap is below this fraction of its typical
+# change; a goal that is only the minimum of a terminal cost is less accurate.
+TOUCHING, TINY = np.array([1e-5, 1e-3]), 1e-300
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,10 +57,13 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     if len(task.goal) != len(task.x0):
         return
     first, last = task.x0, free_start(ocp, task.goal, closed=())
-    gaps = np.array([system.kinematics(x[None], 0.0, ocp.p).gaps[0] for x in (first, last)])
-    size = max(1.0, float(np.abs(np.concatenate([first, last])).max()))
+    ways = task.sizes[system.at_v] * float(ocp.horizon)
+    ends = [system.kinematics(x[None], 0.0, ocp.p) for x in (first, last)]
     names = [contact.name for contact in system.contacts]
-    shut = gaps[:, : len(names)] <= (size * TOUCHING)[:, None]
+    rigid = slice(len(names))
+    # Gaps relative to their typical changes, which may have a unit of the user.
+    shares = [at.gaps[0, rigid] / np.maximum(np.abs(at.jacobian[0, rigid] * ways).max(axis=1), TINY) for at in ends]
+    shut = np.array(shares) <= TOUCHING[:, None]
     start, goal = (frozenset(np.array(names)[row].tolist()) for row in shut)
     last = free_start(ocp, last, closed=tuple(goal))
     yield None

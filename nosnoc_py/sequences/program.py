@@ -39,7 +39,8 @@ Array = np.ndarray
 # Slope with which margins of inequalities grow from zero at the ends of the horizon, where the state may be fixed on
 # the limit: the margin is min(1, FADES * parabola) of its full value.
 FADES = 10.0
-# Largest violation of the conditions of the first mode (user's units) by a fixed initial state that counts as in it.
+# Largest violation of the conditions of the first mode by a fixed initial state that counts as in it, relative to the
+# sizes of their rows.
 ELSEWHERE = 1e-5
 # Number of states of the start at which path constraints are tested for being constant in a mode.
 HELD_AT = 5
@@ -827,7 +828,12 @@ class PhaseNLP:
             high += list(c.upper)
             labels += [str(c.name)] * size
         weight = self.mesh.penalty or 0.0
-        sizes = np.tile(self._sizes_at_end(expressions[1:]), 2)[: 2 * count]
+        sizes = np.tile(
+            self._sizes_at(
+                ca.vertcat(ca.SX(0, 1), *expressions[1:]), self.start.state(float(self.start.edges[-1]), "-")
+            ),
+            2,
+        )[: 2 * count]
         self.at_slack = self._store.add(0.0, np.inf, 1e-2 * sizes, sizes)
         self.slack_sizes = sizes
         cost = cost + weight * ca.dot(1.0 / ca.DM(sizes), ca.vertcat(over, under))
@@ -857,13 +863,17 @@ class PhaseNLP:
             lower, upper = (np.concatenate([getattr(c, side) for c in constant]) for side in ("lower", "upper"))
             # With a fixed state and parameters the rows are constants: imposed only if violated, which makes the
             # program infeasible as it should be.
-            if ocp.x0 is None or ocp.free_parameters or self._breaks_limits(path, lower, upper):
+            if ocp.x0 is None or ocp.free_parameters or self._starts_outside(path.expression, lower, upper):
                 self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
         began = self._start_rows()
         # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
         # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
-        if ocp.x0 is None or self._breaks_mode(*began):
+        if (
+            ocp.x0 is None
+            or self._starts_outside(began[0].expression, 0.0, 0.0)
+            or self._starts_outside(began[1].expression, 0.0, np.inf)
+        ):
             self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
 
     @cached_property
@@ -898,28 +908,20 @@ class PhaseNLP:
         """Return the penalty that is part of the objective at w: of violations relative to their sizes."""
         return (self.mesh.penalty or 0.0) * float((w[self.at_slack] / self.slack_sizes).sum())
 
-    def _sizes_at_end(self, expressions: list[ca.SX]) -> Array:
-        """Return the changes of the rows of terminal constraints by typical changes of the state (rows,)."""
-        s, rows = self.ocp.system, ca.vertcat(ca.SX(0, 1), *expressions)
+    def _sizes_at(self, rows: ca.SX, x: Array) -> Array:
+        """Return the changes of rows (m,) by typical changes of the state near x."""
+        s = self.ocp.system
         slope = ca.Function("slope", [s.x, s.x_initial, s.p], [ca.jacobian(rows, s.x)], {"allow_free": True})
         if slope.has_free():
             return np.ones(rows.numel())
-        end = self.start.state(float(self.start.edges[-1]), "-")
-        sizes = (np.abs(np.array(slope(end, end, self.start.p))) * self.sizes).max(axis=1, initial=0.0)
+        sizes = (np.abs(np.array(slope(x, x, self.start.p))) * self.sizes).max(axis=1, initial=0.0)
         return np.where(np.isfinite(sizes) & (sizes > 0.0), sizes, 1.0)
 
-    def _breaks_mode(self, equations: Rows, inequalities: Rows) -> bool:
-        """True if the fixed initial state violates these equations or inequalities."""
-        s = self.ocp.system
-        rows = ca.Function("rows", [s.x, s.p], [equations.expression, inequalities.expression])
-        held, away = (np.array(part) for part in rows(self.ocp.x0, self.start.p))
-        return bool(max(np.abs(held).max(initial=0.0), (-away).max(initial=0.0)) > ELSEWHERE)
-
-    def _breaks_limits(self, rows: Rows, lower: Array, upper: Array) -> bool:
+    def _starts_outside(self, rows: ca.SX, lower: Array | float, upper: Array | float) -> bool:
         """True if the fixed initial state violates the limits of these rows."""
-        s = self.ocp.system
-        values = np.array(ca.Function("rows", [s.x, s.p], [rows.expression])(self.ocp.x0, self.start.p)).ravel()
-        return bool(excess(values, lower, upper).max(initial=0.0) > ELSEWHERE)
+        s, x0 = self.ocp.system, np.asarray(self.ocp.x0)
+        values = np.array(ca.Function("rows", [s.x, s.p], [rows])(x0, self.start.p)).ravel()
+        return bool((excess(values, lower, upper) / self._sizes_at(rows, x0)).max(initial=0.0) > ELSEWHERE)
 
     def _add(
         self,

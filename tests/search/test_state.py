@@ -423,15 +423,26 @@ class TestEnd:
 
     def test_a_motion_whose_modes_cannot_change_ends_soon(self) -> None:
         agreed = agreeing("line", "random")
+        rivals = {sequence: frozenset({"random"}) for sequence in SEQUENCES[:4]}
         for inside in (True, False):
-            here = state(attempt(FLIGHT, 2.0, inside=inside), candidates=agreed, since=2.0)
+            here = state(attempt(FLIGHT, 2.0, inside=inside), candidates=agreed, since=2.0, tried=rivals)
             assert (search().terminate(here) is Status.SOLVED) == inside
-        alone = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed[:1], since=2.0)
+        alone = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed[:1], since=2.0, tried=rivals)
         assert search().terminate(alone) is None
-        soon = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed, since=1.4)
+        soon = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed, since=1.4, tried=rivals)
         assert search().terminate(soon) is None
         # With events the modes are others elsewhere.
         assert search().terminate(state(attempt(BOUNCE, 2.0, inside=True), candidates=agreed, since=2.0)) is None
+
+    def test_it_goes_on_until_starts_have_met_contacts(self) -> None:
+        """Motions in which nothing happens agree before any start has touched; neighbours are no starts."""
+        best = attempt(FLIGHT, 2.0, inside=True)
+        agreed, others = agreeing("line", "random"), SEQUENCES[:4]
+        few = {sequence: frozenset({"random"}) for sequence in others[:3]}
+        moved = {sequence: frozenset({"moves"}) for sequence in others}
+        for tried, since, ends in ((few, 5.9, False), (few, 6.0, True), (moved, 5.9, False), (moved, 6.0, True)):
+            here = state(best, candidates=agreed, since=since, tried=tried)
+            assert (search().terminate(here) is Status.SOLVED) == ends
 
     def test_not_before_the_best_motion_is_confirmed_and_nothing_is_left_to_refine(self) -> None:
         agreed, rough = agreeing("line", "random"), attempt(LANDING, 1.5, INACCURATE, defect=0.9)
