@@ -49,7 +49,7 @@ def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_ini
     return _of_constraint(ocp, law, constraint, np.array([t]), values)
 
 
-def excess(values: Array, lower: Array, upper: Array) -> Array:
+def excess(values: Array, lower: Array | float, upper: Array | float) -> Array:
     """Return how far values (m, n) lie outside of their bounds (n,); NaN for NaN."""
     # `np.maximum` passes NaN on, which comparisons would lose.
     return np.maximum(np.maximum(lower - values, values - upper), 0.0)

@@ -77,8 +77,9 @@ FOLLOWED = 3
 PHASES = 16
 # Work of one turn of neighbours.
 MOVING = 1.0
-# Fraction of a start by which a start with a known sequence counts against patience: it costs a simulation only.
-KNOWN = 0.2
+# Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
+# a simulation only, and counts by its work in relation to that of other starts.
+KNOWN = 0.05, 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
 # Factor of the patience without agreement, and for a best motion without events, which every kind finds. Agreement of
@@ -426,7 +427,8 @@ class Search(CompleteMethod):
             place = self._place(state, motion)
             if not state.is_new(sequence, kind, place, ATTEMPTS):
                 # A start whose sequence is known costs a simulation only.
-                state = replace(state, since=max(0.0, state.since - (1.0 - KNOWN))) if not turn else state
+                counts = float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN))
+                state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
             start = replace(start_of_motion(ocp, sequence, motion), p=start.p)
             attempt = self._solve(work, laws, sequence, start, state.cutoff(kind))

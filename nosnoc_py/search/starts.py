@@ -243,8 +243,19 @@ def constant(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None
 
 
 def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Yield random piecewise linear controls around zero, or around the control that balances the forces."""
+    """Yield random piecewise linear controls around zero, or around the control that balances the forces.
+
+    Without controls the free numbers cover their box evenly (Sobol 1967, scrambled): every part of it may have another
+    sequence of events.
+    """
     half = 0.5 * (task.upper - task.lower)
+    if not half.size:
+        from scipy.stats.qmc import Sobol  # not paid for by an import of the library
+
+        points = Sobol(task.freedom, seed=rng) if task.freedom else None
+        while points is not None:
+            yield task.start(task.zero[None], points.random(1)[0])
+        return
     while True:
         knots, size = int(rng.choice(KNOTS)), float(rng.choice(SIZES))
         centre = task.rest if rng.random() < 0.5 else task.zero

@@ -163,6 +163,12 @@ class SearchState:
         return self.leader is not None and self.leader.attempt.confirmed
 
     @property
+    def usual_work(self) -> float:
+        """Mean work of the turns that led to a program; 0 before the first one."""
+        works = [candidate.work for candidate in self.candidates if candidate.sequence is not None]
+        return sum(works) / len(works) if works else 0.0
+
+    @property
     def rivals(self) -> int:
         """Number of sequences besides the best one that starts, and not only neighbours, have shown."""
         best = None if self.leader is None else self.leader.sequence
