@@ -80,6 +80,8 @@ MOVING = 1.0
 # Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
 # a simulation only, and counts by its work in relation to that of other starts.
 KNOWN = 0.05, 0.2
+# Least priority, relative to the highest one, with which a kind of start is preferred as it may agree with the best.
+HOPEFUL = 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
 # Factor of the patience without agreement, and for a best motion without events, which every kind finds. Agreement of
@@ -396,7 +398,12 @@ class Search(CompleteMethod):
             return REFINE
         # Every other turn goes to a kind that may still agree with the best: without agreement its value is uncertain.
         alone = state.confirmed and len(state.agreement) < EFFORTS[self.effort].kinds
-        others = [kind for kind in kinds if kind != MOVES and kind not in state.agreement]
+        best = max(map(state.priority, kinds), default=0.0)
+        others = [
+            kind
+            for kind in kinds
+            if kind != MOVES and kind not in state.agreement and state.priority(kind) >= HOPEFUL * best
+        ]
         if alone and others and len(state.candidates) % 2:
             kinds = others
         return max(kinds, key=state.priority, default=None)

@@ -15,7 +15,7 @@ from nosnoc_py.search.merit import Merit
 from nosnoc_py.search.starts import Start, StartTask
 
 # Simulations of one run per free number, and the largest number of them: the simplex method is slow in more dimensions.
-EACH, MOST = 40, 6
+EACH, MOST = 20, 6
 # Number of random points of which the best is the start of the next run.
 SCREENED = 16
 # A run ends at this size of the simplex, as a fraction of the distance between the bounds; a start need not be exact.

@@ -86,7 +86,7 @@ def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
 
 
 def _with_sizes(task: StartTask) -> Any:
-    """Return the system with the typical sizes of the problem as its nominal values, which widths of smoothing follow."""
+    """Return the system with the typical sizes of the problem as nominal values, for the widths of the smoothing."""
     s, x, T = task.ocp.system, task.sizes, float(task.ocp.horizon)
     if isinstance(s, CLS):
         sizes = {"q": x[s.at_q], "v": x[s.at_v], "y": x[s.at_y]}

@@ -345,7 +345,7 @@ class Refinement:
             if rounds >= FINE:
                 attempt = self.with_fine_objective(attempt)
             if mesh.equal:
-                attempt = self.move_across_nodes(laws, plan, mesh, start, attempt)
+                attempt = self.move_across_nodes(laws, attempt)
             plan, lengths = attempt.point.program.plan, attempt.point.lengths
             misplaced = placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths)
             if not misplaced and (attempt.confirmed or rounds >= self.method.refinements):
@@ -400,17 +400,17 @@ class Refinement:
                 return again, beside
         return attempt, start
 
-    def move_across_nodes(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, attempt: PhaseAttempt
-    ) -> PhaseAttempt:
+    def move_across_nodes(self, laws: ModeLaws, attempt: PhaseAttempt) -> PhaseAttempt:
         """Move events that are held at a node of equal intervals beyond it, while the objective decreases."""
-        for _ in range(2 * mesh.intervals):
-            edges = events_beyond_nodes(mesh, start.edges, attempt.point.edges)
+        for _ in range(2 * attempt.point.program.mesh.intervals):
+            # Phases may have vanished from the sequence with which the search for this attempt began.
+            program = attempt.point.program
+            edges = events_beyond_nodes(program.mesh, program.start.edges, attempt.point.edges)
             if edges is None:
                 return attempt
             times = attempt.point.sequence.items, edges[1:-1]
             start = start_of_motion(self.ocp, Sequence(*times), attempt.solution)
-            again = self.attempt(laws, plan, mesh, start)
+            again = self.attempt(laws, program.plan, program.mesh, start)
             # An event exactly at the node has the same objective on both sides; the simulation may confirm only one.
             sounder = again.confirmed and not attempt.confirmed and self.better(again.point, attempt.point)
             if not again.solution.success or not (sounder or again.solution.objective < attempt.solution.objective):

@@ -109,7 +109,7 @@ def test_the_program_certifies(capsys: pytest.CaptureFixture[str]) -> None:
 
     The first box is to be hit within 0.8 s; without friction between boxes that is solved in a second.
     """
-    changes = ["solver=active_set", "horizon=0.8", "control_stages=2", "side_friction=0.0"]
+    changes = ["method=fesdj", "solver=active_set", "horizon=0.8", "control_stages=2", "side_friction=0.0"]
     assert main(PROGRAM, ["--json", "--set", *changes]) == 0
     results = json.loads(capsys.readouterr().out.splitlines()[-1])
     certificate, exact = results["certificate"], results["resimulation"]
