@@ -222,6 +222,23 @@ class TestImpacts:
         assert "gap rate after[right]" in hit.equations.labels
 
 
+def test_forces_along_weighted_tangents_are_reported_along_the_users_own() -> None:
+    """Friction of 0.4 and 0.8 along two tangents is a circular cone with the weight 2 of one of them."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    tangents = ca.DM([[1, 0], [0, 1], [0, 0]])
+    ground = ns.Contact("ground", gap=q[2], tangent=tangents, friction=[0.4, 0.8])
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(3), force=ca.DM([0, 0, -20]), contacts=[ground])
+    weights = np.array([weight for *_, weight in system.mechanics.frames.directions], float)
+    assert weights[0] == 1.0
+    assert weights[2] / weights[1] == pytest.approx(2.0)
+    dae = laws(system).equations(("stick",))
+    z = (dae.z.symbol, [30.0, 3.0, 4.0])
+    assert numbers(dae.shown, z) == pytest.approx(weights * [30.0, 3.0, 4.0])
+    hit = laws(system).boundary(("open",), {"ground": "stick"}, ("open",))
+    y = (hit.y.symbol, [0.0, 0.0, 0.0, 30.0, 3.0, 4.0])
+    assert numbers(hit.shown, y) == pytest.approx(weights * [30.0, 3.0, 4.0])
+
+
 class TestBoundariesWithoutImpacts:
     @pytest.mark.parametrize(
         ("before", "after", "equations", "beginning"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.plan import Plan
@@ -364,6 +365,11 @@ class TestFurtherPoints:
             pytest.approx([1 / 3, 2 / 3]),
         ]
 
+    def test_are_at_the_peaks_of_the_second_element_of_an_interval(self) -> None:
+        """Elements of 0.1 s: 0.13 s is at 0.3 of the second one."""
+        g = program(start=started(peaks=np.array([0.13])), points=1, elements=2)
+        assert [places[0] for places in g._inner_places(0)] == pytest.approx([0.5, 0.3, 0.5, 0.5])
+
     def test_inequalities_hold_there(self) -> None:
         ocp = ball(bounds=ns.Bounds(x=([-np.inf, -5.0], [np.inf, 4.0])))
         way = ns.Constraint(ocp.system.q + ocp.system.v, -8.0, 3.0, name="way")
@@ -483,6 +489,39 @@ class TestReadout:
         assert peaks_of(PhasePoint.of(g, g.w0), 1.1e-3)[0].size == 0
 
 
+class TestMultipliers:
+    """With the multiplier 1 of every row in the user's units."""
+
+    def solution(self, g: PhaseNLP) -> ns.Solution:
+        ones = g.nlp.cost_scale / g.nlp.row_scale
+        result = NLPResult(
+            x=g.w0, lam_x=g.w0, lam_g=ones, iterations=0, wall_seconds=0.0, solver_status="Solve_Succeeded"
+        )
+        return solution_of(PhasePoint.of(g, g.w0, result), Status.STOPPED, "", {})
+
+    def test_costates_are_those_of_the_dynamics_over_the_weights_of_the_quadrature(self) -> None:
+        """-E' mu / b with the inertia 1 and 2 and Radau's weights 3/4 and 1/4."""
+        solution = self.solution(program())
+        q, v = (solution.series[name] for name in ("costate[q]", "costate[v]"))
+        assert q.values == pytest.approx(np.tile([-4 / 3, -4.0], 5))
+        assert v.values == pytest.approx(np.tile([-8 / 3, -8.0], 5))
+        assert q.t == pytest.approx(np.sort([*np.arange(5) * 0.2 + 0.2 / 3, *np.arange(1, 6) * 0.2]))
+        gap = solution.multipliers["gap[ground]"]
+        # Ten stages, and the guard at 0.4 s.
+        assert gap.values == pytest.approx(np.ones(11))
+        assert (np.diff(gap.t) >= 0.0).all()
+        assert np.isclose(gap.t, 0.4).sum() == 2
+        assert solution.multipliers["momentum"].t == pytest.approx([0.4])
+        assert solution.multipliers["horizon"].t == pytest.approx([1.0])
+
+    def test_phases_without_length_have_no_costates(self) -> None:
+        flight = started((0.0, 0.0, 1.0), state=lambda t, side: np.array([9.0 - 3 * t**2, -6 * t]))
+        g = program(ball(x0=[9.0, 0.0]), flight, ns.Sequence([{}, "impact ground", {}]))
+        solution = self.solution(g)
+        assert solution.series["costate[q]"].t.min() > 0.0
+        assert len(solution.series["costate[q]"].t) == 10
+
+
 class TestChosenTimes:
     """Points of a motion at times inside of elements, by their polynomials."""
 
@@ -530,6 +569,14 @@ def test_kinks_of_a_cost_are_slacks_with_the_values_of_the_kinks() -> None:
     assert g.nlp.evaluate(g.with_kinks(w))[0] == pytest.approx(0.2 * 3 + 0.8 * 8 + 5 * 0.5, rel=1e-6)
     (block,) = g.element_blocks
     assert block.labels[-2:] == ("stage_cost", "stage_cost")
+
+
+def test_kinks_of_polynomial_controls_are_those_at_the_stages() -> None:
+    """u = t in two elements per interval of 0.2 s: the integral of |u| is 1/2."""
+    s = ball().system
+    ocp = ns.OCP(s, horizon=1.0, x0=[0.48, 0.0], stage_cost=ca.fabs(s.u))
+    g = program(ocp, started(control=lambda t: np.array([t])), degree=1, elements=2)
+    assert g.nlp.evaluate(g.w0)[0] == pytest.approx(0.5, rel=1e-9)
 
 
 def test_a_sliding_start_has_the_weights_that_keep_it_on_its_surface() -> None:

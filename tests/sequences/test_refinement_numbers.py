@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.errors import ModelError
-from nosnoc_py.sequences import refinement
+from nosnoc_py.sequences import optimise, refinement
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.optimise import NOT_FINITE, has_descent, implied_rows, status_of
@@ -27,6 +28,7 @@ from nosnoc_py.sequences.refinement import (
     free_start,
     joined,
     laws_of,
+    motion_of,
     motion_of_states,
     start_of_motion,
     stretched_control,
@@ -188,6 +190,12 @@ class TestImpliedRows:
         nlp = program([self.x[0] ** 2 + self.x[1], self.x[1]], np.zeros(2), np.zeros(2), 0, self.x)
         assert implied_rows(nlp, np.zeros(3)).size == 0
 
+    def test_a_program_with_many_rows_is_not_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nlp = program([self.x[0], 2 * self.x[0]], np.zeros(2), np.zeros(2), 0, self.x)
+        for most, implied in ((2, 1), (1, 0)):
+            monkeypatch.setattr(optimise, "MOST_ROWS", most)
+            assert implied_rows(nlp, np.zeros(3)).size == implied
+
     def test_values_that_are_not_finite_imply_nothing(self) -> None:
         nlp = program([ca.sqrt(self.x[0] - 20), ca.sqrt(self.x[0] - 20)], np.zeros(2), np.zeros(2), 0, self.x)
         assert implied_rows(nlp, np.zeros(3)).size == 0
@@ -211,6 +219,20 @@ class TestDescent:
     ) -> None:
         """min x_0 + x_1."""
         nlp = program([self.x[0] + self.x[1]], lower, upper, self.x[0] + self.x[1], self.x)
+        assert has_descent(nlp, np.array(at)) == descent
+
+    @pytest.mark.parametrize(
+        ("at", "lower", "upper", "descent"),
+        [
+            ((0.5, 0.5), -np.inf, 1.0, False),
+            ((0.2, 0.2), -np.inf, 1.0, True),
+            ((0.8, 0.8), -np.inf, 1.0, False),
+            ((0.5, 0.5), 1.0, np.inf, True),
+        ],
+    )
+    def test_uphill(self, at: tuple[float, float], lower: float, upper: float, descent: bool) -> None:
+        """max x_0 + x_1."""
+        nlp = program([self.x[0] + self.x[1]], lower, upper, -self.x[0] - self.x[1], self.x)
         assert has_descent(nlp, np.array(at)) == descent
 
     def test_at_a_minimum_at_a_bound_and_without_numbers(self) -> None:
@@ -293,6 +315,20 @@ class TestStarts:
         assert stretched_control(iterate([0.0, 0.0], [4.0]), 2.0) is None
         assert stretched_control(iterate([0.0, 1.0], [np.nan]), 2.0) is None
         assert stretched_control(iterate([0.0], []), 2.0) is None
+
+    def test_a_guess_that_moves_is_the_motion_itself(self) -> None:
+        """A solution that failed is simulated with its control; a motion without controls is taken as it is."""
+        ocp = ball()
+        flight = ns.simulate(ocp.system, x0=[9.0, 1.0], duration=1.0, u=[3.0])
+        assert motion_of(ocp, flight, np.inf) is flight
+        failed = replace(flight, status=Status.NUMERICAL_ERROR)
+        simulated = motion_of(ocp, failed, np.inf)
+        assert simulated is not failed
+        assert simulated(0.3) == pytest.approx([1.0 - 8.5 * 0.09 / 2, -8.5 * 0.3])  # from the x0 of the problem
+        assert motion_of(ocp, [4.0], np.inf)(0.3) == pytest.approx([1.0 - 8.0 * 0.09 / 2, -8.0 * 0.3])
+        other = ns.simulate(ball().system, x0=[9.0, 1.0], duration=1.0, u=[3.0])
+        named = replace(other, state_names=("a", "b"))
+        assert motion_of(ocp, named, np.inf) is not named
 
     def test_states_of_a_guess_are_a_motion(self) -> None:
         motion = motion_of_states(ball(horizon=2.0), {"x": np.array([[0.0, 2.0], [4.0, 6.0]]), "u": [7.0]})
@@ -394,6 +430,166 @@ class TestDecisions:
         assert ns.MultiPhase(stages=12).mesh(5).stages == 12
 
 
+class Scripted(Refinement):
+    """A refinement whose programs are written down, in the order in which they are solved."""
+
+    def __init__(self, answers: list[Any], **options: Any) -> None:
+        super().__init__(ns.MultiPhase(**options), ball(), None, 0.0, np.inf)
+        self.answers, self.asked = iter(answers), list[Any]()
+
+    def attempt(self, laws: Any, plan: Any, mesh: Any, start: Any, cutoff: float = np.inf) -> Any:
+        self.asked.append((mesh, start))
+        return next(self.answers)
+
+    def optimum(self, laws: Any, plan: Any, mesh: Any, start: Any) -> Any:
+        self.asked.append((mesh, plan))
+        return next(self.answers)
+
+    def run_ipopt(self, program: Any, w: Any, label: str, **bounds: Any) -> Any:
+        self.asked.append((label, bounds))
+        return next(self.answers)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a start has beside its motion."""
+
+    edges: Any
+    peaks: Any = ()
+    margins: Any = field(default_factory=dict)
+    near: bool = False
+
+
+class TestMeshes:
+    """Refinements by the verdicts of the simulations, without programs."""
+
+    laws: Any = ContactLaws(ball().system, length=2.0)
+
+    def answer(self, verdict: Verdict | None, lengths: tuple[float, ...] = (0.4, 0.6), **events: Any) -> Any:
+        plan = Plan.of(ns.Sequence([{}, "impact ground", {}]), self.laws)
+        point = SimpleNamespace(
+            program=SimpleNamespace(plan=plan),
+            lengths=np.array(lengths),
+            sequence=None,
+            residual=0.0,
+            objective=1.0,
+            objective_at_start=1.0,
+        )
+        certificate = SimpleNamespace(verdict=verdict, worst_window=None, true_objective=1.0, events=(), **events)
+        solution = SimpleNamespace(success=True, objective=1.0)
+        given: Any = {"point": point, "solution": solution, "certificate": None if verdict is None else certificate}
+        return PhaseAttempt(**given)
+
+    def refined(self, monkeypatch: pytest.MonkeyPatch, answers: list[Any], broken: Any = None, **options: Any) -> Any:
+        found = iter(broken or [])
+        empty = np.zeros(0), dict[str, float]()
+        monkeypatch.setattr(refinement, "peaks_of", lambda point, tolerance: next(found, empty))
+        monkeypatch.setattr(
+            refinement, "start_of_motion",
+            lambda ocp, sequence, solution: Start(edges=np.array([0.0, 0.4, 1.0]), peaks=np.zeros(0)),
+        )  # fmt: skip
+        work = Scripted(answers, intervals=10, **options)
+        begun: Any = Start(edges=np.array([0.0, 0.4, 1.0]), peaks=np.zeros(0))
+        last = work.refine(self.laws, ns.Sequence([{}, "impact ground", {}]), begun)
+        return last, work.asked
+
+    def test_until_one_is_confirmed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rough, sure = self.answer(Verdict.INACCURATE), self.answer(Verdict.CONFIRMED)
+        last, asked = self.refined(monkeypatch, [rough, rough, sure])
+        assert last is sure
+        meshes = [mesh for mesh, _ in asked]
+        assert [(mesh.stages, mesh.elements) for mesh in meshes] == [(3, 1), (4, 1), (5, 2)]
+        assert [start.near for _, start in asked] == [False, True, True]
+        assert len(self.refined(monkeypatch, [rough] * 9, refinements=2)[1]) == 3
+        assert len(self.refined(monkeypatch, [rough] * 9, refinements=0)[1]) == 1
+        assert len(self.refined(monkeypatch, [self.answer(None)])[1]) == 1
+
+    def test_an_inequality_between_the_nodes_needs_points_and_no_finer_mesh(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """At first further points, then margins of 1.2 times what is left."""
+        between, sure = self.answer(Verdict.CONSTRAINT_BETWEEN_NODES), self.answer(Verdict.CONFIRMED)
+        peaks = [(np.array([0.3]), {"gap[ground]": 0.5}), (np.array([0.2, 0.3]), {"gap[ground]": 0.25})]
+        _, asked = self.refined(monkeypatch, [between, between, between, sure], [*peaks, peaks[1]])
+        meshes, starts = [mesh for mesh, _ in asked], [start for _, start in asked]
+        assert [mesh.points for mesh in meshes] == [0, 4, 4, 4]
+        assert [mesh.stages for mesh in meshes] == [3] * 4
+        assert starts[1].margins == {}
+        assert starts[2].margins == {"gap[ground]": pytest.approx(0.3)}
+        assert starts[3].margins == {"gap[ground]": pytest.approx(0.6)}
+        assert starts[1].peaks.tolist() == [0.3]
+        assert starts[2].peaks.tolist() == [0.2, 0.3]
+
+    def test_a_gap_that_is_nearly_touched_has_a_margin(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """1e-5 of the typical length of 2 m, ten times more at every further one, up to 1e-3."""
+        touch = SimpleNamespace(event=SimpleNamespace(name="ground", kind="impact"), claimed=None)
+        refuted = self.answer(Verdict.REFUTED)
+        object.__setattr__(refuted.certificate, "events", (touch,))
+        _, asked = self.refined(monkeypatch, [refuted, self.answer(Verdict.CONFIRMED)])
+        assert asked[1][1].margins == {"gap[ground]": pytest.approx(2e-5)}
+
+    def test_intervals_are_distributed_anew_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By lengths of the phases other than those of the start, also of a confirmed motion."""
+        moved = self.answer(Verdict.CONFIRMED, (0.7, 0.3))
+        _, asked = self.refined(monkeypatch, [moved, moved, moved, moved])
+        assert len(asked) == 3
+        assert [mesh.stages for mesh, _ in asked] == [3] * 3
+
+
+class TestPhasesThatVanish:
+    """Lengths are bounded by a fifth of their initial ones; a phase at its bound is left out."""
+
+    laws: Any = ContactLaws(ball().system)
+    sequence = ns.Sequence([{}, {"ground": "closed"}, {}])
+
+    def point(self, lengths: tuple[float, ...], objective: float = 1.0, residual: float = 0.0) -> Any:
+        plan = Plan.of(self.sequence, self.laws)
+        program = SimpleNamespace(plan=plan, lengths_of=lambda w: np.array([0.2, 0.3, 0.5][: len(lengths)]), w0=None)
+        return SimpleNamespace(
+            program=program, lengths=np.array(lengths), edges=np.cumsum([0.0, *lengths]), objective=objective,
+            objective_at_start=objective, residual=residual, w=None,
+        )  # fmt: skip
+
+    def reached(self, monkeypatch: pytest.MonkeyPatch, answers: list[Any], **options: Any) -> tuple[Any, list[Any]]:
+        monkeypatch.setattr(refinement, "solution_of", lambda *given: None)
+        monkeypatch.setattr(refinement, "start_of_motion", lambda *given: Start(edges=None, near=True))
+        work = Scripted(answers, **options)
+        plan = Plan.of(self.sequence, self.laws)
+        start: Any = Start(edges=None)
+        return work.optimum_of_phases(self.laws, plan, PhaseMesh(), start), work.asked
+
+    def test_a_phase_above_its_bound_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = self.point((0.2, 0.0602, 0.7398))
+        assert self.reached(monkeypatch, [here])[0] is here
+
+    def test_a_phase_at_its_bound_is_left_out_if_that_is_not_worse(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        short, without = self.point((0.2, 0.06005, 0.74)), self.point((0.4, 0.6), 0.9)
+        found, asked = self.reached(monkeypatch, [short, without])
+        assert found is without
+        assert asked[1][1].modes == (("open",), ("open",))  # a contact that closes for no time bounces
+        worse, freed = self.point((0.4, 0.6), 1.1), self.point((0.2, 0.0, 0.8), 0.95)
+        found, asked = self.reached(monkeypatch, [short, worse, freed])
+        assert found is freed
+        assert asked[2] == ("short phases", {"most": 100})
+        found, _ = self.reached(monkeypatch, [short, worse, self.point((0.2, 0.0, 0.8), 0.95, residual=1.0)])
+        assert found is short
+
+    def test_a_single_phase_does_not_vanish(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        alone = self.point((0.01, 0.01, 0.01))
+        assert self.reached(monkeypatch, [alone])[0] is alone
+
+    def test_phases_of_a_given_sequence_have_their_least_length(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: Any = {"sequence": [{}, {"ground": "closed"}, {}]}
+        short, kept, without = self.point((0.2, 0.06, 0.74)), self.point((0.2, 1e-3, 0.8)), self.point((0.4, 0.6), 0.9)
+        found, asked = self.reached(monkeypatch, [short, kept, without], **given)
+        assert found is kept
+        assert asked[1] == ("short phases", {"shortest": 1e-3})
+        infeasible = self.point((0.2, 1e-3, 0.8), residual=1.0)
+        failed = self.point((0.2, 0.06, 0.74), residual=1.0)
+        found, _ = self.reached(monkeypatch, [failed, infeasible, without], **given)
+        assert found is without
+
+
 class TestAttempts:
     def attempt(self, verdict: Verdict | None, defect: float | None = None, **certificate: Any) -> PhaseAttempt:
         window = None if defect is None else SimpleNamespace(defect=defect)
@@ -441,9 +637,42 @@ def test_scales_of_contact_laws_are_those_of_the_motion() -> None:
     assert laws.force == pytest.approx(20.0)
     assert laws.length > 0.0
     assert laws.rest_velocity == pytest.approx(1e-3 * laws.speed, rel=1.0)
+    # Half of a long motion has its own duration.
+    short = ns.simulate(ocp.system, x0=[5.0, 0.0], duration=0.01, u=[0.0])
+    assert laws_of(ocp, short).length < laws.length
+    # A gap in centimetres has the same lengths and speeds.
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    ground = ns.Contact("ground", gap=100 * q, restitution=0.5)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=2, force=u - 20, contacts=[ground])
+    same = laws_of(ns.OCP(system, horizon=1.0, x0=[1.0, 0.0], stage_cost=u**2), motion)
+    assert (same.length, same.speed, same.force) == pytest.approx((laws.length, laws.speed, 20.0))
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     free = ns.CLS(q=q, v=v, mass_matrix=2, force=0, contacts=[ns.Contact("ground", gap=q)])
     flight = ns.OCP(free, horizon=1.0, x0=[5.0, 3.0])
     loose = laws_of(flight, ns.simulate(free, x0=[5.0, 3.0], duration=1.0))
     # Without any force that which makes the typical speed within the typical length.
     assert loose.force == pytest.approx(2.0 * loose.speed**2 / loose.length)
+
+
+def test_systems_with_memory_are_taken() -> None:
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    switch = ns.Hysteresis("gear", variable=x, lower=0.2, upper=0.5, flows=[u, 0.5 * u])
+    assert ns.MultiPhase().accepts(ns.PSS(x=x, u=u, modes=switch)) is None
+    assert ns.Search().accepts(ns.PSS(x=x, u=u, modes=switch)) is None
+
+
+def test_contacts_that_close_for_no_time_bounce() -> None:
+    laws = ContactLaws(ball().system)
+    closed = {"ground": "closed"}
+    plan = Plan.of(ns.Sequence([{}, closed, {}, closed]), laws)
+    left, edges = plan.without_phases(np.array([False, True, False, False]), np.array([0.0, 0.3, 0.3, 0.8, 1.0]))
+    assert left.modes == (("open",), ("open",), ("closed",))
+    assert [dict(impact) for impact in left.impacts] == [{}, {"ground": "closed"}, {}]
+    assert edges.tolist() == [0.0, 0.3, 0.8, 1.0]
+    # Without the first phase nothing closes: the motion begins closed.
+    left, edges = plan.without_phases(np.array([True, False, False, False]), np.array([0.0, 0.0, 0.3, 0.8, 1.0]))
+    assert left.modes == (("closed",), ("open",), ("closed",))
+    assert edges.tolist() == [0.0, 0.3, 0.8, 1.0]
+    merged, edges = plan.without_phases(np.array([False, False, True, False]), np.array([0.0, 0.3, 0.5, 0.5, 1.0]))
+    assert merged.modes == (("open",), ("closed",))
+    assert edges.tolist() == [0.0, 0.3, 1.0]
