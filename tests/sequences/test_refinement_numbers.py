@@ -465,17 +465,12 @@ class TestMeshes:
 
     laws: Any = ContactLaws(ball().system, length=2.0)
 
-    def answer(self, verdict: Verdict | None, lengths: tuple[float, ...] = (0.4, 0.6), **events: Any) -> Any:
+    def answer(self, verdict: Verdict | None, lengths: tuple[float, ...] = (0.4, 0.6)) -> Any:
         plan = Plan.of(ns.Sequence([{}, "impact ground", {}]), self.laws)
-        point = SimpleNamespace(
-            program=SimpleNamespace(plan=plan),
-            lengths=np.array(lengths),
-            sequence=None,
-            residual=0.0,
-            objective=1.0,
-            objective_at_start=1.0,
-        )
-        certificate = SimpleNamespace(verdict=verdict, worst_window=None, true_objective=1.0, events=(), **events)
+        values = {"residual": 0.0, "objective": 1.0, "objective_at_start": 1.0}
+        program = SimpleNamespace(plan=plan)
+        point = SimpleNamespace(program=program, lengths=np.array(lengths), sequence=None, **values)
+        certificate = SimpleNamespace(verdict=verdict, worst_window=None, true_objective=99.0, events=())
         solution = SimpleNamespace(success=True, objective=1.0)
         given: Any = {"point": point, "solution": solution, "certificate": None if verdict is None else certificate}
         return PhaseAttempt(**given)
