@@ -120,7 +120,7 @@ class TestMessages:
         proof = Feasibility(violation=0.123456, programs=1, rows=np.array([2, 0]))
         named = infeasibility_message(mpcc, proof)
         assert named.startswith(
-            "proved by one linear program: every branch leaves a violation of at least 0.12, between the bounds and H[0]"
+            "proved by one linear program: every branch leaves a violation of at least 0.12, between the bounds and H"
         )
         assert named.index("H") < named.index("g[0]")
         assert "others" not in named
