@@ -11,10 +11,12 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.control import closed_loop, fitted, robustness, tracking
+from nosnoc_py.control import mpc as mpc_module
 from nosnoc_py.control.costs import MotionCost
 from nosnoc_py.control.estimation import _estimate, _identifiability, _starts
 from nosnoc_py.control.fitted import Optimum
 from nosnoc_py.control.measured import admissible
+from nosnoc_py.control.moving_horizon import OUTLIER
 from nosnoc_py.control.mpc import MPC, MPCStep, Source
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
 from nosnoc_py.control.references import Reference, references_of
@@ -465,6 +467,70 @@ class TestMovingHorizon:
         fit = SimpleNamespace(r=np.array([1.0, 1.0, 2.0, 99.0]))
         assert mhe._worst_sample(fit) == (1, 4.0)
 
+    def scripted(self, shares: dict[str, float], costs: dict[str, float]) -> tuple[Any, str]:
+        """The fit that is taken, if the sample at the index 1 is the worst of three; shares and costs of the fits."""
+        x = ca.SX.sym("x")
+        mhe = ns.MHE(ns.ODE(x=x, flow=ca.SX(0), names={"x": ["x"]}), sigma={"x": 1.0}, period=1.0, x0=[0], x0_std=1.0)
+        mhe._measured.extend(np.array([value]) for value in (1.0, 2.0, 3.0))
+        names, seen = iter(("all", "without", "repeated")), []
+
+        def minimise() -> Any:
+            name = next(names)
+            seen.append((name, [float(y[0]) for y in mhe._measured], float(mhe._z[0])))
+            mhe._z = np.array([{"all": 10.0, "without": 20.0, "repeated": 30.0}[name]])
+            return SimpleNamespace(name=name, cost=costs.get(name, 1.0))
+
+        mhe._minimise = minimise  # type: ignore[method-assign]
+        mhe._worst_sample = lambda fit: (1, shares[fit.name])  # type: ignore[method-assign]
+        found = mhe._fit_without_outlier()
+        if len(seen) > 1:
+            assert seen[1][0] == "without"
+            assert np.isnan(seen[1][1][1])
+            assert seen[1][2] == 0.0  # from the start of the first fit
+            assert seen[2] == ("repeated", [1.0, 2.0, 3.0], 20.0)
+        return mhe, str(found.name)
+
+    @pytest.mark.parametrize(
+        ("shares", "costs", "name", "z", "left_out"),
+        [
+            ({"all": 0.0}, {}, "all", 10.0, 0),
+            ({"all": 1e9, "without": 1e9, "repeated": 0.0}, {}, "repeated", 30.0, 0),
+            ({"all": 1e9, "without": 0.0, "repeated": 1e9}, {}, "without", 20.0, 1),
+            ({"all": 1e9, "without": 1e9, "repeated": 1e9}, {"all": 5.0, "repeated": 4.0}, "repeated", 30.0, 0),
+            ({"all": 1e9, "without": 1e9, "repeated": 1e9}, {"all": 5.0, "repeated": 6.0}, "all", 10.0, 0),
+        ],
+    )
+    def test_a_sample_that_no_motion_explains_is_left_out(
+        self, shares: dict[str, float], costs: dict[str, float], name: str, z: float, left_out: int
+    ) -> None:
+        mhe, found = self.scripted(shares, costs)
+        assert (found, float(mhe._z[0]), mhe.left_out) == (name, z, left_out)
+        assert np.isnan(float(mhe._measured[1][0])) == bool(left_out)
+
+    def test_outliers_are_residuals_beyond_a_multiple_of_the_noise(self) -> None:
+        limit = OUTLIER**2
+        for share, count in ((0.99 * limit, 0), (1.01 * limit, 1)):
+            mhe, _ = self.scripted({"all": share, "without": 0.0, "repeated": 1e9}, {})
+            assert mhe.left_out == count
+
+    def test_the_side_of_an_impact_is_that_of_the_measurement(self) -> None:
+        """A ball that hits the ground at the sample: velocities of -2 before, 1 after, and the next flight."""
+        q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        ground = ns.Contact("ground", gap=q, restitution=0.5)
+        ball = ns.CLS(q=q, v=v, mass_matrix=1, force=0, contacts=[ground], names={"q": ["q"], "v": ["v"]})
+        mhe = ns.MHE(ball, sigma={"v": 0.1}, period=0.1, x0=[0.19, -2.0], x0_std=1.0)
+        mhe._controls.append(np.zeros(0))
+        mhe._measured.append(np.array([np.nan]))
+        before = ns.simulate(ball, x0=[0.21, -2.0], duration=0.1)  # ends 5 ms before the impact
+        after = ns.simulate(ball, x0=[0.19, -2.0], duration=0.1)  # ends 5 ms after it
+        assert mhe._state_near_impact(before, {"v": -2.0})[1] == pytest.approx(-2.0)
+        assert mhe._state_near_impact(before, {"v": 0.9})[1] == pytest.approx(1.0)
+        assert mhe._state_near_impact(after, {"v": 0.9})[1] == pytest.approx(1.0)
+        assert mhe._state_near_impact(after, {"v": -1.9})[1] == pytest.approx(-2.0)
+        assert mhe._state_near_impact(after, {})[1] == pytest.approx(1.0)
+        mhe._measured[-1] = np.array([0.9])  # the sample was used
+        assert mhe._state_near_impact(after, {"v": -1.9})[1] == pytest.approx(1.0)
+
     def test_differences_have_the_size_of_the_deviations(self) -> None:
         x = ca.SX.sym("x", 2)
         system = ns.ODE(x=x, flow=ca.SX.zeros(2), names={"x": ["a", "b"]})
@@ -546,6 +612,51 @@ class TestPredictiveControl:
         broken = SimpleNamespace(predict=lambda x0: SimpleNamespace(u=np.array([[np.nan]] * 10)))
         assert controller(**{**ready, "_gain": broken})._fallback(np.zeros(2), 0.2, None)[1] is Source.SHIFTED
 
+    def test_guesses_of_a_first_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The motion without control, and with time enough the solution of a search in a part of the limit."""
+        asked: list[Any] = []
+
+        def solve(ocp: Any, effort: str, time_limit: float) -> Any:
+            asked.append((ocp.x0.tolist(), effort, time_limit))
+            return SimpleNamespace(success=True)
+
+        monkeypatch.setattr(mpc_module, "solve", solve)
+        system = cart()
+        mpc = controller(ocp=ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=system.u**2))
+        guesses = list(mpc._guesses(np.array([1.0, 2.0]), None, 100.0))
+        assert guesses[0](0.5) == pytest.approx([2.0, 2.0])
+        assert len(guesses) == 2
+        ((x0, effort, limit),) = asked
+        assert (x0, effort) == ([1.0, 2.0], "quick")
+        assert 0.0 < limit < 100.0
+        assert len(list(mpc._guesses(np.array([1.0, 2.0]), None, 0.01))) == 1
+        asked.clear()
+        list(mpc._guesses(np.array([1.0, 2.0]), None, 200.0))
+        assert asked[0][2] == pytest.approx(2 * limit)
+        assert list(controller(guess="given")._guesses(np.zeros(2), None, 9.0)) == ["given"]
+
+    def test_states_are_predicted(self) -> None:
+        """By the control that still acts, over the delay and over a period."""
+        mpc = controller(delay=0.1, _predictor=None, _follower=None)
+        mpc.last = SimpleNamespace(u=np.array([2.0]), planned_from=np.array([1.0, 0.0]))
+        assert mpc._predicted_start(np.array([1.0, 3.0]), 0.0, None) == pytest.approx([1.31, 3.2])
+        assert mpc._next_state(None) == pytest.approx([1.0 + 0.04, 0.4])
+        assert mpc._held_state(None) == pytest.approx([1.04, 0.4])
+        prompt = controller()
+        assert prompt._predicted_start(np.array([1.0, 3.0]), 0.0, None).tolist() == [1.0, 3.0]
+        assert controller(p=lambda t: np.zeros(0))._parameters(0.5, None).size == 0
+
+    def test_a_late_record_is_counted_but_for_the_first(self) -> None:
+        step = MPCStep(t=0.0, x=np.zeros(2), planned_from=np.zeros(2), u=np.ones(1), source=Source.HELD)
+        mpc = controller(deadline=1e-9)
+        assert mpc._record(step, 0.0).tolist() == [1.0]
+        assert not mpc.last.late
+        mpc._record(step, 0.0)
+        assert mpc.last.late
+        patient = controller(deadline=1e300, last=mpc.last)
+        patient._record(step, 0.0)
+        assert not patient.last.late
+
     def test_simulated_costs_of_controls(self) -> None:
         """u^2 for 1 s and q(1) = u / 2, with a constant control; a motion that fails costs everything."""
         system = cart()
@@ -597,6 +708,40 @@ class TestLoops:
         law = self.loop(disturbances=lambda t, x, rng: [t, 1.0])
         assert law._with_disturbance(0.5, np.ones(2)).tolist() == [1.5, 2.0]
         assert self.loop()._with_disturbance(0.1, np.zeros(2)) is None
+
+    def test_a_disturbed_sample_begins_at_the_disturbed_state(self) -> None:
+        moved: list[Any] = []
+
+        def put(state: Any, x: Any) -> Any:
+            moved.append(x.tolist())
+            return state
+
+        ended = SimpleNamespace(status=Status.SOLVED, x=np.array([7.0, 7.0]))
+        plant = SimpleNamespace(
+            put=put,
+            advance=lambda state, u: (ended, (np.array([0.1]), np.ones((1, 2)), [Event(0.05, "wall", "impact")])),
+        )
+        loop = self.loop(disturbances=lambda t, x, rng: [0.0, 2.0], plant=plant, controller=lambda t, x: [x[1]])
+        loop.x = [np.array([9.0, 9.0]), np.array([1.0, 1.0])]
+        _, status, message = loop._sample(SimpleNamespace(), 3)
+        assert (status, message, moved) == (Status.SOLVED, "", [[1.0, 3.0]])
+        assert [x.tolist() for x in loop.x] == [[9.0, 9.0], [1.0, 3.0], [7.0, 7.0]]
+        (row,) = loop.rows
+        assert (row["u"].tolist(), row["measured"].tolist()) == ([3.0], [1.0, 3.0])
+        assert row["t"] == pytest.approx([0.4])
+        assert loop.events[0].time == pytest.approx(0.35)
+
+    def test_controllers_and_plants_that_fail_end_the_loop(self) -> None:
+        stopped = SimpleNamespace(status=Status.NUMERICAL_ERROR, x=np.zeros(2), message="no number")
+        loop = self.loop(plant=SimpleNamespace(advance=lambda state, u: (stopped, None)))
+        loop.x = [np.zeros(2)]
+        _, status, message = loop._sample(SimpleNamespace(), 2)
+        assert (status, message) == (Status.NUMERICAL_ERROR, "the plant stopped in sample 2: no number")
+        loop.controller = lambda t, x: 1 / 0
+        _, status, message = loop._sample(SimpleNamespace(), 2)
+        assert status is Status.CONTROLLER_FAILED
+        assert message.startswith("sample 2: ZeroDivisionError")
+        assert len(loop.x) == 1
 
     def test_noise(self) -> None:
         assert self.loop(noise=lambda t, x, rng: [t, 2.0])._with_noise(0.5, np.ones(2)).tolist() == [1.5, 3.0]
