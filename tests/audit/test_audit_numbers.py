@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.audit import constraints, contacts
 from nosnoc_py.audit.contacts import explained_forces, explained_impulses, laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import ElementStages, columns_of, listed
-from nosnoc_py.audit.explanation import ContactLaw, explain
+from nosnoc_py.audit.explanation import ContactLaw, _cuts, explain
 from nosnoc_py.audit.guards import lowest
 from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, MotionSamples, Scales
@@ -272,10 +272,8 @@ class TestExplanations:
     def test_a_cone_in_space_is_cut(self) -> None:
         """Friction (3.9, 3.9) lies inside the first octagon of a cone of 5, and outside of it by 0.5."""
         law = ContactLaw(normal=0, tangents=(1, 2), friction=0.5, direction=None)
-        inside = contacts.explain(np.eye(3), np.array([10.0, 3.9, 3.9]), [law])
+        inside = explain(np.eye(3), np.array([10.0, 3.9, 3.9]), [law])
         assert inside == pytest.approx([10.0, 3.9, 3.9])
-        from nosnoc_py.audit.explanation import _cuts
-
         (plane,) = _cuts(np.array([10.0, 3.9, 3.9]), law, 0.0)
         assert plane == pytest.approx([0.5, -np.sqrt(0.5), -np.sqrt(0.5)])
         assert _cuts(np.array([10.0, 3.0, 3.9]), law, 0.0) == []
@@ -284,7 +282,7 @@ class TestExplanations:
         assert _cuts(np.array([10.0, 9.0, 0.0]), replace(law, tangents=(1,)), 0.0) == []
         # Spread over two columns with a redundant one, the choice is in the circle.
         columns = np.array([[1.0, 0, 0, 0, 0], [0, 1.0, 0, 1.0, 0], [0, 0, 1.0, 0, 1.0]])
-        forces = contacts.explain(columns, np.array([10.0, 8.0, 8.0]), [law])
+        forces = explain(columns, np.array([10.0, 8.0, 8.0]), [law])
         assert np.linalg.norm(forces[1:3]) <= 5.0 + 1e-6
 
     def test_two_contacts_with_friction_have_their_own_forces(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.mpcc import implicit, parametric
+from nosnoc_py.mpcc.again import Neighbourhood, Resolve, best_of
 from nosnoc_py.mpcc.implicit import Implicit, immovable_rows
 from nosnoc_py.mpcc.parametric import Parametric
 from nosnoc_py.mpcc.strategy import Solvers
@@ -213,8 +214,6 @@ class TestParametric:
 
 class TestNeighbourhoods:
     def test_other_branches_are_ranked_by_the_share_of_their_step(self) -> None:
-        from nosnoc_py.mpcc.again import Neighbourhood
-
         others: Any = tuple(SimpleNamespace(step=np.array(step)) for step in ([2.0, 0.0], [0.0, 4.0], [-1.0, 0.0]))
         known = Neighbourhood(None, np.array([1.0, 1.0]), 5.0, np.array([3.0, -2.0]), others)  # type: ignore[arg-type]
         ranked = known.ranked(np.array([2.0, 4.0]))
@@ -223,8 +222,6 @@ class TestNeighbourhoods:
         assert known.expected(np.array([2.0, 4.0])) == pytest.approx(5.0 + 3.0 - 6.0)
 
     def resolve(self, answers: dict[str, Any], p: list[float], asked: list[str]) -> Any:
-        from nosnoc_py.mpcc.again import Resolve
-
         class Scripted(Resolve):
             def solve_on_branch(self, w: Any, solved: Any) -> Any:
                 asked.append(solved)
@@ -248,8 +245,6 @@ class TestNeighbourhoods:
         )  # fmt: skip
 
     def known(self, *steps: float) -> Any:
-        from nosnoc_py.mpcc.again import Neighbourhood
-
         others: Any = tuple(SimpleNamespace(step=np.array([s]), w=None, solved=f"at {s:g}") for s in steps)
         return Neighbourhood(None, np.zeros(1), 4.0, np.array([2.0]), others)  # type: ignore[arg-type]
 
@@ -298,8 +293,6 @@ class TestNeighbourhoods:
         return found is last
 
     def test_the_best_of_solved_states(self) -> None:
-        from nosnoc_py.mpcc.again import best_of
-
         low, high = self.state(1.0), self.state(2.0)
         assert best_of([self.state(None), high, low]) is low
         assert best_of([self.state(None)]) is None

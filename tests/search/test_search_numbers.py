@@ -478,7 +478,9 @@ class TestNearest:
         with counted(limit=0.0):
             assert nearest.conflict(ocp, None) == ()
 
-    def test_too_many_constraints_are_not_filtered_and_soft_ones_are_not_missed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_constraints_are_not_filtered_and_soft_ones_are_not_missed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(nearest, "FILTER", None)
         many = cart(terminal_constraints=lambda s: [ns.Constraint(s.q, 2, 2, name=f"c{k}") for k in range(13)])
         assert nearest.conflict(many, None) == ()
