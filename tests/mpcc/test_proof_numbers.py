@@ -161,6 +161,28 @@ class TestBoundedness:
         assert not cubic.is_bounded_below(NONE)
 
 
+class TestMemory:
+    """Results are kept for their parameters and tolerance; what a deadline has ended is repeated with more time."""
+
+    def test_of_rays(self) -> None:
+        found = of(pairs(objective=lambda w: -w[1]))
+        assert found.ray(NONE, 1e-8, deadline=0.0) == (None, False)
+        ray, complete = found.ray(NONE, 1e-8)
+        assert complete
+        assert ray is not None
+        # Complete results are final, whatever the deadline is.
+        assert found.ray(NONE, 1e-8, deadline=0.0)[0] is ray
+        assert found.ray(NONE, 1e-6)[0] is not ray
+
+    def test_of_feasible_points(self) -> None:
+        found = of(pairs())
+        assert found.feasibility(NONE, 1e-8, deadline=0.0).point is None
+        known = found.feasibility(NONE, 1e-8)
+        assert known.point is not None
+        assert found.feasibility(NONE, 1e-8, deadline=0.0) is known
+        assert found.feasibility(NONE, 1e-6) is not known
+
+
 class TestImpliedBounds:
     def test_sums_of_bounded_variables(self) -> None:
         """2 x - z + 1 in the box x >= 3, z <= 4: at least 3; x + y has no lower bound; x z is not affine."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.attempts.rank import RankGroup
 from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.sequences import optimise, refinement
@@ -618,6 +619,8 @@ class TestAttempts:
         attempt = self.attempt(verdict)
         assert (attempt.confirmed, attempt.is_wrong, attempt.true_objective) == (confirmed, wrong, objective)
         assert attempt.rank.amount == objective
+        group = {None: RankGroup.UNTESTED, Verdict.INACCURATE: RankGroup.SOUND}.get(verdict, RankGroup.WRONG)
+        assert attempt.rank.group is (RankGroup.CONFIRMED if confirmed else group)
 
     def test_a_motion_that_is_not_confirmed_is_not_solved(self) -> None:
         assert self.attempt(Verdict.REFUTED).judged()[0] is Status.NOT_CONFIRMED
