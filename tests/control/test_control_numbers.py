@@ -413,6 +413,44 @@ class TestRandomDraws:
             with pytest.raises(OptionError):
                 robustness.spread(wrong, system, "x0")
 
+    def test_draws(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Deviations of coordinates and noise of all states, the same with and without feedback."""
+        made: list[Any] = []
+
+        class Control:
+            def __init__(self, law: Any, share: float, noises: Any) -> None:
+                made.append((share, noises))
+
+        motion = SimpleNamespace(success=True, final_state=np.array([2.0, 3.0]))
+        monkeypatch.setattr(robustness, "_ActuatedControl", Control)
+        monkeypatch.setattr(robustness, "SampledLaw", lambda control, period: None)
+        monkeypatch.setattr(robustness, "simulate", lambda *given, **more: motion)
+        system = cart()
+        plan = ns.simulate(system, x0=[0.0, 1.0], duration=1.0, u=0.0)
+        law: Any = SimpleNamespace(
+            system=system,
+            p=np.zeros(0),
+            plan=plan,
+            states=np.array([[0.0, 1.0], [1.0, 1.0]]),
+            windows=[None] * 400,
+            period=0.1,
+        )
+        given: dict[str, Any] = {"parameters": None, "plant": None, "method": None, "seed": 0}
+        study = robustness.robustness(law, x0=0.25, noise=0.5, actuators=0.9, n=30, **given)
+        assert study.starts.shape == (30, 2)
+        assert np.abs(study.starts[:, 0]).max() == pytest.approx(0.25, abs=0.03)
+        assert study.starts[:, 1].tolist() == [1.0] * 30
+        assert study.tracked == pytest.approx(np.tile([1.0, 2.0], (30, 1)))
+        assert study.lost_beyond == pytest.approx(0.1)
+        assert study.lost == 30
+        assert [share for share, _ in made] == [0.9] * 60
+        noises = [noise for _, noise in made]
+        assert noises[1] is None
+        assert noises[0].shape == (401, 2)
+        assert noises[0].std(axis=0) == pytest.approx([0.5, 0.5], rel=0.15)
+        alone = robustness.robustness(law, x0=None, noise=None, actuators=1.0, n=30, **given)
+        assert len(alone.starts) == 1
+
     def test_lost_runs(self) -> None:
         ends = np.array([[0.1, 9.0], [-0.3, 9.0], [np.nan, np.nan]])
         known: dict[str, Any] = {"starts": ends, "parameters": ends, "names": ("q", "v"), "positions": (0,)}
@@ -612,6 +650,27 @@ class TestPredictiveControl:
         broken = SimpleNamespace(predict=lambda x0: SimpleNamespace(u=np.array([[np.nan]] * 10)))
         assert controller(**{**ready, "_gain": broken})._fallback(np.zeros(2), 0.2, None)[1] is Source.SHIFTED
 
+    def test_plans_are_solved_on_the_branch_that_is_known(self) -> None:
+        """The prepared plan at its own sample, else the last plan moved by whole stages, else from guesses."""
+        asked: list[Any] = []
+
+        def resolve(plan: Any, **more: Any) -> Any:
+            asked.append((plan, more.get("shift")))
+            return plan
+
+        grid = SimpleNamespace(control_stages=10)
+        problem = SimpleNamespace(grid=grid, resolve=resolve, solve=lambda *a, guess, **k: guess)
+        mpc = controller(problem=problem, _ready="ready", _ready_for=0.2, _plan="plan")
+        assert mpc._solve_from(np.zeros(2), 0.2, None, 1.0) == "ready"
+        assert mpc._solve_from(np.zeros(2), 0.4, None, 1.0) == "plan"
+        assert asked == [("ready", None), ("plan", 4)]
+        plans = [
+            SimpleNamespace(success=s, objective=o) for s, o in ((False, 0.0), (True, 5.0), (True, 4.0), (True, 6.0))
+        ]
+        mpc._guesses = lambda *given: iter(plans)
+        assert mpc._solve_from(np.zeros(2), 1.0, None, 1.0) is plans[2]
+        assert mpc._solve_from(np.zeros(2), 0.94, None, 1.0) == "plan"
+
     def test_guesses_of_a_first_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The motion without control, and with time enough the solution of a search in a part of the limit."""
         asked: list[Any] = []
@@ -701,6 +760,12 @@ class TestLoops:
         assert found == samples
         for k in samples:
             assert loop._with_disturbance(0.1 * k, np.ones(2)).tolist() == [1.0, 3.0]
+
+    def test_rounding_does_not_delay_a_jump(self) -> None:
+        """The third tenth is 0.30000000000000004 s, a rounding error after the sample at 0.3 s."""
+        loop = self.loop(period=0.3, disturbances=[(0.1 + 0.2, [1.0, 0.0])])
+        assert loop._with_disturbance(0.3, np.zeros(2)) is not None
+        assert loop._with_disturbance(0.6, np.zeros(2)) is None
 
     def test_several_jumps_add_up_and_functions_are_added(self) -> None:
         loop = self.loop(disturbances=[(0.1, [1.0, 0.0]), (0.05, [0.5, 2.0])])
