@@ -86,6 +86,12 @@ class TestScales:
         assert scales_of(point(), pushed, jumps(), p=NOTHING, duration=2.0, stage=0.1).acceleration == pytest.approx(
             25.0
         )
+        hard = samples([[0, 0, 0, 0]], [[0, 0, 0, 40.0]])
+        assert scales_of(point(), hard, jumps(), p=NOTHING, duration=2.0, stage=0.1).acceleration == pytest.approx(40.0)
+        unknown = samples([[0, 0, 0, 0]])
+        assert scales_of(point(), unknown, jumps(), p=NOTHING, duration=2.0, stage=0.1).acceleration == pytest.approx(
+            10.0
+        )
         # A control that holds the weight: the forces without it give the speed.
         q, v, u = (ca.SX.sym(name) for name in "qvu")
         held = ns.CLS(q=q, v=v, u=u, mass_matrix=2, force=u - 20, contacts=[ns.Contact("ground", gap=q)])
@@ -171,6 +177,8 @@ class TestMotions:
         system = ns.CLS(q=q, v=v, y=y, y_rate=-y, mass_matrix=1, force=0, contacts=[ns.Contact("ground", gap=q)])
         found = laws(system, samples([1, 0, 3], [0, 0, -2]))
         assert list(found.values()) == [pytest.approx(0.1)]
+        noisy = laws(system, samples([1, 0, 3], [0, 0, -2], noise=np.array([0.25])))
+        assert list(noisy.values()) == [pytest.approx(0.075)]
         large = laws(system, samples([1, 0, 40], [0, 0, -36]))
         assert list(large.values()) == [pytest.approx(0.1)]
         assert contacts._sizes_of_y(system, np.array([[1.0, 0, 3], [1, 0, -7]]), 5.0).tolist() == [7.0]

@@ -284,6 +284,7 @@ class TestRecords:
         assert (worst.time, worst.subject, worst.unit) == (2.0, "a", "m")
         first, second = self.measured.columns()
         assert (first.subjects, second.subjects) == (("a",), ("b",))
+        assert [each.shape for each in (first.amounts, first.shares, second.amounts, second.shares)] == [(3, 1)] * 4
         assert second.shares[:, 0] == pytest.approx([0.1, 0.0, 0.9])
         assert second.amounts[:, 0] == pytest.approx([2.0, 0.0, 9.0])
 

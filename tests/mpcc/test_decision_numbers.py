@@ -250,7 +250,14 @@ class TestHomotopies:
         assert Homotopy()._verdict(self.state([(0.0, 0.0)], word, **fields)) is status
 
     @pytest.mark.parametrize(
-        ("before", "after", "sigma", "loses"), [(1.0, 1.9, 1.0, False), (1.0, 1e9, 1.0, True), (1.0, 1e9, 1e-30, False)]
+        ("before", "after", "sigma", "loses"),
+        [
+            (1.0, 1.9, 1.0, False),
+            (1.0, 1e9, 1.0, True),
+            (1.0, 1e9, 1e-30, False),
+            (100.0, 150.0, 1.0, False),
+            (100.0, 250.0, 1.0, True),
+        ],
     )
     def test_a_finish_that_costs_much_has_lost_the_branch(
         self, before: float, after: float, sigma: float, loses: bool

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -12,11 +14,13 @@ from scipy import sparse
 
 import nosnoc_py as ns
 from nosnoc_py.mpcc import branch, proofs
+from nosnoc_py.mpcc.again import Resolve
 from nosnoc_py.mpcc.branch import BranchProgram, as_differences, dependent_rows, remove_common_parts
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.nlp import Blocks
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.proofs import Feasibility, Proofs, Ray, infeasibility_message, ray_message
+from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.mpcc.strategy import Solvers
 from nosnoc_py.mpcc.structure import derivatives, implied_lower_bounds
 
@@ -276,6 +280,43 @@ class TestBranches:
         assert Solvers(plain).finish({}).ways(1.0) == ("hold",)
         penalised = pairs(objective=lambda w: w[0] ** 2, penalty=lambda w: w[2] ** 2)
         assert Solvers(penalised).finish({}).ways(1.0) == ("penalise", "polish")
+
+    @pytest.mark.parametrize(
+        ("w", "lowest", "zero"),
+        [
+            ([0.1, 0.2, 0.0], (-INF, -INF), (True, False)),
+            ([0.2, 0.1, 0.0], (-INF, -INF), (False, True)),
+            ([0.1, 0.2, 0.0], (1.0, -INF), (False, True)),  # its bounds keep the left side from zero
+            ([0.2, 0.1, 0.0], (-INF, 1.0), (True, False)),
+            ([0.2, 0.1, 0.0], (-INF, 0.9e-8), (False, True)),
+        ],
+    )
+    def test_a_side_that_cannot_be_zero_is_not_chosen(self, w: Any, lowest: Any, zero: tuple[bool, bool]) -> None:
+        mpcc = pairs()
+        values = Evaluator(mpcc)(np.array(w), NONE)
+        found = branch.guess_branch(mpcc, values, tuple(np.array([value]) for value in lowest))
+        assert (found.G[0], found.H[0]) == zero
+
+    def test_ipopt_is_a_second_attempt_only(self) -> None:
+        """A branch that the interior-point method solves needs none; one that it does not is left to IPOPT."""
+        mpcc = pairs(objective=lambda w: ca.sumsqr(w - 1), lbw=0.0)
+        finish, asked = Solvers(mpcc).finish({}), list[Any]()
+
+        def solve(*given: Any, **more: Any) -> Any:
+            asked.append(more)
+            return finish.interior.solve(*given, **more)
+
+        finish.__dict__["ipopt"] = SimpleNamespace(solve=solve)
+        assert finish(np.array([0.0, 1.0, 1.0]), NONE, INF).converged
+        assert asked == []
+
+    def test_solving_again_counts_its_seconds(self) -> None:
+        mpcc = pairs(objective=lambda w: ca.sumsqr(w - 1), lbw=0.0)
+        began = time.monotonic()
+        state = Resolve(Solvers(mpcc), NONE, ns.Auto()).solve_on_shown_branch(np.array([0.0, 1.0, 1.0]))
+        assert state.status is ns.Status.SOLVED
+        assert 0.0 <= state.records[-1].wall_seconds <= time.monotonic() - began
+        assert state.records[-1].label == "branch nearby"
 
     def test_multipliers_of_a_branch(self) -> None:
         """min (x - 1)^2 + (y - 2)^2 on x = 0: the multiplier of G is -2, by G'nu = f_x."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.search import simplex as simplex_module
 from nosnoc_py.search import starts
 from nosnoc_py.search.smoothed import (
     SHARED,
@@ -332,3 +334,38 @@ class TestSmoothedPrograms:
         assert start.control.values == pytest.approx(np.full((16, 1), 2.0))
         assert start.control.grid == pytest.approx(np.linspace(0, 2, 17))
         assert (start.horizon, start.x0.tolist()) == (2.0, [1.0, 0.5])
+
+
+def test_the_simplex_begins_at_the_values_of_the_problem_and_then_at_the_best_of_sixteen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With at most 40 simulations per free number; the merit is the distance from 0.9 here."""
+    begun: list[Any] = []
+    evaluated: list[float] = []
+
+    class Nearest:
+        def __init__(self, task: Any) -> None:
+            pass
+
+        def evaluate(self, start: Any) -> tuple[float, float]:
+            evaluated.append(float(start.p[1]))
+            return abs(float(start.p[1]) - 8.6), 0.0
+
+        def __call__(self, cost: float, violation: float) -> float:
+            return cost
+
+    def minimize(cost: Any, first: Any, **more: Any) -> Any:
+        begun.append((first.tolist(), more["options"]["maxfev"]))
+        return SimpleNamespace(x=first)
+
+    monkeypatch.setattr(simplex_module, "Merit", Nearest)
+    monkeypatch.setattr("scipy.optimize.minimize", minimize)
+    ocp = TestStarts().free(horizon=1.0)
+    stream = simplex_module.simplex(StartTask.of(ocp), np.random.default_rng(0))
+    assert next(stream).p.tolist() == [4.0, 6.0]
+    assert begun == [([0.25], 40)]
+    assert evaluated == []
+    found = next(stream)
+    assert len(evaluated) == 16
+    # Shares between 5 and 9; the best one is nearest to 8.6.
+    assert found.p[1] == pytest.approx(min(evaluated, key=lambda value: abs(value - 8.6)))
