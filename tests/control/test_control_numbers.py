@@ -671,6 +671,58 @@ class TestPredictiveControl:
         assert mpc._solve_from(np.zeros(2), 1.0, None, 1.0) is plans[2]
         assert mpc._solve_from(np.zeros(2), 0.94, None, 1.0) == "plan"
 
+    @pytest.mark.parametrize(("last", "stages"), [(0.0, 2), (0.6, 8), (0.8, None), (-0.4, None)])
+    def test_the_next_sample_is_prepared_on_the_last_plan(self, last: float, stages: int | None) -> None:
+        """The plan began at 0; the next sample is 0.2 s after the last one."""
+        asked: list[Any] = []
+        ready = SimpleNamespace(success=True, objective=4.0)
+
+        def prepare(plan: Any, **more: Any) -> Any:
+            asked.append(more["shift"])
+            return ready
+
+        problem = SimpleNamespace(
+            grid=SimpleNamespace(control_stages=10), prepare=prepare, differentiate=lambda plan, x0: ("gain", plan)
+        )
+        step = SimpleNamespace(t=last, source=Source.SOLVED)
+        mpc = controller(problem=problem, last=step, _plan=SimpleNamespace(success=True), preparation=9.0)
+        mpc.prepare()
+        assert asked == ([] if stages is None else [stages])
+        assert mpc._ready is (None if stages is None else ready)
+        if stages is not None:
+            assert (mpc._ready_for, mpc._lowest) == (pytest.approx(last + 0.2), 4.0)
+            assert mpc._gain == ("gain", ready)
+        failed = controller(problem=problem, last=step, _plan=SimpleNamespace(success=False), preparation=9.0, _ready=1)
+        failed.prepare()
+        assert failed._ready is None
+        first = controller(problem=problem, preparation=9.0)
+        first.prepare()
+        assert first._ready is None
+
+    def test_after_a_fallback_the_plan_is_made_anew(self) -> None:
+        begun: list[Any] = []
+
+        def solve_from(x0: Any, t: float, p: Any, limit: float) -> Any:
+            begun.append((x0, t, limit))
+            return SimpleNamespace(success=True, name="new")
+
+        problem = SimpleNamespace(
+            grid=SimpleNamespace(control_stages=10),
+            prepare=lambda plan, shift, **more: SimpleNamespace(success=False, plan=plan),
+        )
+        held = SimpleNamespace(t=0.4, source=Source.HELD)
+        mpc = controller(
+            problem=problem,
+            last=held,
+            preparation=9.0,
+            delay=0.05,
+            _next_state=lambda p: "predicted",
+            _solve_from=solve_from,
+        )
+        mpc.prepare(time_limit=3.0)
+        assert begun == [("predicted", pytest.approx(0.6), 3.0)]
+        assert (mpc._plan.name, mpc._began) == ("new", pytest.approx(0.65))
+
     def test_guesses_of_a_first_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The motion without control, and with time enough the solution of a search in a part of the limit."""
         asked: list[Any] = []
@@ -807,6 +859,19 @@ class TestLoops:
         assert status is Status.CONTROLLER_FAILED
         assert message.startswith("sample 2: ZeroDivisionError")
         assert len(loop.x) == 1
+
+    def test_nothing_is_prepared_after_the_last_sample(self) -> None:
+        prepared: list[int] = []
+
+        class Law:
+            def step(self, x: Any, t: float) -> list[float]:
+                return [0.0]
+
+            def prepare(self) -> None:
+                prepared.append(1)
+
+        log = ns.close_loop(Law(), cart(), 0.3, [0.0, 1.0], period=0.1)
+        assert (len(log.u), len(prepared)) == (3, 2)
 
     def test_noise(self) -> None:
         assert self.loop(noise=lambda t, x, rng: [t, 2.0])._with_noise(0.5, np.ones(2)).tolist() == [1.5, 3.0]
