@@ -89,6 +89,15 @@ class TestAffineRows:
         assert held.w[0] == pytest.approx(1.0 / 3.0, rel=1e-6)
         assert (held.weight > 1e-9).tolist() == [True, True, False]
 
+    def test_bounds_are_those_of_the_variables_in_any_scale(self) -> None:
+        """With z >= 1/2 and x = 0 the row 2 x + 3 z <= 0.3 is missed by 0.4: x = -0.4 takes its part."""
+        for factor in (1.0, 100.0, 0.01):
+            program = of(
+                pairs(g=lambda w, f=factor: 2 * w[0] + 3 * f * w[2], lbg=-INF, ubg=0.3, lbw=[-INF, -INF, 0.5 / factor])
+            ).program(NONE)
+            assert program is not None
+            assert program.closest(np.array([False, True, False]), INF).bound == pytest.approx(0.4, rel=1e-6)
+
     def test_a_bound_by_weak_duality(self) -> None:
         """x + y <= 1 and -x <= -3 with the weights 1 and 3 in the box [0, 10]^2: (x + y - 3 x) / 4 + (9 - 1) / 4."""
         program = of(pairs(lbw=0.0, ubw=10.0)).program(NONE)

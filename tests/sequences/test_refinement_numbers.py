@@ -14,6 +14,7 @@ import nosnoc_py as ns
 from nosnoc_py.attempts.rank import RankGroup
 from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.errors import ModelError
+from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.sequences import optimise, refinement
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.contact_laws import ContactLaws
@@ -38,6 +39,8 @@ from nosnoc_py.sequences.refinement import (
 from nosnoc_py.status import Status, Verdict
 
 pytestmark = pytest.mark.quick
+
+INF = np.inf
 
 
 def ball(**changed: Any) -> ns.OCP:
@@ -249,6 +252,65 @@ class TestDescent:
         for slope, descent in ((1.0, False), (1.1, True), (0.9, True)):
             nlp = program([self.x[0] + self.x[1]], 1.0, 1.0, self.x[0] + slope * self.x[1], self.x)
             assert has_descent(nlp, np.array([0.5, 0.5])) == descent
+
+
+class TestOptima:
+    """Answers of IPOPT that are written down: (x, word, iterations) in the order of the attempts."""
+
+    def found(self, monkeypatch: pytest.MonkeyPatch, answers: list[Any], **more: Any) -> tuple[Any, list[Any]]:
+        asked, given = list[Any](), iter(answers)
+
+        class Answers:
+            def __init__(self, nlp: Any, options: Any) -> None:
+                asked.append(options)
+
+            def solve(self, x: Any, p: Any, deadline: float, **bounds: Any) -> NLPResult:
+                values, word, iterations = next(given)
+                asked.append(bounds)
+                return NLPResult(
+                    x=np.array(values), lam_x=x, lam_g=x, iterations=iterations, wall_seconds=0.0, solver_status=word
+                )
+
+        monkeypatch.setattr(optimise, "Ipopt", Answers)
+        monkeypatch.setattr(optimise, "PhasePoint", SimpleNamespace(of=lambda *parts: SimpleNamespace(parts=parts)))
+        nlp = SimpleNamespace(
+            scale=np.array([50.0, 50.0, 2.0]), lbw=np.zeros(3), ubw=np.array([INF, INF, 9.0]),
+            has_gradients=lambda w: more.get("gradients", False),
+        )  # fmt: skip
+        ocp = SimpleNamespace(free_time=more.get("free_time"), horizon=100.0)
+        program: Any = SimpleNamespace(nlp=nlp, ocp=ocp, at_lengths=np.array([0, 1]), tolerance=1e-6)
+        point = optimise.optimise(program, np.full(3, 5.0), {"max_iter": 7}, INF, more.get("lower"))
+        return point.parts, asked
+
+    def test_lengths_add_up_to_the_horizon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """60.00003 s and 40 s are within 1e-6 of 100 s, and become 100 s in proportion; 60.3 s are not."""
+        (_, w, result, implied), _ = self.found(monkeypatch, [([1.2000006, 0.8, 1.5], "Solve_Succeeded", 3)])
+        assert w[:2].sum() == pytest.approx(100.0, abs=1e-12)
+        assert w[0] / w[1] == pytest.approx(60.00003 / 40.0, rel=1e-12)
+        assert (w[2], result.iterations, implied) == (3.0, 3, ())
+        (_, w, *_), _ = self.found(monkeypatch, [([1.206, 0.8, 1.5], "Solve_Succeeded", 3)])
+        assert w[:2].tolist() == [pytest.approx(60.3), 40.0]
+        (_, w, *_), _ = self.found(monkeypatch, [([1.2000006, 0.8, 1.5], "Solve_Succeeded", 3)], free_time=1)
+        assert w[0] == pytest.approx(60.00003, rel=1e-12)
+        (_, w, *_), _ = self.found(monkeypatch, [([1.2, 0.8, 7.5], "Solve_Succeeded", 3)])
+        assert w[2] == 9.0  # within its bounds exactly
+
+    def test_a_quasi_newton_method_where_second_derivatives_are_not_finite(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken, fine = ([1.2, 0.8, 1.5], NOT_FINITE, 3), ([1.2, 0.8, 2.5], "Solve_Succeeded", 4)
+        (_, w, result, _), asked = self.found(monkeypatch, [broken, fine], gradients=True)
+        assert (w[2], result.iterations) == (5.0, 7)
+        assert asked[0]["max_iter"] == asked[2]["max_iter"] == 7
+        assert set(asked[2]) > set(asked[0])
+        (_, w, *_), _ = self.found(monkeypatch, [broken, fine])
+        assert w[2] in (3.0, 5.0)
+
+    def test_given_lower_bounds_are_scaled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = [([1.2, 0.8, 1.5], "Solve_Succeeded", 3)]
+        _, asked = self.found(monkeypatch, answers, lower=np.array([10.0, 20.0, 1.0]))
+        assert asked[1]["lbx"] == pytest.approx([0.2, 0.4, 0.5])
+        assert self.found(monkeypatch, answers)[1][1] == {}
 
 
 class TestStarts:
