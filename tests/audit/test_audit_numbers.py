@@ -17,7 +17,7 @@ from nosnoc_py.audit.explanation import ContactLaw, _cuts, explain
 from nosnoc_py.audit.guards import lowest
 from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, MotionSamples, Scales
-from nosnoc_py.audit.redundancy import best_choice
+from nosnoc_py.audit.redundancy import best_choice, null_space
 from nosnoc_py.audit.resets import resets_of
 from nosnoc_py.solution import Series
 from nosnoc_py.solution.violation import Law
@@ -387,3 +387,8 @@ def test_multipliers_that_enter_nonlinearly_are_found_by_several_steps() -> None
     assert share([0.09, 0.0]) < 1e-9
     assert share([0.25, 0.0]) < 1e-9
     assert share([1.5, 0.0]) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_a_null_space_does_not_depend_on_units() -> None:
+    for size in (1e-12, 1.0, 1e12):
+        assert null_space(size * np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).shape == (3, 1)

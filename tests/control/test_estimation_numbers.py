@@ -178,6 +178,12 @@ class TestArguments:
         with pytest.raises(OptionError, match="rate have no value"):
             predicted._parameters(bare, None, ())
 
+    @pytest.mark.parametrize("bound", [(0, np.inf), (np.nan, 1), (1, 1), (2, 1), 3.0])
+    def test_ranges_are_finite_and_in_order(self, bound: Any) -> None:
+        data = Measurements([1.0], {"x": [1.0]}, sigma=1.0)
+        with pytest.raises(OptionError, match="fit: free: rate"):
+            Predictions.of(drifting(), (data,), {"rate": bound}, [0.0], None, None, None, None)
+
     @pytest.mark.parametrize("wrong", [True, "1", np.inf, -1.0, None, 1j])
     def test_seconds(self, wrong: Any) -> None:
         assert _seconds(0.0, "delay") == 0.0

@@ -582,3 +582,9 @@ class TestStances:
 
 def test_sizes_of_objectives_are_those_of_their_changes() -> None:
     assert ObjectiveScale.of([(5.0, 2.0), (np.inf, 1.0)]).change == 3.0
+
+
+def test_systems_with_memory_are_taken() -> None:
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    switch = ns.Hysteresis("gear", variable=x, lower=0.2, upper=0.5, flows=[u, 0.5 * u])
+    assert ns.Search().accepts(ns.PSS(x=x, u=u, modes=switch)) is None

@@ -718,7 +718,6 @@ def test_systems_with_memory_are_taken() -> None:
     x, u = ca.SX.sym("x"), ca.SX.sym("u")
     switch = ns.Hysteresis("gear", variable=x, lower=0.2, upper=0.5, flows=[u, 0.5 * u])
     assert ns.MultiPhase().accepts(ns.PSS(x=x, u=u, modes=switch)) is None
-    assert ns.Search().accepts(ns.PSS(x=x, u=u, modes=switch)) is None
 
 
 def test_contacts_that_close_for_no_time_bounce() -> None:
