@@ -65,14 +65,14 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     controls : iterable
         Controls as guesses, each of which leads to a sequence.
     """
-    if any(c.soft for c in ocp.terminal_constraints) or not ocp.terminal_constraints:
+    if not ocp.terminal_constraints:
         return None
     # Without other costs any weight is exact: the nearest motion misses least, in the sizes of the rows.
     soft = [replace(c, soft="l1", weight=PENALTY / _positive(row_sizes(ocp, c))) for c in ocp.terminal_constraints]
     best: NearestMotion | None = None
     try:
         relaxed = replace(ocp, terminal_constraints=soft, stage_cost=0, terminal_cost=0, point_costs=())
-    except NosnocError:  # a system with slacks of its own
+    except NosnocError:  # soft constraints have slacks already
         return None
     method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
     for _, control in zip(range(TRIED), controls, strict=False):
@@ -111,7 +111,7 @@ def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:
         *(str(c.name) for c in (*ocp.terminal_constraints, *ocp.path_constraints)),
         *(f"bounds of {name}" for name, low, high in _bounded(ocp) if np.isfinite([low, high]).any()),
     ]
-    if any(c.soft for c in (*ocp.terminal_constraints, *ocp.path_constraints)) or len(names) > MOST_FILTERED:
+    if len(names) > MOST_FILTERED:
         return ()
 
     def has_motion(kept: list[str]) -> bool:

@@ -79,6 +79,7 @@ class TestInclusions:
             (0.0, 0.0, 0.0),
             (0.0, 0.7, 0.0),
             (0.0, 1.6, 0.3),
+            (0.0, -1.6, 0.3),
             (0.5 * TOUCHING_SOLVED, 0.3, 0.0),
             (-0.5 * TOUCHING_SOLVED, 0.3, 0.0),
             (5.0 * TOUCHING_SOLVED, 0.0, 0.5),
@@ -102,6 +103,8 @@ class TestInclusions:
             (0.0, True, -1.0, 0.0),
             (0.0, None, 1.0, 0.0),
             (0.0, None, -1.0, 0.0),
+            (0.0, None, -3.0, 1.0),
+            (0.0, None, 3.0, 1.0),
             (1.5, None, -1.0, 0.0),  # beyond a threshold the state tells
             (1.5, None, 1.0, 1.0),
             (-1.5, None, -1.0, 1.0),
@@ -281,6 +284,7 @@ class TestRecords:
         assert (worst.time, worst.subject, worst.unit) == (2.0, "a", "m")
         first, second = self.measured.columns()
         assert (first.subjects, second.subjects) == (("a",), ("b",))
+        assert [each.shape for each in (first.amounts, first.shares, second.amounts, second.shares)] == [(3, 1)] * 4
         assert second.shares[:, 0] == pytest.approx([0.1, 0.0, 0.9])
         assert second.amounts[:, 0] == pytest.approx([2.0, 0.0, 9.0])
 

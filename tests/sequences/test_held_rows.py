@@ -122,3 +122,14 @@ def test_a_start_inside_is_still_infeasible() -> None:
     solution = ns.solve(inside, method)
     assert not solution.success
     assert solution.infeasibility == pytest.approx(0.64, abs=1e-6)
+
+
+def test_rows_are_tested_near_the_start_relative_to_typical_sizes() -> None:
+    """q_1 near the start and q_0 beyond q_0 = 0.005, with q_1 held: constant at a size of 1e-3, not at one of 1."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    wall = ns.Contact("wall", gap=q[1])
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, 0], contacts=[wall])
+    row, states = ca.if_else(q[0] < 0.005, q[1], q[0]), np.zeros((5, 4))
+    for size, constant in ((1e-3, True), (1.0, False)):
+        found = held_rows(system, ca.SX([[0.0, 1.0]]), row, states, np.full(4, size), np.zeros(0))
+        assert found.tolist() == [constant]
