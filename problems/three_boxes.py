@@ -156,5 +156,12 @@ def resimulated(solution: ns.Solution) -> dict[str, Any]:
 
 
 PROGRAM = program(
-    __name__, run, build, quick=QUICK, method=METHODS["search"], methods=METHODS, solver=SOLVERS["auto"], solvers=SOLVERS
+    __name__,
+    run,
+    build,
+    quick=QUICK,
+    method=METHODS["search"],
+    methods=METHODS,
+    solver=SOLVERS["auto"],
+    solvers=SOLVERS,
 )

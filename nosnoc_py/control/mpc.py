@@ -55,6 +55,8 @@ STAGE_TOLERANCE = 1e-6
 PREDICTION = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
 # Simulator that compares fallback controls: only their order matters, so loose tolerances are enough.
 COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
+# Samples of a control stage for the integral of its cost.
+SAMPLES = 9
 # Fraction of the deadline that the solver may use; the rest is left for the fallback control.
 SOLVER_FRACTION = 0.6
 
@@ -513,8 +515,11 @@ class MPC:
         motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARISON)
         if not motion.success:
             return np.inf
-        stages = np.clip(np.searchsorted(motion.u_grid, motion.t, "right") - 1, 0, len(motion.u) - 1)
-        running = self.cost.running(motion.t - motion.t0, motion.x, motion.u[stages], p)
+        # Samples of every stage, both ends included: the integrator's own nodes are few, and the control jumps at its
+        # breaks.
+        low, high = motion.u_grid[:-1, None], motion.u_grid[1:, None]
+        t = (low + (high - low) * np.linspace(0.0, 1.0, SAMPLES)).ravel()
+        running = self.cost.running(t - motion.t0, motion(t), np.repeat(motion.u, SAMPLES, axis=0), p)
         return running + self.cost.final(motion.final_state, motion.x[0], p)
 
     def _stages_since(self, t: float) -> int:

@@ -279,7 +279,7 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     far = np.abs(end - task.x0)[s.at_q].max(initial=0.0)
     for swing in SWINGS:
         rows = []
-        for t in (np.arange(PIECES) + 0.5) / PIECES * T:
+        for t in np.linspace(0.0, T, PIECES):  # the knots of `StartTask.start`
             q, v, a, y = waypoint(s, task.x0, end, t, T)
             bump, rate, bend = (swing * far * part for part in _bump(t, T))
             aside = s.mechanics.moved(np.concatenate([q, v, y]), ocp.p, np.full(s.n_v, bump))

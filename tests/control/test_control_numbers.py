@@ -769,11 +769,12 @@ class TestPredictiveControl:
         assert not patient.last.late
 
     def test_simulated_costs_of_controls(self) -> None:
-        """u^2 for 1 s and q(1) = u / 2, with a constant control; a motion that fails costs everything."""
+        """u^2 for 1 s and q(1): 4 + 1 with u = 2, and (4 + 1) / 2 + 5 / 8 with u = 2 and then -1."""
         system = cart()
         ocp = ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=system.u**2, terminal_cost=system.q)
         mpc = controller(cost=MotionCost.of(ocp, 1, 0))
-        assert mpc._simulated_cost(np.zeros(2), np.full((2, 1), 2.0), np.zeros(0)) == pytest.approx(5.0, rel=1e-9)
+        for u, cost in (([[2.0], [2.0]], 5.0), ([[2.0], [-1.0]], 3.125)):
+            assert mpc._simulated_cost(np.zeros(2), np.array(u), np.zeros(0)) == pytest.approx(cost, rel=1e-9)
 
     def test_a_cheaper_plan_has_to_be_clearly_cheaper(self) -> None:
         ready = SimpleNamespace(objective=4.0, solution=SimpleNamespace(x=np.zeros((2, 2))), success=True)

@@ -403,10 +403,13 @@ class TestTurns:
         with pytest.raises(ns.OptionError, match="take a step first"):
             Tried().solution(state())
 
-    @pytest.mark.parametrize(("new", "since"), [(False, 5.2), (True, 6.0)])
-    def test_a_start_whose_sequence_is_known_counts_a_fifth(
-        self, new: bool, since: float, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("new", "work", "since"), [(True, 0.1, 6.0), (False, 0.1, 5.1), (False, 0.01, 5.05), (False, 9.0, 5.2)]
+    )
+    def test_a_start_whose_sequence_is_known_counts_by_its_work(
+        self, new: bool, work: float, since: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """In relation to the mean of starts that led to a program (here 1), within a twentieth and a fifth."""
         monkeypatch.setattr(portfolio, "laws_of", lambda ocp, motion: None)
         monkeypatch.setattr(portfolio, "start_of_motion", lambda ocp, sequence, motion: Start(p=None))
         monkeypatch.setattr(SearchState, "is_new", lambda self, *given: new)
@@ -414,9 +417,15 @@ class TestTurns:
         monkeypatch.setattr(ns.Search, "_solve", staticmethod(lambda *given: None))
         with counted() as account:
             motion: Any = SimpleNamespace(t=[0.0, 1.0])
-            after = ns.Search()._try_motion(state(since=5.0), "line", motion, account, sequence=BOUNCE)
+            count("simulations", work)
+            known = tuple(
+                Candidate(start="line", sequence=each, objective=2.0, verdict=None, work=spent)
+                for each, spent in ((BOUNCE, 0.5), (BOUNCE, 1.5), (None, 7.0))
+            )
+            before = state(since=5.0, candidates=known)
+            after = ns.Search()._try_motion(before, "line", motion, account, sequence=BOUNCE)
         assert after.since == pytest.approx(since)
-        assert [c.start for c in after.candidates] == ["line"]
+        assert [c.start for c in after.candidates[3:]] == ["line"]
         assert (BOUNCE in after.tried) == new
 
     def test_progress_is_one_line(self) -> None:

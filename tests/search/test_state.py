@@ -499,10 +499,13 @@ class TestTurn:
 
     def test_every_other_turn_goes_to_a_kind_that_may_still_agree(self) -> None:
         given = streams("line", "random")
-        favoured: dict[str, Any] = {"streams": given, "gains": {"line": 9}}
+        favoured: dict[str, Any] = {"streams": given, "gains": {"line": 3}}
         odd = (*agreeing("line"), candidate("line"), candidate("line"))
         assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=odd, **favoured)) == "random"
         assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=odd[:2], **favoured)) == "line"
+        # One that costs much more than it gains does not get such turns.
+        hopeless = {**favoured, "gains": {"line": 9}}
+        assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=odd, **hopeless)) == "line"
         # Two kinds agree, or nothing is confirmed: no need.
         agreed = (*agreeing("line", "random"), candidate("line"))
         assert search()._next_kind(state(attempt(BOUNCE, 2.0), candidates=agreed, **favoured)) == "line"
