@@ -8,8 +8,8 @@ The motion reduces exactly to three coordinates (see `models.three_boxes`). The 
 simulated once more, event by event and without discretisation, and both objectives are shown. The certificate does the
 same with the full model.
 
-The plain call finds the motion, with the control constant on the intervals of the paper; `--set method=fesdj` solves the
-finite elements of the paper instead, from a start without impacts.
+The plain call finds the motion, with the control constant on the intervals of the paper; `--set method=fesdj` solves
+the finite elements of the paper instead, from a start without impacts.
 
 With `--set method=touches` the sequence of two impacts after which no box pushes another is prescribed, as the paper
 describes its solution; cheaper motions push.

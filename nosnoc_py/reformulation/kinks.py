@@ -128,7 +128,7 @@ def _typical(expression: ca.SX, ranges: Ranges) -> float:
 
 
 def ranges_of(ocp: OCP) -> Ranges:
-    """Return the bounds and nominal values of the symbols of a problem."""
+    """Return the bounds and typical sizes of the symbols of a problem."""
     s, p = ocp.system, np.array(ocp.p, float)
     # A program may be solved again with other parameters; those with a sign are supposed to keep it.
     low, high, given = np.where(p > 0, 0.0, -np.inf), np.where(p < 0, 0.0, np.inf), np.ones(p.size, bool)
@@ -137,9 +137,9 @@ def ranges_of(ocp: OCP) -> Ranges:
         low[row], high[row], given[row] = lower, upper, False
     (x_low, x_high), (u_low, u_high) = ocp.x_bounds, ocp.u_bounds
     ranges = {
-        **bounded(s.x, x_low, x_high, nominal=s.x_nominal),
-        **bounded(s.x_initial, x_low, x_high, nominal=s.x_nominal),
-        **bounded(s.u, u_low, u_high, nominal=s.u_nominal),
+        **bounded(s.x, x_low, x_high, nominal=ocp.sizes.x),
+        **bounded(s.x_initial, x_low, x_high, nominal=ocp.sizes.x),
+        **bounded(s.u, u_low, u_high, nominal=ocp.sizes.u),
         **bounded(s.p, low, high, nominal=np.where(p != 0.0, np.abs(p), 1.0), given=given),
         **bounded(ca.SX(0, 1) if s.t is None else s.t, given=True),
     }
@@ -171,7 +171,8 @@ def with_slacks(dcs: DCS, ocp: OCP) -> DCS:
     )
 
 
-def kinks_left(ocp: OCP) -> list[str]:
+@lru_cache(maxsize=KEPT)
+def kinks_left(ocp: OCP) -> tuple[str, ...]:
     """Return the kinks of costs and constraints that programs keep, one sentence each."""
     ranges, result = ranges_of(ocp), list[str]()
     costs = {"stage_cost": ocp.stage_cost, "terminal_cost": ocp.terminal_cost}
@@ -187,7 +188,7 @@ def kinks_left(ocp: OCP) -> list[str]:
             # Distances to obstacles are roots, too, but are never zero where they matter.
             kinks = [g for g in graphs if g.jumps or any(g.nodes[i].operation != ca.OP_SQRT for i in g.kinks)]
             result += [_advice(str(c.name), str(c.expression), ROW_ADVICE)] if kinks else []
-    return result
+    return tuple(result)
 
 
 COST_ADVICE = (
