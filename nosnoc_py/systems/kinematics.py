@@ -12,15 +12,15 @@ are scaled back where they are shown to the user. The Delassus matrix J M^-1 J' 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, matrices
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
+Made = TypeVar("Made")
 # Outputs of `ContactMechanics.function` in this order, and those that are vectors: CasADi returns these as columns,
 # whose last axis is dropped.
 QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
@@ -251,6 +252,14 @@ class ContactMechanics:
     def __init__(self, system: CLS) -> None:
         self.system, self.frames = system, frames_of(system)
         self._framed: tuple[bytes, ContactFrames] | None = None
+        self._made: dict[Callable[[CLS], Any], Any] = {}
+
+    def once(self, make: Callable[[CLS], Made]) -> Made:
+        """Return make(system) of the first call: what other rooms build from a system lives as long as the system."""
+        if make not in self._made:
+            self._made[make] = make(self.system)
+        made: Made = self._made[make]
+        return made
 
     def frames_at(self, p: Array) -> ContactFrames:
         """Return the frames with numeric coefficients, at parameters (n_p,).
@@ -431,13 +440,6 @@ class ContactMechanics:
         controls = np.broadcast_to(np.asarray(u, dtype=float), (count, self.system.n_u))
         parameters = np.broadcast_to(np.asarray(p, dtype=float), (count, self.system.n_p))
         return [matrices(np.asarray(ca.DM(out)), count) for out in function.map(count)(x.T, controls.T, parameters.T)]
-
-
-def matrices(side_by_side: Array, count: int) -> Array:
-    """Return matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
-    # CasADi's map concatenates outputs horizontally: a block of columns for each instant.
-    rows, columns = side_by_side.shape
-    return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)
 
 
 def inverse_of(matrix: Array) -> Array:

@@ -229,10 +229,10 @@ def test_derivatives_of_the_motion_are_those_of_differences(system: ns.CLS, mode
 
 def test_transition_of_an_oscillator_and_of_a_singular_slope() -> None:
     omega, t = 50.0, 2.0
-    made = transport(lambda s: np.array([[0.0, 1.0], [-(omega**2), 0.0]]), 0.0, t)
+    made = transport(lambda s: np.array([[[0.0, 1.0], [-(omega**2), 0.0]]] * s.size), 0.0, t)
     exact = [[np.cos(omega * t), np.sin(omega * t) / omega], [-omega * np.sin(omega * t), np.cos(omega * t)]]
     np.testing.assert_allclose(made, exact, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(transport(lambda s: np.array([[-1.0 / (1.0 - s)]]), 0.0, 0.999), [[1e-3]], atol=1e-13)
+    np.testing.assert_allclose(transport(lambda s: -1.0 / (1.0 - s[:, None, None]), 0.0, 0.999), [[1e-3]], atol=1e-13)
 
 
 # Against closed forms ------------------------------------------------------------------------------------------------
