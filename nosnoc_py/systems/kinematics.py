@@ -33,6 +33,8 @@ Made = TypeVar("Made")
 # whose last axis is dropped.
 QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
 VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
+# Contacts times velocities up to which dense matrices are faster.
+DENSE = 10_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -385,6 +387,17 @@ class ContactMechanics:
         columns += [contact.tangent for contact in s.contacts if contact.frictional]
         rows = ca.horzcat(ca.SX(s.n_v, 0), *columns).T
         return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force, self.drift])
+
+    def directions(self, x: Array, u: Array, p: Array) -> tuple[Array, Any, Array, Array, Array]:
+        """Return gaps, directions as rows (sparse for many contacts), mass matrix, force and drift at a state."""
+        if self.frames.count * self.system.n_v <= DENSE:
+            at = self.at(x, u, p)
+            return at.gaps, at.jacobian, at.mass, at.force, at.drift
+        from scipy.sparse import csr_array
+
+        gaps, rows, *others = self.sparse(x, u, p)
+        mass, force, drift = map(np.asarray, others)
+        return np.asarray(gaps)[:, 0], csr_array(rows.sparse()), mass, force[:, 0], drift[:, 0]
 
     def moved(self, x: Array, p: Array, change: Array) -> Array:
         """Return N(q) times a small motion (n_v,) or (n_v, k) along the velocities: the change of q (n_q,)."""
