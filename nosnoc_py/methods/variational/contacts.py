@@ -227,8 +227,9 @@ def solve_balance(
                 break
             factor *= 0.5
         w = trial
-        # The error no longer halves near rounding: further steps only repeat it.
-        if trial_error > 0.5 * error and trial_error <= NOISE * enough:
+        # The error no longer halves near rounding, or no step descends a little above it: further steps only repeat it.
+        noise = 10.0 * NOISE if k == MAX_HALVINGS - 1 else NOISE
+        if trial_error > 0.5 * error and trial_error <= noise * enough:
             break
         error = trial_error
     return w, projection
