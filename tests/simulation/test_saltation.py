@@ -209,6 +209,18 @@ def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     assert motion.loose.all()
 
 
+@pytest.mark.parametrize("redundant", [False, True])
+def test_the_motion_at_many_instants_is_that_at_each(redundant: bool) -> None:
+    system, modes = (block_on_two(0.3), (SLIP, SLIP)) if redundant else (stacked(0.5), (STICK, CLOSED))
+    variations = system.mechanics.once(ContactVariations)
+    assert system.mechanics.once(ContactVariations) is variations
+    w, u = np.array([state_of(system, seed) for seed in range(3)]), np.full((3, system.n_u), 0.4)
+    many = variations.motion(modes, w, u, redundant=redundant)
+    for k in range(3):
+        for name, value in vars(variations.motion(modes, w[k], u[k], redundant=redundant)).items():
+            np.testing.assert_allclose(getattr(many, name)[k], value, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("system", "modes"),
     [(stacked(0.5), modes) for modes in MODES]
