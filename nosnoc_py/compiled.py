@@ -33,6 +33,13 @@ def jitable(function: F) -> F:
     return register_jitable(function)
 
 
+def faster(loops: F, arrays: F) -> F:
+    """Return the version of a function that kernels run faster here: loops if numba is there, which compiles them to
+    code without allocations, else operations on arrays.
+    """
+    return jitable(loops) if available() else arrays
+
+
 def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False) -> Any:
     """Return the compiled version of a kernel, or of a user's function.
 

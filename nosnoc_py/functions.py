@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -22,12 +23,7 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
     takes as (n, count) is (count, n) here; a number fills an argument. Outputs have CasADi's shapes. Threads may share
     it: they wait for each other.
     """
-    if all(function.sparsity_out(i).is_dense() for i in range(function.n_out())):
-        dense = function
-    else:
-        arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
-        results = function.call(arguments)
-        dense = ca.Function(function.name(), arguments, [ca.densify(out) for out in results])
+    dense = _dense(function)
     buffer, run = dense.buffer()
     inputs = [np.zeros(dense.size_in(i)[::-1]) for i in range(dense.n_in())]
     outputs = [np.zeros(dense.size_out(i), order="F") for i in range(dense.n_out())]
@@ -46,6 +42,36 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
             return [array.copy("F") for array in outputs]
 
     return evaluate
+
+
+def buffered_at_many(function: ca.Function) -> Callable[..., list[Array]]:
+    """Return `buffered` of a function of vectors that also takes rows (m, n) for any of them; others hold for all rows.
+
+    With rows, outputs are (m, rows, columns), by one call of a function that is built once for every m.
+    """
+    dense = _dense(function)  # a map of a function with sparse outputs would be written out
+    mapped = cache(lambda count: buffered(dense.map(count)))
+    at_one = buffered(dense)
+
+    def evaluate(*values: Array) -> list[Array]:
+        count = max((len(value) for value in values if value.ndim > 1), default=0)
+        return [matrices(out, count) for out in mapped(count)(*values)] if count else at_one(*values)
+
+    return evaluate
+
+
+def matrices(side_by_side: Array, count: int) -> Array:
+    """Return matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
+    rows, columns = side_by_side.shape
+    return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)
+
+
+def _dense(function: ca.Function) -> ca.Function:
+    """Return the function with dense outputs."""
+    if all(function.sparsity_out(i).is_dense() for i in range(function.n_out())):
+        return function
+    arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
+    return ca.Function(function.name(), arguments, [ca.densify(out) for out in function.call(arguments)])
 
 
 _FUNCTIONS: OrderedDict[Any, tuple[ca.Function, Any]] = OrderedDict()

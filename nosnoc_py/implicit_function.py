@@ -26,6 +26,8 @@ DENSE = 200
 def derivative(by_y: Array, by_w: Array) -> Array:
     """Return y_w (n_y, n_w) from rows_y (n_y, n_y) and rows_w (n_y, n_w); NaN where the rows do not determine y.
 
+    Stacks of matrices are NaN if the rows of one of them do not determine y.
+
     Examples
     --------
     On the circle y^2 + w^2 = 25 at y = 3, w = 4:

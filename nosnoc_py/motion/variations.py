@@ -138,7 +138,7 @@ def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array
 
 
 def transport(
-    slope: Callable[[float], Array],
+    slope: Callable[[Array], Array],
     low: float,
     high: float,
     halvings: int = MOST_HALVINGS,
@@ -147,13 +147,14 @@ def transport(
 ) -> Array:
     """Return the matrix (n, n) that maps W at `low` to W at `high` by W' = slope(t) W, by adaptive halving.
 
+    `slope` returns matrices (m, n, n) at times (m,).
     `last` is the change by the previous halving: if only the rounding of the slope changes, the result is accepted.
     `whole` is the matrix by one step, which the previous halving has computed.
     """
     middle = 0.5 * (low + high)
     if whole is None:
-        whole = _collocation(slope, low, high)
-    first, second = _collocation(slope, low, middle), _collocation(slope, middle, high)
+        (whole,) = _collocation(slope, np.array([low, high]))
+    first, second = _collocation(slope, np.array([low, middle, high]))
     halves = second @ first
     change = np.abs(whole - halves).max(initial=0.0) / max(1.0, np.abs(halves).max(initial=0.0))
     # Not a number compares as false: there is nothing to gain then.
@@ -163,7 +164,8 @@ def transport(
     return np.asarray(later @ transport(slope, low, middle, halvings - 1, change, first))
 
 
-def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:
-    """Return the matrix of one step of the Gauss-Legendre method."""
-    h = high - low
-    return step_transport(np.array([slope(low + h * c) for c in GAUSS.c]), h, GAUSS.a, GAUSS.b)
+def _collocation(slope: Callable[[Array], Array], times: Array) -> Array:
+    """Return the matrices (m, n, n) of steps of the Gauss-Legendre method between times (m + 1,)."""
+    h = np.diff(times)
+    slopes = slope(np.ravel(times[:-1, None] + h[:, None] * GAUSS.c))
+    return step_transport(slopes.reshape(h.size, GAUSS.stages, *slopes.shape[1:]), h, GAUSS.a, GAUSS.b)

@@ -151,7 +151,7 @@ def solve_mpcc(
     Parameters
     ----------
     mpcc : MPCC
-        See `MPCC.of_pairs` and `nosnoc_py.mpcc.nosbench.load`.
+        See `MPCC.of_pairs`.
     solver : Auto, ActiveSet or Homotopy, optional
         Default `Auto()`.
     w0, p : (n_w,), (n_p,), optional

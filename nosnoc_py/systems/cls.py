@@ -551,12 +551,12 @@ class CLS(Described):
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)
 
-    @property
+    @cached_property
     def n_q(self) -> int:
         """Number of generalised coordinates."""
         return int(self.q.shape[0])
 
-    @property
+    @cached_property
     def n_v(self) -> int:
         """Number of generalised velocities."""
         return int(self.v.shape[0])

@@ -12,15 +12,15 @@ are scaled back where they are shown to the user. The Delassus matrix J M^-1 J' 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, matrices
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.systems.symbols import applied
 from nosnoc_py.tolerances import TOUCHING_SOLVED
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
+Made = TypeVar("Made")
 # Outputs of `ContactMechanics.function` in this order, and those that are vectors: CasADi returns these as columns,
 # whose last axis is dropped.
 QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
 VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
+# Contacts times velocities up to which dense matrices are faster.
+DENSE = 10_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -252,6 +255,14 @@ class ContactMechanics:
     def __init__(self, system: CLS) -> None:
         self.system, self.frames = system, frames_of(system)
         self._framed: tuple[bytes, ContactFrames] | None = None
+        self._made: dict[Callable[[CLS], Any], Any] = {}
+
+    def once(self, make: Callable[[CLS], Made]) -> Made:
+        """Return make(system) of the first call: what other rooms build from a system lives as long as the system."""
+        if make not in self._made:
+            self._made[make] = make(self.system)
+        made: Made = self._made[make]
+        return made
 
     def frames_at(self, p: Array) -> ContactFrames:
         """Return the frames with numeric coefficients, at parameters (n_p,).
@@ -390,6 +401,17 @@ class ContactMechanics:
         rows = ca.horzcat(ca.SX(s.n_v, 0), *columns).T
         return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force, self.drift])
 
+    def directions(self, x: Array, u: Array, p: Array) -> tuple[Array, Any, Array, Array, Array]:
+        """Return gaps, directions as rows (sparse for many contacts), mass matrix, force and drift at a state."""
+        if self.frames.count * self.system.n_v <= DENSE:
+            at = self.at(x, u, p)
+            return at.gaps, at.jacobian, at.mass, at.force, at.drift
+        from scipy.sparse import csr_array
+
+        gaps, rows, *others = self.sparse(x, u, p)
+        mass, force, drift = map(np.asarray, others)
+        return np.asarray(gaps)[:, 0], csr_array(rows.sparse()), mass, force[:, 0], drift[:, 0]
+
     def moved(self, x: Array, p: Array, change: Array) -> Array:
         """Return N(q) times a small motion (n_v,) or (n_v, k) along the velocities: the change of q (n_q,)."""
         if self.system.moves_by_v:
@@ -444,13 +466,6 @@ class ContactMechanics:
         controls = np.broadcast_to(np.asarray(u, dtype=float), (count, self.system.n_u))
         parameters = np.broadcast_to(np.asarray(p, dtype=float), (count, self.system.n_p))
         return [matrices(np.asarray(ca.DM(out)), count) for out in function.map(count)(x.T, controls.T, parameters.T)]
-
-
-def matrices(side_by_side: Array, count: int) -> Array:
-    """Return matrices (count, rows, columns) from the columns that CasADi's map puts side by side."""
-    # CasADi's map concatenates outputs horizontally: a block of columns for each instant.
-    rows, columns = side_by_side.shape
-    return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)
 
 
 def inverse_of(matrix: Array) -> Array:

@@ -136,17 +136,15 @@ class _Look:
 
     @staticmethod
     def at(system: CLS, x: Array, u: Array, p: Array) -> _Look:
-        gaps, directions, mass, force, drift = system.mechanics.sparse(x, u, p)
-        rows, n_c = directions.sparse(), gaps.numel()
+        gaps, rows, mass, force, drift = system.mechanics.directions(x, u, p)
         with np.errstate(all="ignore"):  # the simulation reports values that are not finite
-            free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
-            norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
+            free, normals = _solved(mass, force), rows[: gaps.size]
+            norms = np.sqrt((normals**2).sum(axis=1))
             sizes = np.abs(x[system.at_q])
             if not system.moves_by_v:  # no coordinate belongs to one velocity
                 sizes = np.full(system.n_v, sizes.max())
-            away = largest(np.asarray(abs(rows[:n_c]) @ sizes))
-            speeds, accelerations = rows @ x[system.at_v] + np.asarray(drift)[:, 0], rows @ free
-            return _Look(np.asarray(gaps)[:, 0], speeds, accelerations, largest(norms), largest(free), away)
+            speeds, accelerations = rows @ x[system.at_v] + drift, rows @ free
+            return _Look(gaps, speeds, accelerations, largest(norms), largest(free), largest(abs(normals) @ sizes))
 
     @property
     def pushed(self) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.solve import MPCCResult
 from nosnoc_py.sweep import tasks
+from problems.benchmarks.nosbench_files import load
 from tests.references import nosbench_judge
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,11 +180,6 @@ def make_solver(name: str) -> Any:
         raise OptionError(unknown_name(name, SOLVERS, "solver"))
     kind, options = SOLVERS[name]
     return getattr(ns, kind)(**options)
-
-
-def load(path: str) -> MPCC:
-    """Read a problem with the library's own reader."""
-    return nosbench.load(path)
 
 
 def solve(mpcc: MPCC, solver: Any, time_limit: float) -> MPCCResult:

@@ -1,4 +1,4 @@
-"""The compiled loop of the variational integrator has its own copies of laws of contact: they agree."""
+"""The compiled loop of the variational integrator has its own copies of laws of contact, with loops: they agree."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from nosnoc_py.contact_problems.cones import onto_disc
 from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.contact_problems.problem import ContactProblem
 from nosnoc_py.contact_problems.solver import ContactSolver, is_monotone
+from nosnoc_py.methods.variational import contacts
 from nosnoc_py.methods.variational.contacts import Points, project_onto_cones
 from nosnoc_py.methods.variational.friction import coulomb
 from nosnoc_py.systems.kinematics import ContactFrames
@@ -76,3 +77,24 @@ def test_projection_onto_the_cones() -> None:
         project_onto_cones(points, np.zeros((n, 3)), w - direction, behind, unused)
         change = -np.einsum("nij,nj->ni", slopes, rows @ direction) / softness[:, None]
         np.testing.assert_allclose((ahead - behind) / 2e-6, change / 1e-6, rtol=0, atol=1e-7)
+
+
+def test_loops_and_arrays() -> None:
+    """Both versions of a function, to rounding; the second system is singular and has no step."""
+    rng = np.random.default_rng(6)
+    n, body = 7, (2.0, None, tuple(np.diag([1.0, 2.0, 3.0]).ravel()))
+    rows, w, impulses, slopes = (rng.normal(size=shape) for shape in ((n, 3, 6), 6, (n, 3), (n, 3, 3)))
+    slopes[::2] = 0.0
+    points = Points(rows, np.zeros(n), np.zeros(n), rng.uniform(0.5, 2.0, n), False)
+    matrix = contacts._matrix_by_loops(body, points, slopes)
+    pairs = [
+        (contacts._velocities_by_loops(rows, w), contacts._velocities_by_arrays(rows, w)),
+        (contacts._impulse_by_loops(rows, impulses), contacts._impulse_by_arrays(rows, impulses)),
+        (matrix, contacts._matrix_by_arrays(body, points, slopes)),
+        *(
+            (contacts._solved_by_loops(system.copy(), w.copy()), contacts._solved_by_arrays(system, w))
+            for system in (matrix, np.zeros((6, 6)))
+        ),
+    ]
+    for loops, arrays in pairs:
+        np.testing.assert_allclose(loops, arrays, rtol=0, atol=1e-13 * (1.0 + np.abs(arrays).max()))

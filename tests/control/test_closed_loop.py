@@ -33,6 +33,11 @@ def controller(ocp: ns.OCP | None = None, **options) -> ns.MPC:
     return ns.MPC(problem() if ocp is None else ocp, period=0.1, **options)
 
 
+def started(ocp: ns.OCP | None = None, **options) -> ns.MPC:
+    """A controller whose first plan starts from no control, instead of a search."""
+    return controller(ocp, guess=[0.0], **options)
+
+
 def test_a_loop_goes_to_the_goal_and_its_log_is_saved_and_drawn(tmp_path):
     mpc = controller()
     log = ns.close_loop(mpc, mpc.system, 1.5, [0, 0], noise=1e-3, seed=3)
@@ -50,7 +55,7 @@ def test_a_loop_goes_to_the_goal_and_its_log_is_saved_and_drawn(tmp_path):
 
 
 def test_every_sample_has_a_control_when_every_third_solution_fails(monkeypatch):
-    mpc, calls = controller(), []
+    mpc, calls = started(), []
     resolve, prepare = Transcription.resolve, Transcription.prepare
 
     def failing(self, *given, **more):
@@ -70,7 +75,7 @@ def test_every_sample_has_a_control_when_every_third_solution_fails(monkeypatch)
 
 
 def test_a_late_answer_does_not_act_and_is_counted(monkeypatch):
-    mpc, resolve, calls = controller(), Transcription.resolve, []
+    mpc, resolve, calls = started(), Transcription.resolve, []
 
     def slow(self, *given, **more):
         calls.append(1)
@@ -95,14 +100,14 @@ def test_a_measurement_that_is_not_finite_is_an_error_or_holds_the_last_control(
     def lost(t, x, rng):
         return np.full(2, np.nan) if abs(t - 0.3) < 1e-9 else np.zeros(2)
 
-    strict = controller()
+    strict = started()
     log = ns.close_loop(strict, strict.system, 1.0, [0, 0], noise=lost)
     assert log.status is Status.CONTROLLER_FAILED
     assert len(log.u) == 3
     assert "not finite" in log.message
     with pytest.raises(ModelError, match="not finite"):
         strict.step([np.nan, 0.0], 0.0)
-    holding = controller(not_finite="hold")
+    holding = started(not_finite="hold")
     log = ns.close_loop(holding, holding.system, 0.5, [0, 0], noise=lost)
     assert log.success
     assert log.sources[3] == Source.HELD
@@ -152,7 +157,7 @@ def test_interruption_and_the_word_stop_keep_all_that_was_logged():
 
 def test_the_prediction_over_a_delay_is_what_the_plant_does():
     """With the right model and no noise the state that a plan begins with is the plant's at that time."""
-    mpc = controller(delay=0.04)
+    mpc = started(delay=0.04)
     log = ns.close_loop(mpc, mpc.system, 0.5, [0, 0])
     assert log.success
     began = mpc.last.planned_from
@@ -166,7 +171,7 @@ def test_a_problem_with_soft_constraints_gives_the_controls_of_the_plant():
     cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
     speed = ns.Constraint(v, upper=0.5, soft="l1", weight=10.0, name="speed")
     ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=10 * (q - 0.9) ** 2 + u**2, path_constraints=[speed])
-    log = ns.close_loop(controller(ocp), cart, 0.5, [0, 0])
+    log = ns.close_loop(started(ocp), cart, 0.5, [0, 0])
     assert log.success, log.message
     assert log.u.shape == (5, 1)
 

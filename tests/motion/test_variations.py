@@ -247,16 +247,16 @@ def test_bouncing_ball_in_closed_form(velocity: float) -> None:
     np.testing.assert_allclose(found.sensitivity.event_times_x0, dt, rtol=1e-10)
 
     speed = np.sqrt(velocity**2 + 2 * GRAVITY)
-    fall, reset, W, t = np.array([[0.0, 1.0], [0.0, 0.0]]), np.diag([1.0, -e]), np.eye(2), 0.0
+    fall, reset, W, t = np.array([[[0.0, 1.0], [0.0, 0.0]]]), np.diag([1.0, -e]), np.eye(2), 0.0
     delays = []
     for k in range(4):
         time = (velocity + speed) / GRAVITY + 2 * speed / GRAVITY * sum(e**j for j in range(1, k + 1))
-        W = transport(lambda s: fall, t, time) @ W
+        W = transport(lambda s: fall.repeat(s.size, axis=0), t, time) @ W
         before, after = np.array([-speed * e**k, -GRAVITY]), np.array([speed * e ** (k + 1), -GRAVITY])
         event = saltation(np.array([1.0, 0.0]), before, after, reset)
         delays.append(event.delay @ W)
         W, t = event.jump @ W, time
-    np.testing.assert_allclose(transport(lambda s: fall, t, end) @ W, dx, rtol=1e-10)
+    np.testing.assert_allclose(transport(lambda s: fall.repeat(s.size, axis=0), t, end) @ W, dx, rtol=1e-10)
     np.testing.assert_allclose(delays, dt, rtol=1e-10)
 
 

@@ -138,7 +138,7 @@ def test_a_rocket_drops_its_first_stage():
     assert motion.events[0].time == pytest.approx(full - empty, abs=1e-10)
     ends = {"bounds": {"burn": (0, 1)}, "terminal_state": {"mass": payload}}
     ocp = ns.OCP(rocket, horizon=10.0, x0=[0, full, 0], stage_cost=u**2, **ends)
-    solution = ns.solve(ocp, guess=[0.7])  # the sequence is that of the motion of the guess
+    solution = ns.solve(ocp, ns.MultiPhase(), guess=[0.7])  # the sequence is that of the motion of the guess
     assert solution.success, solution.message
     assert solution.certificate.verdict is ns.Verdict.CONFIRMED
     assert solution.objective == pytest.approx(burnt**2 / 10.0, rel=1e-6)

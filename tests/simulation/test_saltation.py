@@ -209,6 +209,18 @@ def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     assert motion.loose.all()
 
 
+@pytest.mark.parametrize("redundant", [False, True])
+def test_the_motion_at_many_instants_is_that_at_each(redundant: bool) -> None:
+    system, modes = (block_on_two(0.3), (SLIP, SLIP)) if redundant else (stacked(0.5), (STICK, CLOSED))
+    variations = system.mechanics.once(ContactVariations)
+    assert system.mechanics.once(ContactVariations) is variations
+    w, u = np.array([state_of(system, seed) for seed in range(3)]), np.full((3, system.n_u), 0.4)
+    many = variations.motion(modes, w, u, redundant=redundant)
+    for k in range(3):
+        for name, value in vars(variations.motion(modes, w[k], u[k], redundant=redundant)).items():
+            np.testing.assert_allclose(getattr(many, name)[k], value, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("system", "modes"),
     [(stacked(0.5), modes) for modes in MODES]
@@ -229,10 +241,10 @@ def test_derivatives_of_the_motion_are_those_of_differences(system: ns.CLS, mode
 
 def test_transition_of_an_oscillator_and_of_a_singular_slope() -> None:
     omega, t = 50.0, 2.0
-    made = transport(lambda s: np.array([[0.0, 1.0], [-(omega**2), 0.0]]), 0.0, t)
+    made = transport(lambda s: np.array([[[0.0, 1.0], [-(omega**2), 0.0]]] * s.size), 0.0, t)
     exact = [[np.cos(omega * t), np.sin(omega * t) / omega], [-omega * np.sin(omega * t), np.cos(omega * t)]]
     np.testing.assert_allclose(made, exact, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(transport(lambda s: np.array([[-1.0 / (1.0 - s)]]), 0.0, 0.999), [[1e-3]], atol=1e-13)
+    np.testing.assert_allclose(transport(lambda s: -1.0 / (1.0 - s[:, None, None]), 0.0, 0.999), [[1e-3]], atol=1e-13)
 
 
 # Against closed forms ------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nosnoc_py.compiled import jitable
+from nosnoc_py.compiled import faster, jitable
 from nosnoc_py.methods.variational.flight import Body
 from nosnoc_py.methods.variational.friction import tangents
 from nosnoc_py.methods.variational.vectors import Matrix, Vector, cross, dot, times, transposed_times
@@ -100,8 +100,17 @@ def weight_of(body: Body, row: np.ndarray) -> float:
     return (row[0] ** 2 + row[1] ** 2 + row[2] ** 2) / body[0] + dot(arm, times(body[3], arm))
 
 
-@jitable
-def generalised_impulse(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
+def _velocities_by_loops(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return J w (n, 3)."""
+    velocities = np.zeros(rows.shape[:2])
+    for i in range(rows.shape[0]):
+        for r in range(3):
+            for j in range(6):
+                velocities[i, r] += rows[i, r, j] * w[j]
+    return velocities
+
+
+def _impulse_by_loops(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
     """Return J^T p (6,)."""
     total = np.zeros(6)
     for i in range(rows.shape[0]):
@@ -109,6 +118,18 @@ def generalised_impulse(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
             for j in range(6):
                 total[j] += rows[i, r, j] * impulses[i, r]
     return total
+
+
+def _velocities_by_arrays(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray(rows @ w)
+
+
+def _impulse_by_arrays(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
+    return np.asarray(impulses.reshape(-1) @ rows.reshape(-1, 6))
+
+
+contact_velocities = faster(_velocities_by_loops, _velocities_by_arrays)
+generalised_impulse = faster(_impulse_by_loops, _impulse_by_arrays)
 
 
 @jitable
@@ -121,15 +142,16 @@ def project_onto_cones(
     `tests/contact_problems/test_compiled_copy.py` compares them.
     """
     rows, targets, friction, softness, lagged = points
+    moved = contact_velocities(rows, w)
+    slopes[:] = 0.0
+    result[:] = 0.0
     for i in range(rows.shape[0]):
-        z = np.zeros(3)
-        for r in range(3):
-            moved = -targets[i] if r == 0 else 0.0
-            for j in range(6):
-                moved += rows[i, r, j] * w[j]
-            z[r] = impulses[i, r] - moved / softness[i]
-        slopes[i] = 0.0
-        result[i] = 0.0
+        moved[i, 0] -= targets[i]
+        z = (
+            impulses[i, 0] - moved[i, 0] / softness[i],
+            impulses[i, 1] - moved[i, 1] / softness[i],
+            impulses[i, 2] - moved[i, 2] / softness[i],
+        )
         # Outside of the cone on the side of separation: no impulse.
         if z[0] <= 0.0:
             continue
@@ -148,8 +170,7 @@ def project_onto_cones(
         slopes[i, 1, 2] = slopes[i, 2, 1] = -ratio * a * b
 
 
-@jitable
-def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
+def _matrix_by_loops(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
     """Return the Newton matrix M - J^T dp/dw (6, 6)."""
     rows, softness = points.rows, points.softness
     matrix = np.zeros((6, 6))
@@ -174,8 +195,15 @@ def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
     return matrix
 
 
-@jitable
-def gaussian_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _matrix_by_arrays(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
+    by_w = slopes @ points.rows / points.softness[:, None, None]
+    matrix = np.asarray(points.rows.reshape(-1, 6).T @ by_w.reshape(-1, 6))
+    matrix[:3, :3] += body[0] * np.eye(3)
+    matrix[3:, 3:] += np.reshape(body[2], (3, 3))
+    return matrix
+
+
+def _solved_by_loops(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return A^-1 b by Gaussian elimination with partial pivoting; changes both arguments."""
     n = b.size
     for k in range(n):
@@ -200,6 +228,17 @@ def gaussian_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
             b[k] -= A[k, j] * b[j]
         b[k] /= A[k, k]
     return b
+
+
+def _solved_by_arrays(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(np.linalg.solve(A, b))
+    except np.linalg.LinAlgError:
+        return np.zeros(b.size)
+
+
+matrix_of = faster(_matrix_by_loops, _matrix_by_arrays)
+gaussian_solve = faster(_solved_by_loops, _solved_by_arrays)
 
 
 @jitable
@@ -227,8 +266,9 @@ def solve_balance(
                 break
             factor *= 0.5
         w = trial
-        # The error no longer halves near rounding: further steps only repeat it.
-        if trial_error > 0.5 * error and trial_error <= NOISE * enough:
+        # The error no longer halves near rounding, or no step descends a little above it: further steps only repeat it.
+        noise = 10.0 * NOISE if k == MAX_HALVINGS - 1 else NOISE
+        if trial_error > 0.5 * error and trial_error <= noise * enough:
             break
         error = trial_error
     return w, projection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -14,11 +13,10 @@ from nosnoc_py.systems.kinematics import ContactMechanics
 
 if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
+    from nosnoc_py.systems.cls import CLS
 
 # Larger systems take long to compile, and the overhead of Python in their steps is small.
 MOST_CONTACTS, MOST_COORDINATES, MOST_ROWS = 8, 12, 6
-# Compiled steps of each system by modes.
-_STEPS: WeakKeyDictionary[ContactMechanics, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps | None:
@@ -30,20 +28,24 @@ def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> Com
     large = frames.count > MOST_CONTACTS or system.n_v > MOST_COORDINATES or regime.rows.size > MOST_ROWS
     if large or regime.redundant or regime.spatial:
         return None
-    known = _STEPS.setdefault(mechanics, {})
+    known = mechanics.once(_no_steps)
     # The direction of a slip is data of the phase, so that both signs of a slip in the plane share one function.
     modes = tuple(SLIP if mode == SLIP_BACK else mode for mode in regime.modes)
     if modes not in known:
         steps = _compile(mechanics, regime)
         # None is cached as well: a regime that is too large for compilation is not built again.
         known[modes] = steps if steps.small else None
-    compiled: CompiledSteps | None = known[modes]
-    return compiled
+    return known[modes]
 
 
 def phase_data(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return the data of a phase: control, parameters and directions of slip."""
     return np.concatenate([u, p, regime.direction])
+
+
+def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps | None]:
+    """Return the compiled steps of a system by modes, before the first one."""
+    return {}
 
 
 def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,10 +12,7 @@ from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.node import ContactNodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.scales import ProblemScales
-
-_SOLVERS: WeakKeyDictionary[ContactMechanics, ContactSolver] = WeakKeyDictionary()
 
 
 class ContactModel:
@@ -24,7 +20,7 @@ class ContactModel:
 
     def __init__(self, system: CLS, scales: ProblemScales) -> None:
         self.mechanics, self.scales = system.mechanics, scales
-        self.solver = _solver_of(self.mechanics)
+        self.solver = self.mechanics.once(_solver_of)
 
     def nodes(
         self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
@@ -38,8 +34,5 @@ class ContactModel:
         return ContactRegime(frames=frames, modes=modes, direction=np.zeros(frames.n_t), speed=self.scales.speed)
 
 
-def _solver_of(mechanics: ContactMechanics) -> ContactSolver:
-    """Return the solver of a system, built once."""
-    if mechanics not in _SOLVERS:
-        _SOLVERS[mechanics] = ContactSolver(mechanics.frames)
-    return _SOLVERS[mechanics]
+def _solver_of(system: CLS) -> ContactSolver:
+    return ContactSolver(system.mechanics.frames)

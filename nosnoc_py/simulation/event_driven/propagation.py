@@ -23,8 +23,8 @@ def state_at(phase: Phase, t: float) -> Array:
     return phase.x if inside is None else between(inside, t)
 
 
-def between(step: IntegratorStep, t: float) -> Array:
-    """Return the state (n_x,) at t of the polynomial of degree 7 through the samples of a step."""
+def between(step: IntegratorStep, t: float | Array) -> Array:
+    """Return the state (n_x,) at t, (m, n_x) at times (m,), of the polynomial of degree 7 through a step's samples."""
     return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 
 

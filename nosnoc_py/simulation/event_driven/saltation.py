@@ -39,7 +39,8 @@ SAME = 1e-7
 
 def sensitivity_of(system: CLS, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
     """Return derivatives of states and event times by x0, p and the values of a control on the intervals of a grid."""
-    return _ContactVariationPropagation(ContactVariations(system), system.n_u, history, control, grid).run()
+    variations = system.mechanics.once(ContactVariations)
+    return _ContactVariationPropagation(variations, system.n_u, history, control, grid).run()
 
 
 class _ContactVariationPropagation(VariationPropagation):
@@ -112,6 +113,10 @@ class _ContactVariationPropagation(VariationPropagation):
     def _motion(self, regime: ContactRegime, flow: ContactFlow, t: float, w: Array) -> ContactMotion:
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
+
+    def _slopes(self, regime: ContactRegime, flow: ContactFlow, times: Array, w: Array) -> Array:
+        u = np.array([flow.control(*at) for at in zip(times, w[:, : self.n_x], strict=True)])
+        return self._by_z(self.variations.motion(regime.modes, w, u, redundant=regime.redundant))
 
     def _guard(
         self, guard: int, regime: ContactRegime, flow: ContactFlow, t: float, w: Array, motion: ContactMotion

@@ -15,7 +15,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contact_problems.modes import masks_of
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, buffered_at_many
 from nosnoc_py.implicit_function import RankRevealingSVD, derivative
 from nosnoc_py.simulation.event_driven.mechanics import Array
 from nosnoc_py.systems.cls import CLS
@@ -24,7 +24,7 @@ from nosnoc_py.systems.kinematics import ContactFrames
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactMotion:
-    """Motion in one regime at one instant, and its derivatives.
+    """Motion in one regime at one instant, or at many (all arrays with a leading axis m), and its derivatives.
 
     Attributes
     ----------
@@ -63,27 +63,30 @@ class ContactVariations:
         return gaps_w, rates_w
 
     def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> ContactMotion:
-        """Return the motion in given modes, from M a = f + J' f_c and one row per contact force."""
+        """Return the motion in given modes, from M a = f + J' f_c and one row per contact force.
+
+        At one instant, for w (n_w,) and u (n_u,), or at many, for w (m, n_w) and u (m, n_u).
+        """
         masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
         offset, matrix = self._rows(w, u, masks)
         solve, loose = _solver(matrix, n_v, redundant)
-        y = solve(offset)[:, 0]
-        y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
-        rate_w, rate_u = np.zeros((self.n_w, self.n_w)), np.zeros((self.n_w, y_u.shape[1]))
+        y = solve(offset)[..., 0]
+        y_wu = solve(np.concatenate(self._slopes(y, w, u, masks), axis=-1))
         # Parameters are part of w with rate zero, and so are their rows of the derivatives.
-        rate, others = np.zeros(self.n_w), self._others
-        rate[at_v], rate_w[at_v], rate_u[at_v] = y[:n_v], y_w[:n_v], y_u[:n_v]
+        rate, rate_wu = np.zeros(w.shape), np.zeros((*w.shape, y_wu.shape[-1]))
+        rate[..., at_v], rate_wu[..., at_v, :] = y[..., :n_v], y_wu[..., :n_v, :]
         # Positions and algebraic states follow from the state itself, without forces.
-        first, rate_w[others], rate_u[others] = self._first_order(w, u)
-        rate[others] = first[:, 0]
+        first, *first_wu = self._first_order(w, u)
+        rate[..., self._others], rate_wu[..., self._others, :] = first[..., 0], np.concatenate(first_wu, axis=-1)
+        (rate_w, rate_u), (y_w, y_u) = (np.split(by_wu, [self.n_w], axis=-1) for by_wu in (rate_wu, y_wu))
         return ContactMotion(
             rate=rate,
-            forces=y[n_v:],
+            forces=y[..., n_v:],
             rate_w=rate_w,
-            forces_w=y_w[n_v:],
+            forces_w=y_w[..., n_v:, :],
             rate_u=rate_u,
-            forces_u=y_u[n_v:],
-            loose=loose[n_v:],
+            forces_u=y_u[..., n_v:, :],
+            loose=loose[..., n_v:],
         )
 
     def friction(self, w: Array) -> Array:
@@ -107,13 +110,17 @@ class ContactVariations:
 
 
 def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array], Array], Array]:
-    """Return the solver of the implicit function theorem, and a mask (n_y,) of unknowns that are not determined.
+    """Return the solver of the implicit function theorem, and a mask (n_y,) of unknowns that are not determined; for a
+    stack of matrices those of the stack.
 
     Redundant forces change as little as possible, in the unit of the masses and with rows of size one, so that what
     counts as redundant does not depend on the unit of mass.
     """
     if not redundant:
-        return partial(derivative, matrix), np.zeros(len(matrix), dtype=bool)
+        return partial(derivative, matrix), np.zeros(matrix.shape[:-1], dtype=bool)
+    if matrix.ndim > 2:
+        solvers, masks = zip(*(_solver(one, n_v, redundant) for one in matrix), strict=True)
+        return lambda by_w: np.array([solve(one) for solve, one in zip(solvers, by_w, strict=True)]), np.array(masks)
     columns = np.ones(len(matrix))
     # Forces divided by the largest mass are accelerations, the unit of the other unknowns.
     columns[n_v:] = np.abs(matrix[:n_v, :n_v]).max()
@@ -155,11 +162,11 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
     first = ca.vertcat(system.position_rate, system.y_rate)
     return (
         buffered(ca.Function("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)])),
-        buffered(ca.Function("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)])),
-        buffered(ca.Function("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)])),
+        buffered_at_many(ca.Function("rows", [w, u, masks], [offset, ca.jacobian(phase, y)])),
+        buffered_at_many(ca.Function("slopes", [y, w, u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, u)])),
         buffered(ca.Function("impact", [y, w, masks, rebounding], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
         buffered(ca.Function("friction", [w], [ca.jacobian(ca.SX(frames.friction), w)])),
-        buffered(ca.Function("first_order", [w, u], [first, ca.jacobian(first, w), ca.jacobian(first, u)])),
+        buffered_at_many(ca.Function("first_order", [w, u], [first, ca.jacobian(first, w), ca.jacobian(first, u)])),
     )
 
 

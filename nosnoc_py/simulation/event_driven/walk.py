@@ -318,14 +318,19 @@ class VariationPropagation(ABC):
         return W
 
     def _by_z(self, motion: Any) -> Array:
-        """Return d(dz/dt) / dz (n_z, n_z); the control is constant."""
-        matrix = np.zeros((self.n_w + self.n_u, self.n_w + self.n_u))
-        matrix[: self.n_w, : self.n_w], matrix[: self.n_w, self.n_w :] = motion.rate_w, motion.rate_u[:, : self.n_u]
+        """Return d(dz/dt) / dz (n_z, n_z), or (m, n_z, n_z) at m instants; the control is constant."""
+        n_w, n_z = self.n_w, self.n_w + self.n_u
+        matrix = np.zeros((*motion.rate.shape[:-1], n_z, n_z))
+        matrix[..., :n_w, :n_w], matrix[..., :n_w, n_w:] = motion.rate_w, motion.rate_u[..., : self.n_u]
         return matrix
 
-    def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[float], Array]:
-        """Return d(dz/dt) / dz (n_z, n_z) as a function of time in a step."""
-        return lambda t: self._by_z(self._motion(phase.start, flow, t, self._w(between(step, t))))
+    def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[Array], Array]:
+        """Return d(dz/dt) / dz (m, n_z, n_z) as a function of times (m,) in a step."""
+        return lambda times: self._slopes(phase.start, flow, times, self._w(between(step, times)))
+
+    def _slopes(self, regime: Any, flow: Any, times: Array, w: Array) -> Array:
+        """Return d(dz/dt) / dz (m, n_z, n_z) in a regime at m instants."""
+        return np.array([self._by_z(self._motion(regime, flow, *at)) for at in zip(times, w, strict=True)])
 
     def _end(self) -> None:
         """Flag events at the final time, which is fixed like a break of the control."""
@@ -338,7 +343,8 @@ class VariationPropagation(ABC):
                 self._flag(history.t, "an event at the end")
 
     def _w(self, x: Array) -> Array:
-        return np.concatenate([x, self.history.p])
+        p = self.history.p
+        return np.concatenate([x, np.broadcast_to(p, (*x.shape[:-1], p.size))], axis=-1)
 
     def _flag(self, t: float, *reasons: str) -> None:
         self.flags += [f"t = {t:.9g}: {reason}" for reason in reasons]

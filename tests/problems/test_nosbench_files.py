@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.residuals import Evaluator
+from problems.benchmarks import nosbench_files
+from tests.mpcc.programs import small_program
 from tests.pairwise import every_value
 
 FOLDER = os.environ.get("NOSBENCH_DIR")
@@ -48,7 +49,7 @@ def file(tmp_path):
     """A function that writes the fields of a small MPCC, changed by the arguments, and returns the path."""
 
     def write(*without, vouched=False, **changes):
-        fields = json.loads(nosbench.save(small(), tmp_path / "small.json").read_text())
+        fields = json.loads(nosbench_files.save(small(), tmp_path / "small.json").read_text())
         if not vouched:
             del fields["checksums"]
         fields = {name: value for name, value in (fields | changes).items() if name not in without}
@@ -71,7 +72,7 @@ def points(mpcc, count=5):
 
 
 def assert_same(one, other, tolerance=1e-14):
-    for name in nosbench.NUMBERS:
+    for name in nosbench_files.NUMBERS:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     for w, p in points(one):
         for a, b in zip(outputs(one, w, p), outputs(other, w, p), strict=True):
@@ -84,8 +85,8 @@ def assert_same(one, other, tolerance=1e-14):
 
 def test_round_trip_keeps_functions_numbers_and_names(tmp_path):
     mpcc = small()
-    once = nosbench.load(nosbench.save(mpcc, tmp_path / "a.json"))
-    twice = nosbench.load(nosbench.save(once, tmp_path / "b.json"))
+    once = nosbench_files.load(nosbench_files.save(mpcc, tmp_path / "a.json"))
+    twice = nosbench_files.load(nosbench_files.save(once, tmp_path / "b.json"))
     assert_same(mpcc, once)
     assert_same(once, twice)
     assert [once.variables.label(i)[0] for i in range(3)] == ["w_0", "w_1", "w_2"]
@@ -95,7 +96,7 @@ def test_round_trip_keeps_functions_numbers_and_names(tmp_path):
 
 def test_round_trip_notices_another_program(tmp_path):
     # Negative control of the comparison above.
-    loaded = nosbench.load(nosbench.save(small(penalty=False), tmp_path / "a.json"))
+    loaded = nosbench_files.load(nosbench_files.save(small(penalty=False), tmp_path / "a.json"))
     with pytest.raises(AssertionError):
         assert_same(small(), loaded)
 
@@ -104,7 +105,7 @@ def test_file_is_strict_json_and_called_with_w_and_p(tmp_path):
     def refuse(token):
         raise AssertionError(token)
 
-    fields = json.loads(nosbench.save(small(), tmp_path / "a.json").read_text(), parse_constant=refuse)
+    fields = json.loads(nosbench_files.save(small(), tmp_path / "a.json").read_text(), parse_constant=refuse)
     assert fields["lbw"] == ["-inf", 0.0, 0.1]
     assert fields["ubw"] == ["inf", 5.0, 1 / 3]
     function = ca.Function.deserialize(fields["objective_fun"])
@@ -117,15 +118,15 @@ def test_file_is_strict_json_and_called_with_w_and_p(tmp_path):
 def test_without_parameters_constraints_and_pairs(tmp_path):
     w = ca.SX.sym("w")
     mpcc = MPCC.of_pairs(w=w, G=ca.SX(0, 1), H=ca.SX(0, 1), objective=w**2)
-    loaded = nosbench.load(nosbench.save(mpcc, tmp_path / "a.json"))
+    loaded = nosbench_files.load(nosbench_files.save(mpcc, tmp_path / "a.json"))
     assert_same(mpcc, loaded)
     assert (loaded.p.numel(), loaded.g.numel(), loaded.G.numel()) == (0, 0, 0)
 
 
-def test_groups_are_written_pair_by_pair(program, tmp_path):
-    mpcc = program("abcd", lambda w: [(w[0], w[2]), (w[1], w[3])], aggregation="fe_fe")
+def test_groups_are_written_pair_by_pair(tmp_path):
+    mpcc = small_program("abcd", lambda w: [(w[0], w[2]), (w[1], w[3])], aggregation="fe_fe")
     mpcc = replace(mpcc, groups=(Group(np.arange(2), np.arange(2)),))
-    loaded = nosbench.load(nosbench.save(mpcc, tmp_path / "a.json"))
+    loaded = nosbench_files.load(nosbench_files.save(mpcc, tmp_path / "a.json"))
     assert mpcc.products()[0].numel() == 1  # aggregated, and yet
     assert (list(loaded.G_variable), list(loaded.H_variable)) == ([0, 0, 1, 1], [2, 3, 2, 3])
     at = np.array([0.1, 0.2, 0.3, 0.4])
@@ -134,33 +135,33 @@ def test_groups_are_written_pair_by_pair(program, tmp_path):
     assert here.complementarity(here(at, np.zeros(0))) == pytest.approx(0.08, abs=1e-15)
 
 
-def test_quantities_in_no_product_stay_nonnegative(program, tmp_path):
-    mpcc = program("ab", lambda w: [(w[0], w[1])], lower=-1.0)
+def test_quantities_in_no_product_stay_nonnegative(tmp_path):
+    mpcc = small_program("ab", lambda w: [(w[0], w[1])], lower=-1.0)
     mpcc = replace(mpcc, groups=(), lbw=np.full(2, -1.0))
-    loaded = nosbench.load(nosbench.save(mpcc, tmp_path / "a.json"))
+    loaded = nosbench_files.load(nosbench_files.save(mpcc, tmp_path / "a.json"))
     assert (loaded.G.numel(), loaded.g.numel()) == (0, 2)
     evaluator = Evaluator(loaded)
     assert evaluator.infeasibility(evaluator(np.array([-0.25, 0.5]), np.zeros(0))) == pytest.approx(0.25, abs=1e-15)
 
 
-def test_enforced_switched_equations_cannot_be_written(program, tmp_path):
+def test_enforced_switched_equations_cannot_be_written(tmp_path):
     def build(enforce):
         pairs, rows = lambda w: [(w[0], w[1])], lambda w: [("r", w[0] - w[1])]
-        return program("ab", pairs, switched=rows, enforce_switched=enforce)
+        return small_program("ab", pairs, switched=rows, enforce_switched=enforce)
 
     with pytest.raises(ModelError, match=r"a\.json.*1 switched equations.*step equilibration"):
-        nosbench.save(build(True), tmp_path / "a.json")
+        nosbench_files.save(build(True), tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
-    assert nosbench.load(nosbench.save(build(False), tmp_path / "a.json")).r.numel() == 0
+    assert nosbench_files.load(nosbench_files.save(build(False), tmp_path / "a.json")).r.numel() == 0
 
 
 # --- objective and penalty
 
 
 def test_equal_objectives_give_a_structural_zero(tmp_path):
-    loaded = nosbench.load(nosbench.save(small(penalty=False), tmp_path / "a.json"))
+    loaded = nosbench_files.load(nosbench_files.save(small(penalty=False), tmp_path / "a.json"))
     assert loaded.penalty.is_zero()
-    assert not nosbench.load(nosbench.save(small(), tmp_path / "b.json")).penalty.is_constant()
+    assert not nosbench_files.load(nosbench_files.save(small(), tmp_path / "b.json")).penalty.is_constant()
 
 
 def test_penalty_is_found_between_the_terms_of_the_objective(tmp_path):
@@ -171,7 +172,7 @@ def test_penalty_is_found_between_the_terms_of_the_objective(tmp_path):
     for stage, penalty in zip(stages, penalties, strict=True):
         objective += stage
         augmented += stage + penalty
-    difference = nosbench._difference(augmented, objective)
+    difference = nosbench_files._difference(augmented, objective)
     naive = augmented - objective
     # 39 terms of six nodes and their sums against three times as many; no sine and no exponential is left.
     assert ca.n_nodes(difference) < 0.6 * ca.n_nodes(naive)
@@ -197,7 +198,7 @@ def test_penalty_is_found_between_the_terms_of_the_objective(tmp_path):
 def test_difference_is_exact_for_any_two_expressions(augmented, objective):
     x, y = ca.SX.sym("x"), ca.SX.sym("y")
     a, b = augmented(x, y), objective(x, y)
-    both = ca.Function("both", [x, y], [nosbench._difference(a, b), a - b])
+    both = ca.Function("both", [x, y], [nosbench_files._difference(a, b), a - b])
     for point in ((0.3, -0.7), (2.0, 5.0)):
         found, expected = (float(value) for value in both(*point))
         assert found == pytest.approx(expected, abs=1e-14)
@@ -208,7 +209,7 @@ def test_sums_of_shared_sums_do_not_explode():
     before, last = x, y
     for k in range(60):  # a Fibonacci number of terms
         before, last = last, last + before * (1 if k % 2 else -1) + before
-    difference = nosbench._difference(last, x * y)
+    difference = nosbench_files._difference(last, x * y)
     both = ca.Function("both", [x, y], [difference, last - x * y])
     assert both.n_instructions() < 10_000  # not one for each of 4e12 terms
     found, expected = (float(value) for value in both(1.0, 1.0))
@@ -220,16 +221,16 @@ def test_sums_of_shared_sums_do_not_explode():
 
 @pytest.mark.parametrize("infinity", ["inf", "Inf", "Infinity", "+inf", float("inf")])
 def test_infinities_in_every_spelling(file, infinity):
-    assert nosbench.load(file(ubw=[infinity, 5, 6])).ubw[0] == np.inf
-    assert nosbench.load(file(lbw=[f"-{infinity}".replace("-+", "-"), 0, 0.1])).lbw[0] == -np.inf
+    assert nosbench_files.load(file(ubw=[infinity, 5, 6])).ubw[0] == np.inf
+    assert nosbench_files.load(file(lbw=[f"-{infinity}".replace("-+", "-"), 0, 0.1])).lbw[0] == -np.inf
 
 
 def test_one_number_may_stand_without_brackets(tmp_path):
     w, p = ca.SX.sym("w"), ca.SX.sym("p")
-    path = nosbench.save(MPCC.of_pairs(w=w, p=p, G=w, H=p - w, p0=2.0), tmp_path / "a.json")
+    path = nosbench_files.save(MPCC.of_pairs(w=w, p=p, G=w, H=p - w, p0=2.0), tmp_path / "a.json")
     fields = json.loads(path.read_text()) | {"p0": 7, "w0": 0.5, "lbw": "-inf"}
     path.write_text(json.dumps(fields))
-    loaded = nosbench.load(path)
+    loaded = nosbench_files.load(path)
     assert (loaded.p0[0], loaded.w0[0], loaded.lbw[0]) == (7.0, 0.5, -np.inf)
 
 
@@ -263,7 +264,7 @@ def test_one_number_may_stand_without_brackets(tmp_path):
 )
 def test_wrong_numbers_are_named(file, field, value, message):
     with pytest.raises(ModelError, match=rf"changed\.json: {message}"):
-        nosbench.load(file(**{field: value}))
+        nosbench_files.load(file(**{field: value}))
 
 
 # --- files
@@ -287,34 +288,34 @@ def test_what_is_not_a_nosbench_file(tmp_path, content, message):
     path = tmp_path / "file.json"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=rf"file\.json: {message}"):
-        nosbench.load(path)
+        nosbench_files.load(path)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_truncated_file(tmp_path, share):
-    path = nosbench.save(small(), tmp_path / "a.json")
+    path = nosbench_files.save(small(), tmp_path / "a.json")
     text = path.read_bytes()
     path.write_bytes(text[: int(share * len(text))])
     with pytest.raises(ModelError, match=r"a\.json: not JSON, or truncated"):
-        nosbench.load(path)
+        nosbench_files.load(path)
 
 
 def test_no_file_and_a_folder(tmp_path):
     with pytest.raises(ModelError, match=r"none\.json: cannot be read"):
-        nosbench.load(tmp_path / "none.json")
+        nosbench_files.load(tmp_path / "none.json")
     with pytest.raises(ModelError, match="cannot be read"):
-        nosbench.load(tmp_path)
+        nosbench_files.load(tmp_path)
 
 
-@pytest.mark.parametrize("field", nosbench.TEXTS + nosbench.NUMBERS)
+@pytest.mark.parametrize("field", nosbench_files.TEXTS + nosbench_files.NUMBERS)
 def test_a_missing_field_is_named(file, field):
     with pytest.raises(ModelError, match=rf"changed\.json: missing fields: {field}\.$"):
-        nosbench.load(file(field))
+        nosbench_files.load(file(field))
 
 
 def test_all_missing_fields_are_named(file):
     with pytest.raises(ModelError, match=r"missing fields: p, H_fun, lbw, p0\.$"):
-        nosbench.load(file("p0", "lbw", "H_fun", "p"))
+        nosbench_files.load(file("p0", "lbw", "H_fun", "p"))
 
 
 # --- symbols and functions
@@ -344,14 +345,14 @@ DAMAGES = {
 def test_a_damaged_text_is_named(file, field, damage):
     text = json.loads(file().read_text())[field]
     with pytest.raises(ModelError, match=rf"changed\.json: {field}: .*damaged"):
-        nosbench.load(file(**{field: DAMAGES[damage](text)}))
+        nosbench_files.load(file(**{field: DAMAGES[damage](text)}))
 
 
 @pytest.mark.parametrize("damage", [_index_out_of_range, _endless_name])
 def test_texts_that_end_or_stall_the_process_are_refused(file, damage):
     path = file(G_fun=damage(json.loads(file().read_text())["G_fun"]))
     with pytest.raises(ModelError, match=r"changed\.json: G_fun: .*damaged"):
-        nosbench.load(path)
+        nosbench_files.load(path)
 
 
 def test_without_the_trial_such_a_text_ends_the_process(file):
@@ -364,14 +365,14 @@ def test_without_the_trial_such_a_text_ends_the_process(file):
     assert b"alive" not in done.stdout
 
 
-@pytest.mark.parametrize("field", nosbench.TEXTS)
+@pytest.mark.parametrize("field", nosbench_files.TEXTS)
 def test_checksums_find_what_casadi_reads_without_complaint(file, field):
     text = json.loads(file().read_text())[field]
     flipped = text[:-1] + ("b" if text[-1] == "a" else "a")
     with pytest.raises(ModelError, match=rf"changed\.json: {field}: damaged, it does not fit its checksum"):
-        nosbench.load(file(vouched=True, **{field: flipped}))
+        nosbench_files.load(file(vouched=True, **{field: flipped}))
     with pytest.raises(ModelError, match="checksums: expected an object, given 3"):
-        nosbench.load(file(checksums=3))
+        nosbench_files.load(file(checksums=3))
 
 
 def test_files_with_checksums_need_no_trial(file, monkeypatch):
@@ -379,9 +380,9 @@ def test_files_with_checksums_need_no_trial(file, monkeypatch):
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "run", refuse)
-    assert nosbench.load(file(vouched=True)).w0.size == 3
+    assert nosbench_files.load(file(vouched=True)).w0.size == 3
     with pytest.raises(AssertionError, match="a process was started"):
-        nosbench.load(file())
+        nosbench_files.load(file())
 
 
 def test_trials_that_last_too_long_or_cannot_start(file, monkeypatch):
@@ -393,14 +394,14 @@ def test_trials_that_last_too_long_or_cannot_start(file, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", stall)
     with pytest.raises(ModelError, match=r"g_fun: .*damaged"):
-        nosbench.load(file())
+        nosbench_files.load(file())
     monkeypatch.setattr(subprocess, "run", fail)
-    assert nosbench.load(file()).w0.size == 3
+    assert nosbench_files.load(file()).w0.size == 3
 
 
 def test_a_newer_casadi_is_named():
     words = "DeSerialization of FunctionInternal failed. Object written in version 9 but can only read version 1...6."
-    assert "written in version 9" in str(nosbench._unreadable("g_fun", f"RuntimeError: file.cpp:372:\n{words}"))
+    assert "written in version 9" in str(nosbench_files._unreadable("g_fun", f"RuntimeError: file.cpp:372:\n{words}"))
 
 
 def _function(inputs, outputs):
@@ -432,19 +433,19 @@ X, Y, Z = ca.SX.sym("x", 3), ca.SX.sym("y", 2), ca.SX.sym("z")
 )
 def test_functions_that_do_not_fit_are_named(file, field, text, message):
     with pytest.raises(ModelError, match=rf"changed\.json: {field}.*({message})"):
-        nosbench.load(file(**{field: text}))
+        nosbench_files.load(file(**{field: text}))
 
 
 def test_sides_of_different_size_are_named(file):
     with pytest.raises(ModelError, match=r"changed\.json: G_fun and H_fun: expected as many rows, given 3 and 2"):
-        nosbench.load(file(G_fun=_function([X, Y], [X])))
+        nosbench_files.load(file(G_fun=_function([X, Y], [X])))
 
 
 # --- writing
 
 
 def test_nothing_partial_is_written(tmp_path, monkeypatch):
-    path = nosbench.save(small(), tmp_path / "a.json")
+    path = nosbench_files.save(small(), tmp_path / "a.json")
     before = path.read_bytes()
 
     def fail(*_):
@@ -452,7 +453,7 @@ def test_nothing_partial_is_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(ModelError, match=r"a\.json: cannot be written: No space left"):
-        nosbench.save(small(penalty=False), path)
+        nosbench_files.save(small(penalty=False), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
 
@@ -463,15 +464,15 @@ def test_interrupts_leave_nothing_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        nosbench.save(small(), tmp_path / "a.json")
+        nosbench_files.save(small(), tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
 
 
 def test_nan_and_missing_folders_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"a\.json: w0: expected numbers, given NaN"):
-        nosbench.save(replace(small(), w0=np.array([0, np.nan, 1])), tmp_path / "a.json")
+        nosbench_files.save(replace(small(), w0=np.array([0, np.nan, 1])), tmp_path / "a.json")
     with pytest.raises(ModelError, match=r"a\.json: cannot be written"):
-        nosbench.save(small(), tmp_path / "none" / "a.json")
+        nosbench_files.save(small(), tmp_path / "none" / "a.json")
     assert not list(tmp_path.iterdir())
 
 
@@ -486,8 +487,8 @@ def test_the_folder_holds_files():
 @needs_data
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_problems_of_nosbench(path, tmp_path):
-    loaded = nosbench.load(path)
-    assert_same(loaded, nosbench.load(nosbench.save(loaded, tmp_path / "a.json")), tolerance=1e-12)
+    loaded = nosbench_files.load(path)
+    assert_same(loaded, nosbench_files.load(nosbench_files.save(loaded, tmp_path / "a.json")), tolerance=1e-12)
     fields = json.loads(path.read_text())
     names = ("objective_fun", "augmented_objective_fun", "g_fun", "G_fun", "H_fun")
     given = [ca.Function.deserialize(fields[name]) for name in names]
@@ -501,7 +502,7 @@ def test_problems_of_nosbench(path, tmp_path):
 @needs_data
 def test_penalties_of_nosbench_are_small_expressions():
     def nodes(path):
-        fields, loaded = json.loads(path.read_text()), nosbench.load(path)
+        fields, loaded = json.loads(path.read_text()), nosbench_files.load(path)
         names = ("augmented_objective_fun", "objective_fun")
         whole, part = (ca.Function.deserialize(fields[name])(loaded.w, loaded.p) for name in names)
         return ca.n_nodes(loaded.penalty), ca.n_nodes(whole - part)

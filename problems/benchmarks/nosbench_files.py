@@ -37,12 +37,12 @@ TEXTS = SYMBOLS + FUNCTIONS
 # Program of the trial process. CasADi trusts the lengths it reads: a damaged text may request any amount of memory, run
 # for hours or crash the process, so it is first read in a process of its own. Input: [texts, seconds, bytes] as JSON.
 _TRIAL = """
-import json, sys, casadi
+import json, signal, sys, casadi
 texts, seconds, size = json.load(sys.stdin)
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 except (ImportError, ValueError, OSError):
     pass
 print("ready", flush=True)
@@ -188,9 +188,9 @@ def _try_in_subprocess(texts: Mapping[str, str]) -> None:
     if not sys.executable or getattr(sys, "frozen", False):
         return  # a frozen application has no interpreter to start
     size = sum(map(len, texts.values()))
-    # Seconds and bytes grow with the texts, so that large valid files pass; 2 GiB of address space are for the
-    # libraries.
-    order = json.dumps([texts, 3 + size // 10**6, 2**31 + 1000 * size])
+    # Seconds of the processor and bytes grow with the texts, so that large valid files pass; 2 GiB of address space
+    # are for the libraries.
+    order = json.dumps([texts, 1 + 1e-6 * size, 2**31 + 1000 * size])
     # An empty entry of `sys.path` is the working folder, which the option -P below removes.
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     # Every thread reserves address space, which the limit of the trial counts.
