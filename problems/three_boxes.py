@@ -122,9 +122,10 @@ def run(settings: Settings, progress: Progress) -> Report:
     method, ocp, guess = settings.method, build(**settings.arguments), None
     phases = isinstance(method, ns.MultiPhase | ns.Search)  # methods that solve their programs themselves
     if isinstance(method, ns.MultiPhase | ns.TimeFreezing):
-        if not phases:
-            ocp = build(**{**settings.arguments, "side_friction": 0.0})
-        control = np.array(KNOWN_CONTROL)[: None if phases else method.fesd.control_stages, None]
+        stages = None
+        if isinstance(method, ns.TimeFreezing):
+            ocp, stages = build(**{**settings.arguments, "side_friction": 0.0}), method.fesd.control_stages
+        control = np.array(KNOWN_CONTROL)[:stages, None]
         motion = {"x0": ocp.x0, "duration": ocp.horizon, "u": control}
         guess = ns.simulate(ocp.system, **motion, method=ns.EventDriven())
     solution = ns.solve(ocp, method, None if phases else settings.solver, guess=guess, callback=progress)

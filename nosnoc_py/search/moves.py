@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.ocp import OCP
@@ -23,6 +24,8 @@ from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.reading import TOGETHER
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Sequence, Solution
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
 
 Array = np.ndarray
 # Begin and end of a phase that is inserted into another one, as fractions of its length.
@@ -82,7 +85,7 @@ def _hardest_impacts(
 def _single_changes(laws: Any, mode: Mode) -> Iterator[Mode]:
     """Yield all modes that differ from this one in one contact, switching function or constraint."""
     for i, name in enumerate(laws.names):
-        for word in laws.mode_names(name):
+        for word in laws.lasting_modes(name):
             if word != mode[i]:
                 yield (*mode[:i], word, *mode[i + 1 :])
 
@@ -158,7 +161,7 @@ def _closings(
     """Yield the sequences in which an open contact bounces or closes (for good or for a while) at its smallest gap."""
     for place, k, i in nearest:
         yield _additional_impact(laws, modes, impacts, edges, (place, k, i))
-        for word in laws.mode_names(laws.names[i])[1:]:
+        for word in laws.lasting_modes(laws.names[i])[1:]:
             other = (*modes[k][:i], word, *modes[k][i + 1 :])
             for shares in ((place, 1.0), (place, 0.5 * (1.0 + place))):
                 yield _with_insertion(laws, modes, impacts, edges, k, other, shares)
@@ -181,17 +184,25 @@ def _additional_impact(
 def _smallest_gaps(
     ocp: OCP, laws: Any, modes: list[Mode], edges: Array, solution: Solution, p: Array
 ) -> list[tuple[float, int, int]]:
-    """Return the smallest gaps of open contacts as (place in the phase, phase, contact), in the order of the gap."""
-    if not laws.impulses:
+    """Return the smallest gaps of open contacts, or guards, as (place in the phase, phase, contact), in their order."""
+    if isinstance(ocp.system, CLS):
+        names, gaps_of = (
+            laws.names[: ocp.system.mechanics.frames.count],
+            lambda x: ocp.system.kinematics(x, 0.0, p).gaps,
+        )
+    elif isinstance(ocp.system, HybridSystem):
+        names, guards = tuple(laws.jumps), ca.vertcat(*[jump.guard for jump in ocp.system.jumps])
+        at = ca.Function("guards", [ocp.system.x, ocp.system.p], [ca.densify(guards)])
+        gaps_of = lambda x: np.array(at(x.T, p)).T  # noqa: E731
+    else:
         return []
     minima = []
     for k, (a, b) in enumerate(pairwise(edges)):
         if b <= a:
             continue
         states = np.array([solution(solution.t0 + a + share * (b - a)) for share in PLACES])
-        gaps = ocp.system.kinematics(states, 0.0, p).gaps
-        for i, name in enumerate(laws.names[: gaps.shape[1]]):  # rigid contacts
+        for name, gaps in zip(names, gaps_of(states).T, strict=True):  # rigid contacts, or jumps
+            i, j = laws.names.index(name), int(gaps.argmin())
             if modes[k][i] == laws.default(name):
-                j = int(gaps[:, i].argmin())
-                minima.append((float(gaps[j, i]), float(PLACES[j]), k, i))
+                minima.append((float(gaps[j]), float(PLACES[j]), k, i))
     return [(place, k, i) for _, place, k, i in sorted(minima)]

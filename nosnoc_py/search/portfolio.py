@@ -465,7 +465,7 @@ class Search(CompleteMethod):
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})
                 break
-            if sequence in state.tried:
+            if sequence in state.tried or len(sequence.phases) > PHASES:
                 continue
             start = start_of_motion(ocp, sequence, node.attempt.solution)
             attempt = self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))

@@ -115,6 +115,13 @@ class StartTask:
         return np.clip(np.zeros(self.rest.size), self.lower, self.upper)
 
     @property
+    def centres(self) -> tuple[Array, ...]:
+        """Constant controls: nearest to zero, at balance, and in the middle of bounds between which zero is an end."""
+        ends = (self.zero == self.lower) | (self.zero == self.upper)
+        middle = np.where(ends, 0.5 * (self.lower + self.upper), self.zero)
+        return (self.zero, self.rest, middle) if (ends & (self.lower < self.upper)).any() else (self.zero, self.rest)
+
+    @property
     def growth(self) -> float:
         """Factor of all limits of work: programs grow with the number of states."""
         return max(1.0, self.x0.size / STATES)
@@ -237,13 +244,13 @@ def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
 
 
 def constant(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Yield the control nearest to zero, and the one that balances the forces at the initial state."""
-    yield task.start(task.zero[None])
-    yield task.start(task.rest[None])
+    """Yield the control nearest to zero, the one that balances the forces at x0, and middles of one-sided bounds."""
+    for control in task.centres:
+        yield task.start(control[None])
 
 
 def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
-    """Yield random piecewise linear controls around zero, or around the control that balances the forces.
+    """Yield random piecewise linear controls around the constant ones.
 
     Without controls the free numbers cover their box evenly (Sobol 1967, scrambled): every part of it may have another
     sequence of events.
@@ -258,7 +265,7 @@ def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
         return
     while True:
         knots, size = int(rng.choice(KNOTS)), float(rng.choice(SIZES))
-        centre = task.rest if rng.random() < 0.5 else task.zero
+        centre = task.centres[-1 - int(rng.random() * len(task.centres))]
         rows = centre + size * half * rng.uniform(-1.0, 1.0, (knots, half.size))
         yield task.start(rows, rng.random(task.freedom))
 

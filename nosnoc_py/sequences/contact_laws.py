@@ -94,6 +94,8 @@ class ContactLaws:
             return (APART, PRESSED)
         return WORDS[self.frames.width(self.names.index(name))]
 
+    lasting_modes = mode_names
+
     def default(self, name: str) -> str:
         """Return the mode of a contact that is not mentioned: open or apart."""
         return APART if name in self.soft else OPEN

@@ -181,6 +181,10 @@ class ModeLaws(Protocol):
         """Return the modes that a contact, switching function, partition or constraint can have."""
         ...
 
+    def lasting_modes(self, name: str) -> tuple[str, ...]:
+        """Return those of its modes that last: a jump takes no time."""
+        ...
+
     def default(self, name: str) -> str | None:
         """Return the mode that applies if a phase does not mention a name; None if it must be mentioned."""
         ...

@@ -98,6 +98,10 @@ class FilippovLaws:
             return (LOW, HIGH)
         return (ABOVE, BELOW, ON) if _signed(part) else tuple(str(i) for i in range(part.count))
 
+    def lasting_modes(self, name: str) -> tuple[str, ...]:
+        """Return the modes that a phase can have: a jump takes no time."""
+        return (WAITING,) if name in self.jumps else self.mode_names(name)
+
     def default(self, name: str) -> str | None:
         """Return "free" for a constraint, "waiting" for a jump; None for all others, whose mode must be mentioned."""
         if name in self.jumps:

@@ -106,7 +106,7 @@ def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
     for name, word in phase.items():
         if name not in laws.names:
             raise ModelError(f"{where}: {unknown_name(name, laws.names, 'name')}")
-        legal = laws.mode_names(name)
+        legal = laws.lasting_modes(name)
         # Sliding regions of a partition are joined by "|"; other modes contain no bar.
         if any(part not in legal for part in word.split("|")):
             raise ModelError(f"{where}: {name}: {unknown_name(word, legal, 'mode')}")

@@ -828,12 +828,8 @@ class PhaseNLP:
             high += list(c.upper)
             labels += [str(c.name)] * size
         weight = self.mesh.penalty or 0.0
-        sizes = np.tile(
-            self._sizes_at(
-                ca.vertcat(ca.SX(0, 1), *expressions[1:]), self.start.state(float(self.start.edges[-1]), "-")
-            ),
-            2,
-        )[: 2 * count]
+        asked, end = ca.vertcat(ca.SX(0, 1), *expressions[1:]), self.start.state(float(self.start.edges[-1]), "-")
+        sizes = np.tile(self._sizes_at(asked, end, self.sizes), 2)[: 2 * count]
         self.at_slack = self._store.add(0.0, np.inf, 1e-2 * sizes, sizes)
         self.slack_sizes = sizes
         cost = cost + weight * ca.dot(1.0 / ca.DM(sizes), ca.vertcat(over, under))
@@ -908,20 +904,21 @@ class PhaseNLP:
         """Return the penalty that is part of the objective at w: of violations relative to their sizes."""
         return (self.mesh.penalty or 0.0) * float((w[self.at_slack] / self.slack_sizes).sum())
 
-    def _sizes_at(self, rows: ca.SX, x: Array) -> Array:
-        """Return the changes of rows (m,) by typical changes of the state near x."""
+    def _sizes_at(self, rows: ca.SX, x: Array, changes: Array) -> Array:
+        """Return the changes of rows (m,) by changes of the state (n_x,) near x."""
         s = self.ocp.system
         slope = ca.Function("slope", [s.x, s.x_initial, s.p], [ca.jacobian(rows, s.x)], {"allow_free": True})
         if slope.has_free():
             return np.ones(rows.numel())
-        sizes = (np.abs(np.array(slope(x, x, self.start.p))) * self.sizes).max(axis=1, initial=0.0)
+        sizes = (np.abs(np.array(slope(x, x, self.start.p))) * changes).max(axis=1, initial=0.0)
         return np.where(np.isfinite(sizes) & (sizes > 0.0), sizes, 1.0)
 
     def _starts_outside(self, rows: ca.SX, lower: Array | float, upper: Array | float) -> bool:
         """True if the fixed initial state violates the limits of these rows."""
         s, x0 = self.ocp.system, np.asarray(self.ocp.x0)
         values = np.array(ca.Function("rows", [s.x, s.p], [rows])(x0, self.start.p)).ravel()
-        return bool((excess(values, lower, upper) / self._sizes_at(rows, x0)).max(initial=0.0) > ELSEWHERE)
+        sizes = self._sizes_at(rows, x0, self.ocp.sizes.x)
+        return bool((excess(values, lower, upper) / sizes).max(initial=0.0) > ELSEWHERE)
 
     def _add(
         self,

@@ -238,3 +238,16 @@ def test_a_motion_that_ends_on_the_surface_may_stay_there() -> None:
     motion = Recorded(lambda t: [min(t - 1.0, 0.0)], {})
     lines = found(system, FilippovLaws(system), ns.Sequence([{"side": "-"}]), [0.0, 1.0], motion)
     assert list(islice(lines, 3)) == ["- @0.65 0", "+", "- @0.65 +"]
+
+
+def test_jumps_of_the_user_are_added_where_their_guard_is_least_and_never_last() -> None:
+    """The guard x falls to 0.2 in the middle of a second: further jumps there, and at a third and two thirds."""
+    x = ca.SX.sym("x")
+    jump = ns.StateJump("kick", guard=x, reset=x + 1)
+    system = ns.HybridSystem(x=x, flow=ca.SX(-1), jumps=[jump])
+    laws = FilippovLaws(system)
+    motion = Recorded(lambda t: [0.2 + 4 * (t - 0.5) ** 2], {})
+    neighbours_found = found(system, laws, ns.Sequence([{}]), [0.0, 1.0], motion)
+    assert sorted(neighbours_found) == [f"open @{t} kick! open" for t in ("0.333", "0.5", "0.667")]
+    with pytest.raises(ns.ModelError, match="jumps"):
+        Plan.of(ns.Sequence([{"kick": "jumps"}]), laws)

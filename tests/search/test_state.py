@@ -576,6 +576,7 @@ class TestTurn:
         laws: Any = SimpleNamespace(
             names=("wall",), impulses=(), mode_names=lambda name: ("open", "closed"), default=lambda name: "open"
         )
+        laws.lasting_modes = laws.mode_names
         phases = [{"wall": "closed"} if k % 2 else {} for k in range(40)]
         lengths = np.where(np.isin(np.arange(40), (3, 8, 9, 20)), 1.0, 0.01)
         rattling = Sequence(phases, np.cumsum(lengths)[:-1])

@@ -323,19 +323,21 @@ class TestRows:
         assert g.nlp.evaluate(w)[0] == pytest.approx(4.0)
 
     def test_a_fixed_start_needs_rows_only_where_it_is_in_another_mode(self) -> None:
-        def names(ocp: ns.OCP, mode: str) -> list[str]:
-            x0 = np.array(ocp.x0, float)
+        """Relative to the size of the row; bounds of 2 m and 2 m/s say here what is large."""
+
+        def names(x0: Any, mode: str) -> list[str]:
+            x0, ocp = 2.0 * np.array(x0), ball(x0=(2.0 * np.array(x0)).tolist(), bounds=ns.Bounds(x=(-2, 2)))
             start = started((0.0, 1.0), state=lambda t, side: x0)
             g = program(ocp, start, ns.Sequence([{"ground": mode}]))
             return [block.name for block in g.nlp.blocks]
 
         first = "mode of the first phase"
-        assert first not in names(ball(x0=[0.0, 0.0]), "closed")
-        assert first not in names(ball(x0=[0.9e-5, 0.0]), "closed")
-        assert first in names(ball(x0=[1.1e-5, 0.0]), "closed")
-        assert first not in names(ball(x0=[1.0, 0.0]), "open")
-        assert first not in names(ball(x0=[0.0, -0.9e-5]), "closed")
-        assert first in names(ball(x0=[0.0, -1.1e-5]), "closed")
+        assert first not in names([0.0, 0.0], "closed")
+        assert first not in names([0.9e-5, 0.0], "closed")
+        assert first in names([1.1e-5, 0.0], "closed")
+        assert first not in names([1.0, 0.0], "open")
+        assert first not in names([0.0, -0.9e-5], "closed")
+        assert first in names([0.0, -1.1e-5], "closed")
 
     def test_initial_constraints_and_the_first_mode(self) -> None:
         ocp = ball(x0=None)
