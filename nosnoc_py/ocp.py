@@ -8,7 +8,6 @@ residuals are found by name.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -599,11 +598,6 @@ class OCP:
         return replace(
             self, horizon=horizon, p=fixed_p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
         )
-
-    def settled(self, horizon: float, p: Any) -> OCP:
-        """Deprecated name of `with_values`."""
-        warnings.warn("OCP.settled was renamed; use with_values.", DeprecationWarning, stacklevel=2)
-        return self.with_values(horizon, p)
 
     def __repr__(self) -> str:
         start = "free" if self.x0 is None else np.array2string(self.x0, precision=4)

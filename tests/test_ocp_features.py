@@ -341,8 +341,6 @@ def test_with_values_fixes_what_was_free_and_nothing_else() -> None:
     assert ocp.p[0] == GRAVITY
     solution = solved(ns.OCP(system, horizon=0.3, x0=[1, 0]), ns.FESDJ(control_stages=1))
     assert ns.OCP(system, horizon=0.3, x0=[1, 0]).with_values(0.3, solution.p).horizon == 0.3
-    with pytest.warns(DeprecationWarning, match="use with_values"):  # the name in version 0.1.0
-        assert ocp.settled(1.5, [7.0]).horizon == 1.5
 
 
 # --- algebraic variables ---

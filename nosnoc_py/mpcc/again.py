@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -260,8 +261,4 @@ def _same(one: SolvedBranch, other: SolvedBranch) -> bool:
 
 def best_of(states: list[SolverState]) -> SolverState | None:
     """Return the solved state with the lowest objective, None if no state is solved."""
-    best: SolverState | None = None
-    for state in states:
-        if state.status is Status.SOLVED:
-            best = better(best, state)
-    return best
+    return reduce(better, (state for state in states if state.status is Status.SOLVED), None)

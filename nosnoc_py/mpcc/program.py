@@ -19,7 +19,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -259,12 +258,6 @@ class MPCC:
     def difference_only(self) -> np.ndarray:
         """Mask of the groups whose sides are the parts of a signed quantity."""
         return np.array([group.difference_only for group in self.groups], bool)
-
-    @property
-    def split(self) -> np.ndarray:
-        """Deprecated name of `difference_only`."""
-        warnings.warn("MPCC.split was renamed; use difference_only.", DeprecationWarning, stacklevel=2)
-        return self.difference_only
 
     def side(self, left: np.ndarray, right: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return masks of the rows of G in the groups `left`, and of H in the groups `right` (default: the others)."""

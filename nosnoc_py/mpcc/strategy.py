@@ -15,7 +15,6 @@ one (`proofs`).
 from __future__ import annotations
 
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -426,11 +425,6 @@ class Strategy(Options):
     def finalise(self, state: Any, status: Status) -> Any:
         """Return the state with its final status."""
         return replace(state, status=status)
-
-    def settle(self, state: Any, status: Status) -> Any:
-        """Deprecated name of `finalise`."""
-        warnings.warn("Strategy.settle was renamed; use finalise.", DeprecationWarning, stacklevel=2)
-        return self.finalise(state, status)
 
     def residuals_small(self, state: SolverState) -> bool:
         """Return True if the unrelaxed problem is feasible and complementary, at a point of finite size."""

@@ -13,7 +13,6 @@ a sliding mode between the free motion and the auxiliary motion, in which the cl
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -71,12 +70,6 @@ class Frozen:
     clock_rate: ca.SX
     contacts: tuple[FrozenContact, ...]
     lifts: tuple[Role, ...]
-
-    @property
-    def running(self) -> ca.SX:
-        """Deprecated name of `clock_rate`."""
-        warnings.warn("Frozen.running was renamed; use clock_rate.", DeprecationWarning, stacklevel=2)
-        return self.clock_rate
 
     def __repr__(self) -> str:
         contacts = [

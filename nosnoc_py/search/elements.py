@@ -219,7 +219,7 @@ def _random_control(ocp: OCP, state: ElementState, rng: np.random.Generator) -> 
     u, (lower, upper) = np.atleast_2d(state.first.u), ocp.u_bounds
     low, high = u.min(axis=0), u.max(axis=0)
     beyond = BEYOND * np.maximum(high - low, np.abs(u).max(axis=0, initial=0.0))
-    beyond = np.where(beyond > 0.0, beyond, 1.0)  # a first control that is zero has no scale
+    beyond = np.where(beyond > 0.0, beyond, ocp.sizes.u)  # a first control that is zero has no scale
     low, high = np.clip(low - beyond, lower, upper), np.clip(high + beyond, lower, upper)
     sample: Array = low + (high - low) * rng.random((len(u), low.size))
     if len(state.candidates) % 2 or state.best is None or not state.best.success:

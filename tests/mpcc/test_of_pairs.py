@@ -6,7 +6,6 @@ import casadi as ca
 import numpy as np
 import pytest
 
-import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Evaluator
@@ -125,15 +124,3 @@ def test_mistakes_are_named(changes, message):
     with pytest.raises(ModelError, match=message):
         build(**changes)
     assert build().G.numel() == 1  # negative control: without the change it is a program
-
-
-@pytest.mark.quick
-def test_old_names_warn():
-    """`split` and `settle` were the names in version 0.1.0."""
-    w = ca.SX.sym("w", 2)
-    mpcc = MPCC.of_pairs(w=w, G=w[0], H=w[1])
-    with pytest.warns(DeprecationWarning, match="use difference_only"):
-        assert not mpcc.split.any()
-    state = ns.Homotopy().init(mpcc)
-    with pytest.warns(DeprecationWarning, match="use finalise"):
-        assert ns.Homotopy().settle(state, ns.Status.STOPPED).status is ns.Status.STOPPED

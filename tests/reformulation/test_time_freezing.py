@@ -399,13 +399,3 @@ def test_a_ball_that_the_auxiliary_motion_catches_is_no_solution(elements: int, 
     )
     assert not found.success
     np.testing.assert_allclose(found.final_state, bouncing_ball.exact(found.t[-1:], 0.5)[0], rtol=0, atol=1e-9)
-
-
-@pytest.mark.quick
-def test_the_old_name_of_the_clock_rate_warns() -> None:
-    """`running` was the name in version 0.1.0."""
-    q, v = ca.SX.sym("q"), ca.SX.sym("v")
-    ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
-    frozen = ns.freeze(ball)
-    with pytest.warns(DeprecationWarning, match="use clock_rate"):
-        assert frozen.running is frozen.clock_rate
