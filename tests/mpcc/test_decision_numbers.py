@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.attempts.rank import ObjectiveScale
 from nosnoc_py.mpcc import auto
 from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Attempt, better
@@ -61,6 +62,12 @@ class TestBetterPoints:
     def test_lower_by_a_thousandth(self, value: float, than: float, lower: bool) -> None:
         assert auto._lower(value, than) == lower
 
+    def test_objectives_that_vanish_are_compared_with_their_change_from_the_start(self) -> None:
+        """A millionth of the change counts as the size; a thousandth of that is no difference."""
+        descent = ObjectiveScale.of([(50.0, 0.0)])
+        assert not auto._lower(0.0, 0.9e-3 * 50e-6, descent)
+        assert auto._lower(0.0, 1.1e-3 * 50e-6, descent)
+
     @pytest.mark.parametrize(
         ("infeasibility", "complementarity", "w", "small"),
         [(0.9e-8, 0.9e-8, 1.0, True), (1.1e-8, 0.0, 1.0, False), (0.0, 1.1e-8, 1.0, False), (0.0, 0.0, 1e30, False)],
@@ -83,6 +90,7 @@ class TestAttempts:
         given: dict[str, Any] = {
             "objectives": objectives, "attempts": attempts, "attempt": count - 1, "solvers": SOLVERS, "best": None,
             "origin": np.array([1.0, -4.0]), "nearby": None, "p": np.zeros(0),
+            "scale": ObjectiveScale(),
         }  # fmt: skip
         return SimpleNamespace(**{**given, **more})
 
