@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # Units of work of one operation of a CasADi function, of one nonzero entry of a factorisation, of an iteration of an
 # NLP solver besides its evaluations, of a step of an integrator besides its evaluations, of a step that is a single
@@ -30,23 +30,18 @@ EVALUATIONS = 40
 
 @dataclass
 class Account:
-    """Work that has been counted since an account was opened, by kind.
+    """Work that has been counted since an account was opened.
 
     Attributes
     ----------
     limit : float
         Units of work after which solvers and simulators end.
-    parts : dict of str to float
-        Work by kind: "programs", "simulations".
+    total : float
+        Units so far.
     """
 
     limit: float = float("inf")
-    parts: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def total(self) -> float:
-        """Sum of all kinds."""
-        return sum(self.parts.values())
+    total: float = 0.0
 
     @property
     def left(self) -> float:
@@ -65,8 +60,8 @@ def counted(limit: float = float("inf")) -> Iterator[Account]:
     --------
     >>> with counted(limit=2.0) as outer:
     ...     with counted() as inner:
-    ...         count("programs", 1.5)
-    ...         count("simulations", 1.0)
+    ...         count(1.5)
+    ...         count(1.0)
     ...     exhausted(), inner.total, outer.left
     (True, 2.5, 0.0)
     """
@@ -78,10 +73,10 @@ def counted(limit: float = float("inf")) -> Iterator[Account]:
         _ACCOUNTS.reset(token)
 
 
-def count(kind: str, amount: float) -> None:
+def count(amount: float) -> None:
     """Add work to all open accounts."""
     for account in _ACCOUNTS.get():
-        account.parts[kind] = account.parts.get(kind, 0.0) + amount
+        account.total += amount
 
 
 def left() -> float:

@@ -72,7 +72,7 @@ def _largest_last(left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     if comb(rows, n) > VERTICES:
         from scipy.optimize import linprog  # not paid for by an import of the library
 
-        count("simulations", LINEAR_PROGRAM)
+        count(LINEAR_PROGRAM)
         result = linprog(-np.eye(n)[-1], A_ub=left, b_ub=right, bounds=[(None, None)] * n)
         return np.asarray(result.x) if result.success else None
     chosen = _subsets(rows, n)

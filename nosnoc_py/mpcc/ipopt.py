@@ -166,7 +166,7 @@ class Ipopt:
             **nlp.derivatives,
         }
         self._work = work.of_iteration(operations_of(nlp), sum(f.nnz_out() for f in nlp.derivatives.values()))
-        work.count("programs", work.of_program(getattr(nlp, "built", operations_of(nlp))))
+        work.count(work.of_program(getattr(nlp, "built", operations_of(nlp))))
         # A constant objective has no entry, which nlpsol would refuse.
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:
@@ -199,7 +199,7 @@ class Ipopt:
         # If IPOPT refuses to begin (more equations than variables), iter_count is uninitialised memory; the history of
         # the iterations is missing then.
         iterations = int(stats["iter_count"]) if stats.get("iterations") else 0
-        work.count("programs", (1 + iterations) * self._work)
+        work.count((1 + iterations) * self._work)
         # A passed deadline ends IPOPT with the same status as Ctrl-C.
         interrupted = stats["return_status"] in INTERRUPTED and not passed
         x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))

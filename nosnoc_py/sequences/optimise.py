@@ -102,7 +102,7 @@ def implied_rows(nlp: BlockNLP, w: Array) -> Array:
     matrix = np.array(nlp.derivatives["jac_g"](near / nlp.scale, np.empty(0))[1])[np.ix_(rows, nlp.lbw < nlp.ubw)]
     if not np.isfinite(matrix).all():
         return np.zeros(0, int)
-    work.count("programs", work.OPERATION * rows.size * matrix.size)
+    work.count(work.OPERATION * rows.size * matrix.size)
     triangle, order = qr(matrix.T, mode="r", pivoting=True)
     sizes = np.abs(np.diag(triangle))
     rank = int((sizes > IMPLIED * sizes.max(initial=0.0)).sum())
@@ -135,7 +135,7 @@ def has_descent(nlp: BlockNLP, w: Array) -> bool:
         return True
     if free == 0.0:
         return False
-    work.count("programs", 100.0 * work.ENTRY * matrix.nnz)
+    work.count(100.0 * work.ENTRY * matrix.nnz)
     # A point is feasible up to its residuals: rows and bounds ask for no more than it has.
     low, high = np.minimum(nlp.lbg - values, 0.0), np.maximum(nlp.ubg - values, 0.0)
     equal = nlp.lbg == nlp.ubg

@@ -28,14 +28,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class TestAccounts:
     def test_work_counts_in_all_accounts_that_are_open(self) -> None:
         with counted() as outer:
-            count("programs", 1.0)
+            count(1.0)
             with counted() as inner:
-                count("simulations", 2.0)
-                count("programs", 4.0)
-            count("programs", 8.0)
-        count("programs", 16.0)  # no account is open
-        assert inner.parts == {"simulations": 2.0, "programs": 4.0}
-        assert outer.parts == {"programs": 13.0, "simulations": 2.0}
+                count(2.0)
+                count(4.0)
+            count(8.0)
+        count(16.0)  # no account is open
         assert (inner.total, outer.total) == (6.0, 15.0)
 
     def test_the_least_that_is_left_is_the_limit(self) -> None:
@@ -43,12 +41,12 @@ class TestAccounts:
         assert not exhausted()
         with counted(4.0) as outer:
             with counted(10.0) as inner:
-                count("programs", 3.0)
+                count(3.0)
                 assert (outer.left, inner.left, left()) == (1.0, 7.0, 1.0)
                 assert not exhausted()
-                count("programs", 1.0)
+                count(1.0)
                 assert exhausted()
-                count("programs", 5.0)
+                count(5.0)
                 assert (outer.left, left()) == (0.0, 0.0)
             with counted(3.0):
                 assert exhausted()  # that of the outer account
@@ -62,7 +60,7 @@ class TestAccounts:
 
         def somewhere() -> None:
             elsewhere.append(left())
-            count("programs", 5.0)
+            count(5.0)
 
         with counted(1.0) as account:
             thread = threading.Thread(target=somewhere)
@@ -128,18 +126,18 @@ class TestLimits:
             )
             plant = ns.PSS(x=x, modes=sides)
         with counted() as account:
-            whole = ns.simulate(plant, x0=[1.0, 0.0], duration=3.0)
+            whole = ns.simulate(plant, x0=[1.0, 0.0], duration=8.0)
         assert whole.success
         ends = []
         for share in (0.5, 0.5, 0.25):
             with counted(share * account.total) as limited:
-                part = ns.simulate(plant, x0=[1.0, 0.0], duration=3.0)
+                part = ns.simulate(plant, x0=[1.0, 0.0], duration=8.0)
             assert part.status is Status.WORK_LIMIT
             # It ends within the step that reaches the limit.
             assert limited.total == pytest.approx(share * account.total, rel=0.2)
             ends.append(part.t[-1])
         assert ends[0] == ends[1]
-        assert 0.0 < ends[2] < ends[0] < 3.0
+        assert 0.0 < ends[2] < ends[0] < 8.0
 
 
 def wall() -> ns.OCP:

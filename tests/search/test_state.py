@@ -611,7 +611,7 @@ class Solving(ns.Search):
     def _solve(self, work: Any, laws: Any, sequence: Sequence, start: Any, cutoff: float) -> Any:  # type: ignore[override]
         self.asked.append((sequence, cutoff))  # type: ignore[attr-defined]
         objective, amount = self.answers[sequence]  # type: ignore[attr-defined]
-        count("programs", amount)
+        count(amount)
         return None if objective is None else attempt(sequence, objective)
 
     def _on_final_grid(self, state: SearchState, node: Any, intervals: int | None = None) -> Any:

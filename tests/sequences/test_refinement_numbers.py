@@ -164,7 +164,7 @@ class TestStatus:
         assert status_of(self.point("x", 0.0, np.nan), 1e-6)[0] is Status.NUMERICAL_ERROR
         assert status_of(self.point("x", 0.0, interrupted=True), 1e-6)[0] is Status.INTERRUPTED
         with counted(limit=1.0):
-            count("programs", 2.0)
+            count(2.0)
             assert status_of(self.point("User_Requested_Stop"), 1e-6)[0] is Status.WORK_LIMIT
 
 

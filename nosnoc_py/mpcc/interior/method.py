@@ -571,7 +571,7 @@ class InteriorRun:
 
     def _is_over(self) -> bool:
         """Count an iteration, and return True at the limit of time or work."""
-        work.count("programs", self.work)
+        work.count(self.work)
         return work.exhausted() or time.monotonic() > self.deadline
 
     def _restore(self) -> str:

@@ -246,7 +246,7 @@ class _EventLoop:
         flow, regime = self.crossing.flow, node.regime
         enabled = flow.enabled(regime, node.t, node.after)
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff)
-        work.count("simulations", work.EVENT)
+        work.count(work.EVENT)
         phase = run.run(lambda t, x: self._is_over(run, t, x))
         self.phases.append(phase)
         self.flows.append(flow)
@@ -268,7 +268,7 @@ class _EventLoop:
 
     def _is_over(self, run: PhaseRun, t: float, x: np.ndarray) -> bool:
         """Count a step of the integrator, and return True if the simulation is to end before it (callback or limit)."""
-        work.count("simulations", work.SMALL if run.uses_compiled_steps else self.simulator.step_work)
+        work.count(work.SMALL if run.uses_compiled_steps else self.simulator.step_work)
         if self.callback is not None and t > self.nodes[-1].t:
             self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
         return self.stopped is not None or work.exhausted() or time.monotonic() > self.deadline

@@ -181,7 +181,7 @@ class PhaseRun:
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            work.count("simulations", work.SAMPLE * t.size)
+            work.count(work.SAMPLE * t.size)
             guards, _, rates = self._samples(t, dense(t).T)
             return guards, rates[:, :count]
 
