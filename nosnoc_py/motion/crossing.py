@@ -255,6 +255,9 @@ class GuardSearch:
         self, guard: int, t: Array, values: Array, speeds: Array, fine: Array, floor: Array, margin: float
     ) -> Crossing | None:
         """Return the crossing or touch of a guard with a minimum between two samples."""
+        above = values > self.noise[guard]
+        if not above.any():  # it has been below from the start, or is zero all the time
+            return None
         lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor[1:-1] < margin)
         times = t[0] + (t[-1] - t[0]) * FINE_GRID
         # A sample where the distance is zero and has no rate, as that of two points that meet there.
@@ -272,7 +275,7 @@ class GuardSearch:
         for first, last in brackets:
             bottom = self._bottom(guard, first, last)
             value = self._value(guard, bottom)
-            before = t[(t < bottom) & (values > self.noise[guard])]
+            before = t[(t < bottom) & above]
             if not (value < margin and before.size):
                 continue
             low = float(before[-1])

@@ -120,7 +120,8 @@ def modes_from(
         remembered = modes_at(simulator.system, solution, p, np.array([start]))[0]
         return simulator.model.remembering(modes, remembered)
     gaps = np.array([simulator.mechanics.touching(x, p)[0] for x in states])
-    return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())
+    shut = np.all(gaps <= TOUCHING_SOLVED * simulator.scales.length, axis=0)
+    return tuple(STICK if closed else FREE for closed in shut.tolist())
 
 
 def _window(
