@@ -128,23 +128,6 @@ class RankRevealingQR:
         return result / self._size
 
 
-def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
-    """Return the gradient (n_free,) of a function by some variables; sparse rows determine all others.
-
-    Parameters
-    ----------
-    rows : sparse matrix (n_rows, n)
-        Jacobian by all variables.
-    slope : (n,)
-        Gradient of the function by all variables.
-    dependent, free : (n_dependent,), (n_free,)
-        Indices of the variables y and w.
-    """
-    matrix = rows.tocsc()
-    multipliers = shortest_step(matrix[:, dependent].T.tocsr(), slope[dependent])
-    return np.asarray(slope[free] - matrix[:, free].T @ multipliers)
-
-
 def shortest_step(matrix: Any, target: Array) -> Array:
     """Return the shortest least-squares solution of matrix step = target, for a matrix of any rank."""
     from scipy import sparse

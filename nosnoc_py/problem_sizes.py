@@ -51,10 +51,10 @@ class ProblemSizes:
     def of(cls, ocp: OCP) -> ProblemSizes:
         """Return the sizes of a problem."""
         s, T = ocp.system, float(ocp.horizon)
-        evidence = _evidence(ocp)
+        evidence, firm = _evidence(ocp), _evidence(ocp, limits=False)
         rates = _rates(ocp, evidence)
         if isinstance(s, CLS):
-            x = _of_mechanics(s, evidence, rates, *_angles(ocp), T)
+            x = _of_mechanics(s, evidence, firm, rates, *_angles(ocp, evidence[s.at_q]), T)
         else:
             x = np.where(evidence > 0.0, evidence, _first_positive(rates * T, evidence))
             x = _along_the_flow(ocp, x, evidence, T)
@@ -80,8 +80,11 @@ def _start(ocp: OCP) -> Array:
     return np.zeros(ocp.system.x.numel()) if ocp.x0 is None else np.asarray(ocp.x0, float)
 
 
-def _evidence(ocp: OCP) -> Array:
-    """Return the sizes (n_x,) that x0, bounds, and constraints at the ends show; zero where they show none."""
+def _evidence(ocp: OCP, *, limits: bool = True) -> Array:
+    """Return the sizes (n_x,) that x0, bounds, and constraints at the ends show; zero where they show none.
+
+    Inequalities at the ends are left out without `limits`: they say how small a state may be, and not how large.
+    """
     low, high = (np.asarray(bound, float) for bound in ocp.x_bounds)
     shown = np.abs(_start(ocp))
     for bound in (low, high):
@@ -94,6 +97,7 @@ def _evidence(ocp: OCP) -> Array:
             continue
         value, slope = (np.array(part) for part in at(base, base, ocp.p))
         missed = np.maximum(np.maximum(c.lower - value[:, 0], value[:, 0] - c.upper), 0.0)
+        missed = np.where(limits | (c.lower == c.upper), missed, 0.0)
         for row, miss in zip(np.abs(slope), missed, strict=True):
             steep = row > STEEP * row.max(initial=0.0)
             if np.isfinite([*row, miss]).all() and steep.any():
@@ -120,31 +124,38 @@ def _rates(ocp: OCP, evidence: Array) -> Array:
     return np.where(np.isfinite(rates), rates, 0.0)
 
 
-def _angles(ocp: OCP) -> tuple[Array, Array]:
-    """Return for every position (n_q,) the change that turns a sine or cosine by one radian, 0 without any.
+def _angles(ocp: OCP, shown: Array) -> tuple[Array, Array]:
+    """Return for every position (n_q,) the change that turns a sine or cosine by one radian, 0 if it is no angle.
 
-    Beside it for every velocity (n_v,) the largest of these changes that it makes in a unit of time, if it makes no
+    One that goes farther than half a turn may as well be a way along a wave: it has the size of a length. Beside it
+    for every velocity (n_v,) the largest of these changes that it makes in a unit of time, if it makes no
     other ones. The entries of a quaternion are of size 1.
     """
     s = ocp.system
     slopes, ways = (np.abs(np.array(part)) for part in s.mechanics.turns(_start(ocp), ocp.p))
     with np.errstate(all="ignore"):
         angles = np.nan_to_num(1.0 / slopes.max(axis=0, initial=0.0), posinf=0.0)
+        angles = np.where(shown <= np.pi * angles, angles, 0.0)
         for part in s.unit_parts:
             angles[part] = 1.0
         turned = np.where(ways > 0.0, angles[:, None] / ways, 0.0).max(axis=0, initial=0.0)
     return angles, np.where((ways[angles == 0.0] > 0.0).any(axis=0), 0.0, turned)
 
 
-def _of_mechanics(s: Any, evidence: Array, accelerations: Array, angles: Array, turned: Array, T: float) -> Array:
-    """Return the sizes of positions, velocities and first-order states; angles have one of their own."""
+def _of_mechanics(
+    s: Any, evidence: Array, firm: Array, accelerations: Array, angles: Array, turned: Array, T: float
+) -> Array:
+    """Return the sizes of positions, velocities and first-order states; angles have one of their own.
+
+    The group of a component has the largest size that anything shows; its own size is what says more than a limit.
+    """
     q, v, y = evidence[s.at_q], evidence[s.at_v], evidence[s.at_y]
     long, fast = angles == 0.0, turned == 0.0
     strongest, fastest = (values[fast].max(initial=0.0) for values in (accelerations, v))
     farthest = q[long].max(initial=0.0)
     length = max(farthest, fastest * T) or strongest * T**2 or 1.0
     speed = max(fastest, farthest / T) or strongest * T or length / T
-    groups = ((q, np.where(long, length, angles)), (v, np.where(fast, speed, turned / T)))
+    groups = ((firm[s.at_q], np.where(long, length, angles)), (firm[s.at_v], np.where(fast, speed, turned / T)))
     # A component that nothing shows is likely to move as far as the others.
     sizes = [np.where(part > 0.0, np.maximum(part, SHARED * size), size) for part, size in groups]
     return np.concatenate([*sizes, np.where(y > 0.0, y, 1.0)])

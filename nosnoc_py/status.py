@@ -91,11 +91,12 @@ _REMEDIES = {
         "the control more freedom by control_stages."
     ),
     Status.LOCALLY_INFEASIBLE: (
-        "No point nearby is feasible, which proves nothing about others: solve without a method, ns.solve(ocp), longer "
-        "by effort='thorough'; raise control_stages, which give the control more freedom, or finite_elements in every "
-        "stage; look at solution.worst, check bounds and horizon, start from another guess=, use a larger sigma_0 from "
-        "a cold start, a smaller one (1e-3) with a guess whose contacts touch, or a slower kappa. Residuals are "
-        f"absolute: {UNITS}."
+        "No point nearby is feasible, which proves nothing about others. Look at the message and at solution.worst: "
+        "give the rows that are named there more room, or make them soft (soft='l1'); check bounds and horizon; start "
+        "from another guess=; search longer by effort='thorough'. With finite elements: solve without a method, "
+        "ns.solve(ocp); raise control_stages, which give the control more freedom, or finite_elements in every stage; "
+        "use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts touch, or a slower "
+        f"kappa; their residuals are absolute: {UNITS}."
     ),
     Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
     Status.TIME_LIMIT: (

@@ -199,14 +199,6 @@ class Homotopy(Strategy):
         """Return this homotopy with a small first sigma, which keeps it near its start, and without repetitions."""
         return self.replace(repeats=0), max(WARM_SIGMA * self.sigma_0, self.sigma_min)
 
-    def finish_only(self, solvers: Solvers, w: np.ndarray, p: np.ndarray) -> HomotopyState:
-        """Try the active-set finish on the branch that w shows; `finished` of the result is True if it succeeded.
-
-        In any case w of the result is the last iterate of the finish.
-        """
-        state = self.init(solvers.mpcc, w, p, solvers=solvers, clip=False)
-        return self._finish(state, np.inf, keep=True)
-
     def finisher(self, solvers: Solvers) -> Finish:
         """Return the active-set finish with the options of this homotopy."""
         return solvers.finish(self.ipopt)
@@ -335,8 +327,8 @@ class Homotopy(Strategy):
         measured = measure(state.solvers.evaluator, w, state.p)
         return replace(state, w=w, sigma=float(np.sqrt(sigma * last)), dual=None, rises=state.rises + 1, **measured)
 
-    def _finish(self, state: HomotopyState, deadline: float, *, keep: bool = False) -> HomotopyState:
-        """Try the finish once; if it fails the iterate is unchanged, unless `keep`."""
+    def _finish(self, state: HomotopyState, deadline: float) -> HomotopyState:
+        """Try the finish once; if it fails the iterate is unchanged."""
         started = time.monotonic()
         finish = self.finisher(state.solvers)
         way, *further = state.finish_due or finish.ways(state.complementarity)
@@ -346,7 +338,7 @@ class Homotopy(Strategy):
         records = done.with_record("finish", seconds=time.monotonic() - started, **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
-        if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
+        if outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
             # Unbounded multipliers keep IPOPT from converging where the linear program of the certificate finds bounded
             # ones.
             certificate = certificate_of(done)
@@ -360,7 +352,7 @@ class Homotopy(Strategy):
         final = done if accepted else state if way == "polish" and self._accepted(state) else None
         if final is not None:
             return replace(final, finished=True, status=Status.SOLVED, before=None, records=records)
-        back = done if keep else state if state.before is None else state.before
+        back = state if state.before is None else state.before
         return replace(back, finish_due=tuple(further), records=records)
 
 

@@ -88,9 +88,11 @@ ATTEMPTS = 2
 # MANY times the usual number of kinds on such a motion counts like that of the usual number on one with events.
 ALONE, MANY = 2, 2
 # Fractions of the patience for a motion whose modes cannot change near it: starts with the same modes lead to the same
-# program, and differ in its local optima only. The first one holds in systems without modes, or if RIVALS other
-# sequences per kind that has to agree were shown by starts and are worse; else no start may have met a contact yet.
+# program, and differ in its local optima only. The first one holds in systems without modes, or if starts have led to
+# RIVALS worse motions with other sequences per kind that has to agree; else no start may have met a contact yet.
 SMOOTH_SYSTEM, UNRIVALLED, RIVALS = 0.1, 0.4, 2
+# Factor of the patience for throws without controls: their starts cost little, and their optima are many.
+THROWN = 3
 # Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
 GRACE = 2.0
 # Loss by the control grid, as a fraction of the objective, that is not worth a finer one; the finest grid; and the
@@ -302,11 +304,14 @@ class Search(CompleteMethod):
             return state.status
         effort = EFFORTS[self.effort]
         # Every kind finds a motion without events: their agreement on it says little of motions with events.
-        eventful = state.leader is not None and len(state.leader.sequence.items) > 1
+        leader = state.leader
+        eventful = leader is not None and len(leader.sequence.items) > 1
         kinds = effort.kinds * (1 if eventful else MANY)
         patience = effort.patience * (1.0 if len(state.agreement) >= kinds else ALONE)
-        if state.leader is not None and state.leader.is_smooth and len(state.agreement) >= effort.kinds:
-            rivalled = not state.leader.laws.names or state.rivals >= RIVALS * effort.kinds
+        if leader is not None and leader.laws.names and not state.task.rest.size:
+            patience *= THROWN
+        elif leader is not None and leader.is_smooth and len(state.agreement) >= effort.kinds:
+            rivalled = not leader.laws.names or state.rivals >= RIVALS * effort.kinds
             patience = (SMOOTH_SYSTEM if rivalled else UNRIVALLED) * effort.patience
         if state.task.undefined and state.candidates:
             return Status.NUMERICAL_ERROR

@@ -34,7 +34,8 @@ Array = np.ndarray
 KNOTS, SIZES = (1, 2, 3, 5), (0.1, 0.3, 1.0)
 # Number of equal control intervals of a start.
 PIECES = 16
-# Assumed bound of a control without bounds, as a multiple of the one that balances all other forces.
+# Assumed bound of a control without bounds, as a multiple of the one that balances all other forces, and of a free
+# state, as a multiple of its typical size.
 REACH = 3.0
 # Number of states up to which the limits of work are those of the options.
 STATES = 10
@@ -116,7 +117,7 @@ class StartTask:
 
     @property
     def centres(self) -> tuple[Array, ...]:
-        """Constant controls: nearest to zero, at balance, and in the middle of bounds between which zero is an end."""
+        """Constant controls: nearest to zero, at balance, and in the middle where the first one is a bound."""
         ends = (self.zero == self.lower) | (self.zero == self.upper)
         middle = np.where(ends, 0.5 * (self.lower + self.upper), self.zero)
         return (self.zero, self.rest, middle) if (ends & (self.lower < self.upper)).any() else (self.zero, self.rest)
@@ -211,7 +212,7 @@ class StartTask:
             horizon = float(low * (high / low) ** left.pop(0))  # geometric: its bounds may lie decades apart
         if ocp.x0 is None:
             left += [] if ocp.system.autonomous else [0.5]
-            bounds = zip(left, *ocp.x_bounds, x0, self.sizes, strict=True)
+            bounds = zip(left, *ocp.x_bounds, x0, REACH * self.sizes, strict=True)
             x0 = free_start(replace(ocp, p=p), np.array([_interpolated(*each) for each in bounds]))
         return x0, p, horizon
 

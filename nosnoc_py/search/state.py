@@ -170,9 +170,14 @@ class SearchState:
 
     @property
     def rivals(self) -> int:
-        """Number of sequences besides the best one that starts, and not only neighbours, have shown."""
-        best = None if self.leader is None else self.leader.sequence
-        return sum(sequence != best and bool(kinds - {MOVES}) for sequence, kinds in self.tried.items())
+        """Number of worse motions with other sequences that starts, and not only neighbours, have led to.
+
+        None count while a program that misses its constraints has a better objective than the best motion.
+        """
+        if any(not node.attempt.rank.feasible and self._is_below(node) for node in self.nodes):
+            return 0
+        worse = (node for node in self.nodes if node is not self.leader and node.attempt.rank.feasible)
+        return sum(node.kind != MOVES for node in worse)
 
     @property
     def sound(self) -> bool:

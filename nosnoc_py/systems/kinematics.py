@@ -303,11 +303,14 @@ class ContactMechanics:
 
     @cached_property
     def turns(self) -> ca.Function:
-        """x, p -> (n, n_q), (n_q, n_v): derivatives of all arguments of sines and cosines by q, and N of q' = N v."""
+        """x, p -> (n, n_q), (n_q, n_v): slopes of the arguments of sines and cosines, and N of q' = N(q) v.
+
+        Only arguments that are linear in q have a slope that says something of the size of q.
+        """
         s = self.system
         model = ca.veccat(s.mass_matrix, s.force, self.gaps)
-        arguments = ca.vertcat(ca.SX(0, 1), *(part for _, (part, *_) in applied((ca.OP_SIN, ca.OP_COS), model)))
-        slopes = ca.densify(ca.jacobian(arguments, s.q))
+        rows = (ca.jacobian(part, s.q) for _, (part, *_) in applied((ca.OP_SIN, ca.OP_COS), model))
+        slopes = ca.densify(ca.vertcat(ca.SX(0, s.n_q), *(row for row in rows if not ca.depends_on(row, s.x))))
         # An argument may be a function of the controls or the time as well: that does not turn.
         free = [one for one in ca.symvar(slopes) if not ca.depends_on(ca.vertcat(s.x, s.p), one)]
         known = ca.substitute(slopes, ca.vertcat(ca.SX(0, 1), *free), ca.DM.zeros(len(free)))

@@ -321,6 +321,7 @@ class PSS(WithAlgebraic):
             functions = m.variable if isinstance(m, Hysteresis) else m.indicators
             check_free(functions, {"x": self.x, "p": self.p}, f"modes {m.name!r}: functions")
         check_free(self.flow, allowed, f"{self._kind}: flow")
+        given = {f"modes {m.name!r}: a flow": ca.vertcat(*m.flows) for m in modes}
         # On the boundary of its region a flow is used, beyond it is not: it need not be defined there.
         modes = tuple(
             m
@@ -330,8 +331,7 @@ class PSS(WithAlgebraic):
         )
         self._set("modes", modes)
         self._describe()
-        flows = {f"modes {m.name!r}: flows": ca.vertcat(*m.flows) for m in modes}
-        self._warn_of_jumps({f"{self._kind}: flow": self.flow, **flows}, JUMPS)
+        self._warn_of_jumps({f"{self._kind}: flow": self.flow, **given}, JUMPS)
 
     def __repr__(self) -> str:
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))

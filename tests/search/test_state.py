@@ -65,7 +65,7 @@ def candidate(
 
 def state(*attempts: Any, growth: float = 1.0, **more: Any) -> SearchState:
     """The state with these attempts, each the best of its sequence; a search of at most 60 units without a clock."""
-    task: Any = SimpleNamespace(growth=growth, ocp=None, undefined="")
+    task: Any = SimpleNamespace(growth=growth, ocp=None, undefined="", rest=np.zeros(1))
     work: Any = SimpleNamespace(best=None, started=0.0)
     nodes = tuple(SequenceNode(attempt=each, kind="line", moves=iter(())) for each in attempts)
     fixed: dict[str, Any] = {"task": task, "work": work, "streams": {}, "limit": 60.0 * growth, "deadline": np.inf}
@@ -423,26 +423,33 @@ class TestEnd:
 
     def test_a_motion_whose_modes_cannot_change_ends_soon(self) -> None:
         agreed = agreeing("line", "random")
-        rivals = {sequence: frozenset({"random"}) for sequence in SEQUENCES[:4]}
+        rivals = [attempt(sequence, 3.0) for sequence in SEQUENCES[:4]]
         for inside in (True, False):
-            here = state(attempt(FLIGHT, 2.0, inside=inside), candidates=agreed, since=2.0, tried=rivals)
+            here = state(attempt(FLIGHT, 2.0, inside=inside), *rivals, candidates=agreed, since=2.0)
             assert (search().terminate(here) is Status.SOLVED) == inside
-        alone = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed[:1], since=2.0, tried=rivals)
-        assert search().terminate(alone) is None
-        soon = state(attempt(FLIGHT, 2.0, inside=True), candidates=agreed, since=1.4, tried=rivals)
-        assert search().terminate(soon) is None
+        best = attempt(FLIGHT, 2.0, inside=True)
+        assert search().terminate(state(best, *rivals, candidates=agreed[:1], since=2.0)) is None
+        assert search().terminate(state(best, *rivals, candidates=agreed, since=1.4)) is None
+        # Throws without controls have no shorter patience.
+        thrown = state(best, *rivals, candidates=agreed, since=2.0)
+        thrown.task.rest = np.zeros(0)
+        assert search().terminate(thrown) is None
         # With events the modes are others elsewhere.
         assert search().terminate(state(attempt(BOUNCE, 2.0, inside=True), candidates=agreed, since=2.0)) is None
 
     def test_it_goes_on_until_starts_have_met_contacts(self) -> None:
         """Motions in which nothing happens agree before any start has touched; neighbours are no starts."""
-        best = attempt(FLIGHT, 2.0, inside=True)
-        agreed, others = agreeing("line", "random"), SEQUENCES[:4]
-        few = {sequence: frozenset({"random"}) for sequence in others[:3]}
-        moved = {sequence: frozenset({"moves"}) for sequence in others}
-        for tried, since, ends in ((few, 5.9, False), (few, 6.0, True), (moved, 5.9, False), (moved, 6.0, True)):
-            here = state(best, candidates=agreed, since=since, tried=tried)
+        best, agreed = attempt(FLIGHT, 2.0, inside=True), agreeing("line", "random")
+        worse = [attempt(sequence, 3.0) for sequence in SEQUENCES[:4]]
+        promising = attempt(REST, 1.0, None, residual=1.0)
+        for others, since, ends in (
+            (worse[:3], 5.9, False), (worse[:3], 6.0, True), (worse, 1.5, True), ((*worse, promising), 5.9, False),
+        ):  # fmt: skip
+            here = state(best, *others, candidates=agreed, since=since)
             assert (search().terminate(here) is Status.SOLVED) == ends
+        moved = state(best, *worse, candidates=agreed, since=5.9)
+        moved = replace(moved, nodes=tuple(replace(node, kind=MOVES) for node in moved.nodes))
+        assert search().terminate(moved) is None
 
     def test_not_before_the_best_motion_is_confirmed_and_nothing_is_left_to_refine(self) -> None:
         agreed, rough = agreeing("line", "random"), attempt(LANDING, 1.5, INACCURATE, defect=0.9)

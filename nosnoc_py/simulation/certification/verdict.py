@@ -164,6 +164,12 @@ class Comparison:
                 f"every window agrees to {self.tolerance:g}, but the simulation of the whole stops at "
                 f"{self.history.t:.6g} s: {stop}"
             )
+        if self._undecided_at_end:
+            pair = self._undecided_at_end[0]
+            return Verdict.UNDECIDED, (
+                f"{pair.event.kind} {pair.event.name} lies at the end of the horizon, where rounding decides whether "
+                "the final state is that before or after it; let the motion go on for a while after the impact"
+            )
         factor = self.amplification
         assert factor is not None
         # Errors that only add up are inaccuracy; an unstable motion amplifies them.
@@ -225,16 +231,23 @@ class Comparison:
         events = [*self.solution.events, *(event for history in histories for event in history.events)]
         return max((event.impulse or 0.0 for event in events), default=0.0)
 
-    def _missing_impacts(self) -> list[tuple[float, str]]:
-        """Return large impacts that only the solution or only the simulation has."""
+    @cached_property
+    def _lone_impacts(self) -> list[EventPair]:
+        """Large impacts that only the solution or only the simulation has."""
         impulses = [event.impulse or 0.0 for pair in self.pairs for event in (pair.claimed, pair.found) if event]
+        lone = [pair for pair in self.pairs if pair.lone and pair.event.kind == "impact"]
+        return [pair for pair in lone if (pair.event.impulse or 0.0) > SMALL * max(impulses)]
+
+    @property
+    def _undecided_at_end(self) -> list[EventPair]:
+        """Large impacts at the end of the horizon on one side only."""
+        return [pair for pair in self._lone_impacts if pair.event.time >= self.ocp.horizon * (1.0 - EDGE)]
+
+    def _missing_impacts(self) -> list[tuple[float, str]]:
+        """Return large impacts within the horizon that only the solution or only the simulation has."""
         edge, horizon = EDGE * self.ocp.horizon, self.ocp.horizon
-        missing = []
-        for pair in self.pairs:
-            large = pair.event.kind == "impact" and (pair.event.impulse or 0.0) > SMALL * max(impulses)
-            if pair.lone and large and edge < pair.event.time < horizon - edge:
-                missing.append(first_difference([pair], np.inf))
-        return missing
+        inside = [pair for pair in self._lone_impacts if edge < pair.event.time < horizon - edge]
+        return [first_difference([pair], np.inf) for pair in inside]
 
     def _wrong_event_times(self) -> list[tuple[float, str]]:
         """Return events that the solution lists at another time than the simulation."""

@@ -144,8 +144,9 @@ class CompiledDOP853(DOP853):
 
     def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
         # Hairer's combination of two error estimates, h |e5|^2 / sqrt((|e5|^2 + 0.01 |e3|^2) n), as in SciPy.
-        fifth, third = _ERRORS @ K / scale
-        fifth, third = fifth @ fifth, third @ third
+        with np.errstate(all="ignore"):  # a step beyond where the model has values is rejected by its error
+            fifth, third = _ERRORS @ K / scale
+            fifth, third = fifth @ fifth, third @ third
         least = fifth + 0.01 * third
         return float(h * fifth / np.sqrt(least * scale.size)) if least != 0.0 else 0.0
 
