@@ -34,6 +34,8 @@ NEARER = 0.7
 # Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the
 # objective: this is agreement, and no gain.
 SAME_SEQUENCE = 2.0 * AGREE
+# Gain, as a fraction of the best objective, for which a motion that is refuted on a coarse mesh is refined.
+MUCH = 0.3
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
 EXPECTED = 3.0
 # Prior of the work per turn; larger for kinds that simulate or solve a lot for one start. Other kinds count as 1.
@@ -189,18 +191,20 @@ class SearchState:
         """Node to be refined next: the best one, or an inaccurate one with a better objective.
 
         On a coarse mesh contacts that close slowly cause large errors of the states although all events agree; a
-        program at the end of the work of its turn was not simulated.
+        program at the end of the work of its turn was not simulated. One that is refuted may be so by its mesh: it is
+        worth a finer one if it is much better.
         """
         if self.sound and not self.confirmed:
             return self.leader
-        cutoff = self._above(-AGREE) if self.confirmed else np.inf
+        cutoff, far = (self._above(-AGREE), self._above(-MUCH)) if self.confirmed else (np.inf, -np.inf)
         inaccurate = [
             node
             for node in self.nodes
             if (node.attempt.verdict is Verdict.INACCURATE or node.attempt.rank.group is RankGroup.UNTESTED)
-            and node.sequence not in self.refined
             and node.attempt.solution.objective < cutoff
+            or (node.attempt.verdict is Verdict.REFUTED and node.attempt.solution.objective < far)
         ]
+        inaccurate = [node for node in inaccurate if node.sequence not in self.refined]
         return min(inaccurate, key=lambda node: node.attempt.solution.objective, default=None)
 
     @property

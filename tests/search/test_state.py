@@ -142,6 +142,14 @@ class TestRefinement:
         assert state(attempt(LANDING, 2.0), refuted).refinable is None
         assert state(attempt(LANDING, 2.0), rough, refined=frozenset((BOUNCE,))).refinable is None
 
+    @pytest.mark.parametrize(("objective", "due"), [(1.39, True), (1.41, False)])
+    def test_a_refuted_motion_is_refined_if_it_is_much_better(self, objective: float, due: bool) -> None:
+        """It may be refuted by its coarse mesh only; once, and only beside a confirmed one."""
+        refuted = attempt(BOUNCE, objective, REFUTED)
+        assert (state(attempt(LANDING, 2.0), refuted).refinable is not None) == due
+        assert state(attempt(LANDING, 2.0), refuted, refined=frozenset((BOUNCE,))).refinable is None
+        assert state(refuted).refinable is None
+
     def test_without_a_confirmed_motion_the_best_inaccurate_one_is_refined(self) -> None:
         rough = [attempt(SEQUENCES[k], cost, INACCURATE, defect=0.9) for k, cost in enumerate((9.0, 7.0, 8.0))]
         node = state(attempt(REST, 1.0, REFUTED), *rough).refinable
