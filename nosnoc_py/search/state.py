@@ -200,8 +200,10 @@ class SearchState:
         inaccurate = [
             node
             for node in self.nodes
-            if ((node.attempt.verdict is Verdict.INACCURATE or node.attempt.rank.group is RankGroup.UNTESTED)
-            and node.attempt.solution.objective < cutoff)
+            if (
+                (node.attempt.verdict is Verdict.INACCURATE or node.attempt.rank.group is RankGroup.UNTESTED)
+                and node.attempt.solution.objective < cutoff
+            )
             or (node.attempt.verdict is Verdict.REFUTED and node.attempt.solution.objective < far)
         ]
         inaccurate = [node for node in inaccurate if node.sequence not in self.refined]
