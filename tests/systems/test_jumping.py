@@ -53,7 +53,7 @@ def test_a_kink_is_no_jump(name: str) -> None:
 
 def test_flows_of_regions_are_looked_at_too() -> None:
     x = ca.SX.sym("x")
-    with pytest.warns(ns.ModelWarning, match=r"modes 'side': flows jumps with the state \(row 1\)"):
+    with pytest.warns(ns.ModelWarning, match=r"modes 'side': a flow jumps with the state \(row 1\)"):
         ns.PSS(x=x, modes=ns.Modes("side", flows=[-1.0, ca.sign(x + 1)], functions=x, signs=[[1], [-1]]))
     with pytest.warns(ns.ModelWarning, match="PDS: flow"):
         ns.PDS(x=x, flow=ca.sign(x), constraints=x + 1)
