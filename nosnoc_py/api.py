@@ -181,6 +181,8 @@ def solve(
     chosen: FiniteElementMethod | CompleteMethod = fitting(
         ocp.system, method, makers, (FiniteElementMethod, CompleteMethod)
     )
+    if "progress" not in type(chosen).model_fields:  # a search over finite elements has no line to switch off
+        searched.pop("progress", None)
     chosen = chosen.replace(**searched)
     limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(chosen, CompleteMethod):

@@ -23,7 +23,7 @@ def one_side(**changed: Any) -> ns.OCP:
 
 @pytest.mark.quick
 def test_the_default_against_a_closed_form() -> None:
-    solution = ns.solve(one_side(), effort="quick")
+    solution = ns.solve(one_side(), effort="quick", progress=False)
     assert solution.status is ns.Status.SOLVED
     assert solution.objective == pytest.approx(1.0, rel=1e-6)
     np.testing.assert_allclose(solution.u[:, 0], 0.0, atol=1e-6)
