@@ -51,7 +51,7 @@ class ProblemSizes:
     def of(cls, ocp: OCP) -> ProblemSizes:
         """Return the sizes of a problem."""
         s, T = ocp.system, float(ocp.horizon)
-        evidence, firm = _evidence(ocp), _evidence(ocp, limits=False)
+        evidence, firm = _evidence(ocp)
         rates = _rates(ocp, evidence)
         if isinstance(s, CLS):
             x = _of_mechanics(s, evidence, firm, rates, *_angles(ocp, evidence[s.at_q]), T)
@@ -80,15 +80,16 @@ def _start(ocp: OCP) -> Array:
     return np.zeros(ocp.system.x.numel()) if ocp.x0 is None else np.asarray(ocp.x0, float)
 
 
-def _evidence(ocp: OCP, *, limits: bool = True) -> Array:
+def _evidence(ocp: OCP) -> tuple[Array, Array]:
     """Return the sizes (n_x,) that x0, bounds, and constraints at the ends show; zero where they show none.
 
-    Inequalities at the ends are left out without `limits`: they say how small a state may be, and not how large.
+    Beside them the same without inequalities at the ends, which say how small a state may be, and not how large.
     """
     low, high = (np.asarray(bound, float) for bound in ocp.x_bounds)
     shown = np.abs(_start(ocp))
     for bound in (low, high):
         shown = np.maximum(shown, np.where(np.isfinite(bound), np.abs(bound), 0.0))
+    firm = shown.copy()
     s, base = ocp.system, _start(ocp)
     for c in (*ocp.initial_constraints, *ocp.terminal_constraints):
         symbols = [s.x, s.x_initial, s.p]
@@ -97,12 +98,12 @@ def _evidence(ocp: OCP, *, limits: bool = True) -> Array:
             continue
         value, slope = (np.array(part) for part in at(base, base, ocp.p))
         missed = np.maximum(np.maximum(c.lower - value[:, 0], value[:, 0] - c.upper), 0.0)
-        missed = np.where(limits | (c.lower == c.upper), missed, 0.0)
-        for row, miss in zip(np.abs(slope), missed, strict=True):
+        for row, miss, fixed in zip(np.abs(slope), missed, c.lower == c.upper, strict=True):
             steep = row > STEEP * row.max(initial=0.0)
             if np.isfinite([*row, miss]).all() and steep.any():
-                shown[steep] = np.maximum(shown[steep], miss / (row[steep] * steep.sum()))
-    return shown
+                for sizes in (shown, firm) if fixed else (shown,):
+                    sizes[steep] = np.maximum(sizes[steep], miss / (row[steep] * steep.sum()))
+    return shown, firm
 
 
 def _rates(ocp: OCP, evidence: Array) -> Array:
