@@ -52,6 +52,12 @@ ACCEPTABLE = 15  # iterations in a row at the acceptable tolerance
 # Adaptive barrier parameter: the error must fall below the factor FALLS of the largest of the REMEMBERED last errors;
 # otherwise mu is fixed at HELD times the mean complementarity. mu is at most HIGHEST.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
+# A step is short below this fraction of the longest one; after SHORT of them in a row a fixed mu is freed: its filter
+# only admits short steps, where the next barrier problem takes full ones.
+SHORT_STEP, SHORT = 0.5, 5
+# A program with `patience` is given up if the largest residual of its rows stays above FAR and has not fallen to the
+# fraction NEARER within so many iterations.
+FAR, NEARER = 1e-2, 0.9
 
 SOLVED, NEARLY, LIMIT, STOPPED = (
     "Solve_Succeeded",
@@ -69,7 +75,15 @@ INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options with IPOPT's names and meaning; `mu_warm` is the first mu of a start from multipliers."""
+    """Options with IPOPT's names and meaning, and two more.
+
+    Attributes
+    ----------
+    mu_warm : float
+        First mu of a start from multipliers.
+    patience : int
+        Number of iterations in which the infeasibility has to fall; see `FAR`.
+    """
 
     tol: float = 1e-8
     dual_inf_tol: float = 1.0
@@ -81,6 +95,7 @@ class Settings:
     bound_push: float = 1e-2
     bound_frac: float = 1e-2
     max_iter: int = 500
+    patience: int = 10**9
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
@@ -220,7 +235,8 @@ class InteriorRun:
         self.mu = self.settings.mu_init
         self.mu_min = min(self.settings.tol, self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
         self.filter: list[tuple[float, float]] = []
-        self.held, self.errors = False, list[float]()
+        self.held, self.errors, self.short = False, list[float](), 0
+        self.nearest = list[float]()  # least infeasibility so far, after every iteration
         self._begin(given)
 
     # The program -----------------------------------------------------------------------------------------------------
@@ -354,6 +370,8 @@ class InteriorRun:
                 return LIMIT
             if self._is_over():
                 return STOPPED
+            if self._is_hopeless():
+                return INFEASIBLE
             self._choose_mode()
             failure = self._iterate()
             self.iterations += 1
@@ -392,9 +410,9 @@ class InteriorRun:
         """
         error = self._error(0.0)
         if self.held:
-            if self._error(self.mu) > KAPPA_EPS * self.mu:
+            if self._error(self.mu) > KAPPA_EPS * self.mu and self.short < SHORT:
                 return  # the barrier problem is not yet solved
-            self.held, self.errors = False, []
+            self.held, self.errors, self.short = False, [], 0
         if len(self.errors) == REMEMBERED and error > FALLS * max(self.errors):
             self.held = True
             self._set_mu(max(self.mu_min, HELD * float(self.pairs.mean()) if self.pairs.size else self.mu_min))
@@ -436,7 +454,8 @@ class InteriorRun:
         dv, dy = self._direction(point.c, right)
         if not np.isfinite(dv).all() or not np.isfinite(dy).all():
             return NOT_A_NUMBER
-        tau = max(0.99, 1.0 - mu)
+        # With a free mu, far smaller than the error, 1 - mu would let a step end next to a bound.
+        tau = max(0.99, 1.0 - (mu if self.held else self._error(0.0)))
         longest = self._longest(dv, tau)
         step: _Step | None
         if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING:
@@ -446,6 +465,7 @@ class InteriorRun:
             step = self._search(_Step(point, dv, dy, longest), float((self.slope + pull) @ dv), right, tau)
         if step is None:
             return self._restore()
+        self.short = self.short + 1 if step.length < SHORT_STEP * longest else 0
         dz = mu / point.distance - self.z - ratio * (self.sign * step.dv[self.of])
         self.y = self.y + step.length * step.dy
         self._arrive(step.point, self.z + _longest(self.z, dz, tau) * dz)
@@ -574,6 +594,12 @@ class InteriorRun:
         work.count(self.work)
         return work.exhausted() or time.monotonic() > self.deadline
 
+    def _is_hopeless(self) -> bool:
+        """Return True if the rows are far from satisfied, and no nearer to it than `patience` iterations ago."""
+        self.nearest.append(min(self.primal, self.nearest[-1] if self.nearest else np.inf))
+        before = self.nearest[-1 - self.settings.patience :][0]
+        return len(self.nearest) > self.settings.patience and self.nearest[-1] > max(FAR, NEARER * before)
+
     def _restore(self) -> str:
         """Take steps towards feasibility until the filter accepts the point; return "" or the status of a failure."""
         self.restorations += 1
@@ -596,6 +622,7 @@ class InteriorRun:
             slow = new.theta > (1.0 - 1e-6) * self.point.theta
             self.iterations += 1
             self._arrive(new, self.z)
+            slow = slow or self._is_hopeless()
             if new.theta <= HELPS * start.theta and self._passes(new):
                 self.y = self._least_squares()
                 self._measure()
