@@ -57,10 +57,43 @@ class SmoothProgram(Protocol):
         ...
 
 
+class NumericProgram(Protocol):
+    """Interface of a program without parameters that evaluates itself, as numbers (`programs.BlockProgram`)."""
+
+    lbx: np.ndarray
+    ubx: np.ndarray
+    lbg: np.ndarray
+    ubg: np.ndarray
+    jacobian_pattern: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def hessian_pattern(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column of every nonzero of the upper half of the Hessian."""
+        ...
+
+    def values(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return f and g at x."""
+        ...
+
+    def first(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gradient of f and the nonzeros of the Jacobian of g."""
+        ...
+
+    def second(self, x: np.ndarray, weight: float, multipliers: np.ndarray) -> np.ndarray:
+        """Return the nonzeros of the upper half of the Hessian of weight f + multipliers'g."""
+        ...
+
+
 def operations_of(nlp: Any) -> float:
     """Return the operations of one evaluation of all derivatives: a program of blocks knows them, maps hide them."""
     stated = getattr(nlp, "operations", None)
     return float(sum(f.n_instructions() for f in nlp.derivatives.values()) if stated is None else stated)
+
+
+def entries_of(nlp: Any) -> float:
+    """Return the nonzeros of all derivatives."""
+    stated = getattr(nlp, "entries", None)
+    return float(sum(f.nnz_out() for f in nlp.derivatives.values()) if stated is None else stated)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -57,8 +57,11 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 REFINE = "refine"
 # The simplex comes first: it only has starts for problems without controls, where it is the fastest kind.
 KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
-# Programs that only compare sequences: control intervals, iterations of IPOPT, and refinements of the mesh.
+# Programs that only compare sequences: control intervals, iterations, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
+# Programs of a search are given up without progress in so many iterations (`mpcc.interior`): of 500 that have a
+# solution nine come nearer to it afterwards, none of them the best one of its search; half of all iterations go.
+HASTY: dict[str, int | float] = {"patience": 15}
 # Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work
 # that is reserved for the program on the final grid.
 LEAST, SHARE, LAST = 2.0, 0.25, 0.15
@@ -185,7 +188,7 @@ class Search(CompleteMethod):
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)
     starts: tuple[str, ...] = KINDS
-    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24))
+    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24, interior=HASTY))
     progress: bool = True
 
     @field_validator("starts")

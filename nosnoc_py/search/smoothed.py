@@ -7,7 +7,7 @@ The first continuation begins at a smooth trajectory to the goal. Every coordina
 own, whose cost rises until the force is removed: first the kinematics, then the forces. The idea is that of
 contact-invariant optimisation (Mordatch, Todorov and Popovic 2012). Later ones begin at constant controls.
 
-The NLP is Radau IIA with two stages on equal steps (Hairer and Wanner 1996), written as blocks (`BlockNLP`). Its
+The NLP is Radau IIA with two stages on equal steps (Hairer and Wanner 1996), written as blocks (`BlockProgram`). Its
 accuracy is low on purpose: only its control is used, and the exact simulation of that decides the sequence.
 """
 
@@ -22,11 +22,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.work import counted
-from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.kernels import Kernel
+from nosnoc_py.mpcc.interior.method import InteriorPoint
+from nosnoc_py.programs import Block, BlockProgram, LinearMap
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
@@ -43,8 +44,8 @@ STEPS, SHARED, STAGES = 48, 3, 2
 SIGMAS, SHARP = (1.0, 0.1, 0.01, 0.001), 0.1
 # Cost of the assisting forces at every width, as a multiple of the objective at the start; None removes the forces.
 ASSISTED: tuple[float | None, ...] = (1.0, 10.0, 100.0, None)
-# Loose tolerances of IPOPT and few iterations: a start need not be exact.
-IPOPT = {"tol": 1e-4, "constr_viol_tol": 1e-4, "dual_inf_tol": 1.0, "acceptable_tol": 1e-2, "mu_strategy": "adaptive"}
+# Loose tolerances and few iterations: a start need not be exact.
+SETTINGS = {"tol": 1e-4, "constr_viol_tol": 1e-4, "dual_inf_tol": 1.0, "acceptable_tol": 1e-2}
 ITERATIONS = 80
 
 
@@ -211,13 +212,13 @@ class SmoothedProgram:
             # Forces that are taken out go to zero by their bounds, so that the structure of the NLP stays the same.
             w = np.clip(w, lower, upper)
             blocks = self.blocks(sigma)
-            nlp = BlockNLP(blocks, lower, upper, scale, w)
+            nlp = BlockProgram(blocks, lower, upper, scale, w)
             if assist is not None:
                 # The cost of assistance is relative to the objective at the first start, whatever the user's units.
                 unit = unit or abs(nlp.evaluate(w)[0]) or abs(nlp.evaluate(w + scale)[0]) or 1.0
-                nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
+                nlp = BlockProgram([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
             with counted(PROGRAM_WORK):
-                solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})
+                solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": ITERATIONS})
                 solution = solver.solve(w / scale, np.empty(0)).x * scale
             if not np.isfinite(solution).all():
                 yield None
@@ -234,64 +235,72 @@ class SmoothedProgram:
         grid = np.linspace(0.0, horizon, len(control) + 1)
         return Start(control=PiecewiseConstant(grid, control), x0=x0, p=w[at["p"][0]], horizon=horizon)
 
-    def blocks(self, sigma: float) -> list[NLPBlock]:
-        """Return the blocks of the steps, the path constraints and both ends for a width sigma."""
-        ocp, at = self.task.ocp, self.at
-        s, T = self.smoothed.system, ca.SX.sym("T")
-        n_x = self.sizes.size
-        before, inner, after = ca.SX.sym("before", n_x), ca.SX.sym("inner", n_x), ca.SX.sym("after", n_x)
-        u, p, push = ca.SX.sym("u", ocp.system.n_u), ca.SX.sym("p", ocp.system.n_p), ca.SX.sym("push", self.push.size)
-        z = [ca.SX.sym(f"z_{i}", s.z.numel()) for i in range(STAGES)]
-        radau, h = tableau("radau_iia", STAGES), T / STEPS
+    def blocks(self, sigma: float) -> list[Block]:
+        """Return the blocks of the steps, the path constraints and both ends for a width sigma.
+
+        A stage has the arguments (x, S, z, u, push, p, sigma, h) with the increments S = (X - before) A^-T: its kernel
+        serves every width and every step.
+        """
+        ocp, at, kept = self.task.ocp, self.at, self.smoothed.system.kernels
+        s, radau = self.smoothed.system, tableau("radau_iia", STAGES)
+        n_x, n_z, places = self.sizes.size, int(s.z.numel()), STEPS * STAGES
         algebraic = ca.SX(0, 1) if s.algebraic is None else s.algebraic.equations
         first = ocp.system.n_q if isinstance(ocp.system, CLS) else 0
-        # Sigma is the last parameter of the smoothed system; forces act on the rates of velocities only.
-        smooth_p, assisted = ca.vertcat(p, sigma), ca.SX.zeros(n_x)
-        assisted[first : first + self.push.size] = push
-        rates = ca.Function("rates", [s.x, s.z, s.u, s.p], [s.flow, algebraic, ocp.stage_cost])
-        stages = [inner, after]
-        values = [rates(x, part, u, smooth_p) for x, part in zip(stages, z, strict=True)]
-        flows = [flow + assisted for flow, _, _ in values]
-        rows = [
-            # Radau IIA: X_i = x_left + h sum_j a_ij f(X_j)
-            x - before - h * sum((float(a) * flow for a, flow in zip(weights, flows, strict=True)), ca.SX.zeros(n_x))
-            for x, weights in zip(stages, radau.a, strict=True)
-        ]
-        rows = [row / ca.DM(self.sizes) for row in rows] + [equation for _, equation, _ in values]
-        cost = h * sum((float(b) * part for b, (_, _, part) in zip(radau.b, values, strict=True)), ca.SX(0))
-        every = np.arange(STEPS)
+
+        def made() -> Kernel:
+            increment, h, push = ca.SX.sym("S", n_x), ca.SX.sym("h"), ca.SX.sym("push", self.push.size)
+            assisted = ca.SX.zeros(n_x)  # forces act on the rates of velocities only
+            assisted[first : first + self.push.size] = push
+            rows = (increment - h * (s.flow + assisted)) / ca.DM(self.sizes)
+            # Sigma is the last parameter of the smoothed system.
+            return Kernel(
+                ca.vertcat(s.x, increment, s.z, s.u, push, s.p, h), ca.vertcat(rows, algebraic), h * ocp.stage_cost
+            )
+
+        kernel = kept.kernel("steps", [s.flow, algebraic, ocp.stage_cost], made, *self.sizes)
+        inner = at["inner"].reshape(STEPS, STAGES - 1, n_x)
+        ends = np.concatenate([at["x"][:-1, None], inner, at["x"][1:, None]], axis=1)  # before, and the stages
+        inverse = np.linalg.inv(radau.a)
+        of_ends = np.hstack([-inverse.sum(axis=1)[:, None], inverse])
         # Consecutive steps share a control, and all steps share parameters and horizon.
-        columns = [at["x"][:-1], at["inner"], at["x"][1:], at["z"], at["u"][every // SHARED], at["push"]]
-        constant = [np.repeat(at[name], STEPS, axis=0) for name in ("p", "T")]
-        count = 2 * n_x + 2 * int(s.z.numel())
+        control = at["u"][np.arange(STEPS) // SHARED]
         blocks = [
-            NLPBlock(
+            Block(
                 name="steps",
-                y=ca.vertcat(before, inner, after, *z, u, push, p, T),
-                rows=ca.vertcat(*rows),
-                lower=np.zeros(count),
-                upper=np.zeros(count),
-                cost=cost,
-                index=np.hstack([*columns, *constant]),
+                kernel=kernel,
+                at=LinearMap.of(
+                    (ends[:, 1:].reshape(places, n_x),),
+                    (np.repeat(ends, STAGES, axis=0), np.tile(of_ends, (STEPS, 1))),
+                    (at["z"].reshape(places, n_z),),
+                    (np.repeat(control, STAGES, axis=0),),
+                    (np.repeat(at["push"], STAGES, axis=0),),
+                    (at["p"],),
+                    (None, np.full((1, 1), sigma)),
+                    (at["T"][:, None], np.full((1, 1), 1.0 / STEPS)),
+                ),
+                lower=np.zeros(n_x + n_z),
+                upper=np.zeros(n_x + n_z),
+                weights=np.tile(radau.b, STEPS),
             )
         ]
         # Constraints on algebraic states are left out: the smoothed system has other ones.
-        path = ocp.path_constraints
-        if path and not ca.depends_on(ca.vertcat(*[c.expression for c in path]), s.z):
-            on_way = ca.Function("path", [s.x, s.u, ocp.system.p], [ca.vertcat(*[c.expression for c in path])])
+        path = ca.vertcat(ca.SX(0, 1), *[c.expression for c in ocp.path_constraints])
+        if path.numel() and not ca.depends_on(path, s.z):
+            own = ocp.system
+            a = ca.vertcat(own.x, own.u, own.p)
+            limits = [np.concatenate([getattr(c, side) for c in ocp.path_constraints]) for side in ("lower", "upper")]
             blocks.append(
-                NLPBlock(
+                Block(
                     name="path",
-                    y=ca.vertcat(after, u, p),
-                    rows=on_way(after, u, p),
-                    lower=np.concatenate([c.lower for c in path]),
-                    upper=np.concatenate([c.upper for c in path]),
-                    index=np.hstack([at["x"][1:], at["u"][every // SHARED], constant[0]]),
+                    kernel=kept.kernel("path", [path], lambda: Kernel(a, path)),
+                    at=LinearMap.of((at["x"][1:],), (control,), (at["p"],)),
+                    lower=limits[0],
+                    upper=limits[1],
                 )
             )
         return [*blocks, *self._ends()]
 
-    def _ends(self) -> list[NLPBlock]:
+    def _ends(self) -> list[Block]:
         """Return the blocks of initial constraints, terminal constraints and terminal cost."""
         ocp, at, blocks = self.task.ocp, self.at, []
         s = ocp.system
@@ -307,24 +316,24 @@ class SmoothedProgram:
             ),
         ):
             limits = [[np.zeros(0), *[getattr(c, side) for c in constraints]] for side in ("lower", "upper")]
+            rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints])
             blocks.append(
-                NLPBlock(
+                Block(
                     name=name,
-                    y=ca.vertcat(*y),
-                    rows=ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints]),
+                    kernel=Kernel(ca.vertcat(*y), rows, cost),
+                    at=LinearMap.at(np.hstack(index)),
                     lower=np.concatenate(limits[0]),
                     upper=np.concatenate(limits[1]),
-                    cost=cost,
-                    index=np.hstack(index),
                 )
             )
         return blocks
 
-    def _assistance(self, weight: float) -> NLPBlock:
+    def _assistance(self, weight: float) -> Block:
         """Return the block with the cost of the assisting forces, relative to their typical values."""
         push = ca.SX.sym("push", self.push.size)
-        cost = weight / STEPS * ca.sumsqr(push / ca.DM(self.push))
-        nothing = np.zeros(0)
-        return NLPBlock(
-            name="push", y=push, rows=ca.SX(0, 1), lower=nothing, upper=nothing, cost=cost, index=self.at["push"]
+        kernel = self.smoothed.system.kernels.kernel(
+            "push", [], lambda: Kernel(push, ca.SX(0, 1), ca.sumsqr(push / ca.DM(self.push))), *self.push
+        )
+        return Block(
+            name="push", kernel=kernel, at=LinearMap.at(self.at["push"]), weights=np.full(STEPS, weight / STEPS)
         )

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.work import counted
-from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.kernels import Kernel
+from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
+from nosnoc_py.programs import Block, BlockProgram, LinearMap
 from nosnoc_py.search.ways import waypoint
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
-from nosnoc_py.sequences.refinement import SMOOTH, free_start
+from nosnoc_py.sequences.refinement import EXACT, SMOOTH, free_start
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -328,12 +328,12 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     sizes = np.maximum(np.abs(x0), ocp.sizes.x)
     cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
     index = np.arange(x0.size)[None]
-    numbers: dict[str, Any] = {"lower": low, "upper": high}
-    block = NLPBlock(name="goal", y=s.x, rows=end_values[0], cost=cost, index=index, **numbers)
+    kernel = Kernel(s.x, end_values[0], cost)
+    block = Block(name="goal", kernel=kernel, at=LinearMap.at(index), lower=low, upper=high)
     low, high = ocp.x_bounds
-    nlp = BlockNLP([block], low, high, sizes, x0)
+    nlp = BlockProgram([block], low, high, sizes, x0)
     with counted(PROGRAM_WORK):
-        solution = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
+        solution = InteriorPoint(nlp, EXACT).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
     if not np.isfinite(solution).all():
         return None
     end = np.clip(solution, low, high)

@@ -33,8 +33,8 @@ class MultiPhase(CompleteMethod):
 
     Between two changes of contact the system is smooth. For a given order of these changes the problem is a smooth
     optimal control problem with phases of free lengths (Betts 2010, Section 4.4), without complementarities. It is
-    discretised by Radau collocation on index-reduced equations, solved by IPOPT, and refined until an event-driven
-    simulation confirms it.
+    discretised by Radau collocation on index-reduced equations, solved by an interior-point method, and refined until
+    an event-driven simulation confirms it.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class MultiPhase(CompleteMethod):
         Least length of a phase, as a fraction of the horizon; default 1e-3 for phases of a given `sequence`, which are
         kept, and 0 for others. With 0 phases may vanish.
     max_iterations : int
-        Limit of the iterations of IPOPT per program.
+        Limit of the iterations per program.
     time_limit : float, optional
         Limit of time [s].
-    ipopt : dict
-        Further options of IPOPT.
+    interior : dict
+        Further options of the interior-point method, with IPOPT's names: `tol`, `mu_init`, ...
 
     Raises
     ------
@@ -105,7 +105,7 @@ class MultiPhase(CompleteMethod):
     tolerance: float = Field(default=1e-6, gt=0)
     shortest: float | None = Field(default=None, ge=0, lt=1)
     max_iterations: int = Field(default=500, ge=0)
-    ipopt: dict[str, str | int | float] = Field(default_factory=dict)
+    interior: dict[str, int | float] = Field(default_factory=dict)
 
     @field_validator("sequence", mode="before")
     @classmethod

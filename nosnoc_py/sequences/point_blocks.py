@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.kernels import Kernel
 from nosnoc_py.point_costs import PointTerm
-from nosnoc_py.sequences.blocks import NLPBlock
+from nosnoc_py.programs import Block, LinearMap
 
 if TYPE_CHECKING:
     from nosnoc_py.sequences.program import PhaseNLP
@@ -32,48 +33,48 @@ Array = np.ndarray
 OUTSIDE = 0.05
 
 
-def point_block(program: PhaseNLP, term: PointTerm) -> NLPBlock:
+def point_block(program: PhaseNLP, term: PointTerm) -> Block:
     """Return the block of a cost and a constraint at chosen times, with one place per time."""
-    s, nodes, lengths = program.ocp.system, np.append(0.0, program.tableau.c), ca.SX.sym("L", program.at_lengths.size)
-    X, time = ca.SX.sym("X", program.n_x, nodes.size), ca.SX.sym("time")
-    begin, own = ca.SX.sym("begin", lengths.numel()), ca.SX.sym("own", lengths.numel())
-    # Begin and length of the element are linear in all lengths, so that the block is the same at every place.
-    place = (time - ca.dot(begin, lengths)) / ca.dot(own, lengths)
+    s, nodes, c = program.ocp.system, np.append(0.0, program.tableau.c), term.constraint
+    X, p = ca.SX.sym("X", program.n_x, nodes.size), ca.SX.sym("p", s.p.numel())
+    # The time since the begin of the element, and its length: both are linear in all lengths.
+    since, own = ca.SX.sym("since"), ca.SX.sym("own")
+    stays = ca.SX.sym("stays", 2 if c is not None else 0)
+    place = since / own
     # Lagrange polynomials of the nodes (0 and the stages) at the symbolic place in [0, 1]; `lagrange_basis` takes no
     # expressions.
     basis = [
         ca.SX(np.prod([1.0 / (a - b) for b in nodes if b != a])) * _product(place - b for b in nodes if b != a)
         for a in nodes
     ]
-    p = ca.SX.sym("p", s.p.numel())
-    rows = ca.SX(0, 1) if term.constraint is None else term.constraint.expression
-    f = ca.Function("point", [s.x, s.p, term.numbers], [term.cost, rows])
-    cost, rows = f(X @ ca.vertcat(*basis), p, term.numbers)
-    index, constants = [], []
-    for t, values in zip(term.times, term.values, strict=True):
-        place_of = _element_at(program, t)
-        index.append(np.concatenate([place_of.states, program.at_lengths, program.at_p]))
-        constants.append(np.concatenate([[t], place_of.before, place_of.inside, place_of.in_phase, values]))
-    c = term.constraint
-    lower, upper, labels = np.zeros(0), np.zeros(0), ()
-    in_phase = ca.SX.sym("in_phase", 2 * (1 + lengths.numel()))
-    if c is not None:
-        after, until = ca.vertsplit(in_phase, 1 + lengths.numel())
-        stays = [each[0] + ca.dot(each[1:], lengths) for each in (after, until)]
-        rows = ca.vertcat(rows, *stays, place)
-        lower, upper = np.append(c.lower, [0.0, 0.0, -OUTSIDE]), np.append(c.upper, [np.inf, np.inf, 1.0 + OUTSIDE])
-        labels = (*(str(c.name),) * c.lower.size, *("phase of a chosen time",) * 3)
-    return NLPBlock(
+    asked = ca.SX(0, 1) if c is None else c.expression
+
+    def made() -> Kernel:
+        f = ca.Function("point", [s.x, s.p, term.numbers], [term.cost, asked])
+        cost, rows = f(X @ ca.vertcat(*basis), p, term.numbers)
+        rows = rows if c is None else ca.vertcat(rows, stays, place)
+        return Kernel(ca.vertcat(ca.vec(X), since, own, stays, p, term.numbers), rows, cost)
+
+    kernel = s.kernels.kernel("point", [s.x, s.p, term.numbers, term.cost, asked], made, c is None, *nodes)
+    places, at = [_element_at(program, t) for t in term.times], program.at_lengths[None, :, None]
+    every = np.broadcast_to(at, (len(places), *at.shape[1:]))
+    in_phase = np.array([each.in_phase for each in places]).reshape(len(places), 2, -1)
+    two = [(every, in_phase[:, k, 1:], in_phase[:, k, :1]) for k in (0, 1)] if c is not None else []
+    times = np.asarray(term.times, float)[:, None]
+    return Block(
         name="point",
-        y=ca.vertcat(ca.vec(X), lengths, p),
-        c=ca.vertcat(time, begin, own, in_phase, term.numbers),
-        rows=rows,
-        cost=cost,
-        lower=lower,
-        upper=upper,
-        index=np.array(index),
-        constants=np.array(constants),
-        labels=labels,
+        kernel=kernel,
+        at=LinearMap.of(
+            (np.array([each.states for each in places]),),
+            (every, -np.array([each.before for each in places]), times),
+            (every, np.array([each.inside for each in places])),
+            *two,
+            (program.at_p[None],),
+            (None, np.array(term.values, float).reshape(len(places), term.numbers.numel())),
+        ),
+        lower=() if c is None else np.append(c.lower, [0.0, 0.0, -OUTSIDE]),
+        upper=() if c is None else np.append(c.upper, [np.inf, np.inf, 1.0 + OUTSIDE]),
+        labels=() if c is None else (*(str(c.name),) * c.lower.size, *("phase of a chosen time",) * 3),
     )
 
 

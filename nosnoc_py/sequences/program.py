@@ -6,7 +6,8 @@ carry guards and impacts. As the sequence is fixed, the program is smooth. Its s
 simulation decides if it is a motion, since inequalities hold at the stages only and a guard may be crossed in between.
 
 Order of work: declare all unknowns (`_declare*`; positions in w are the arrays `at_*`), then write the rows as blocks
-(`_write`), one block for all elements of all phases with the same mode.
+(`_write`). A stage of an element sees (x, S, z, u, h, p), all of which are linear in w: one kernel of the mode, which
+the system keeps, has the rows of all stages of all elements of all phases with that mode, on every mesh.
 
 Invariants: every phase has at least one control interval; elements of a phase share its free length; a phase of length
 zero is legal, and its events are then simultaneous.
@@ -25,9 +26,10 @@ import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.functions import function_of
+from nosnoc_py.kernels import Evaluator, Kernel
 from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.programs import Block, BlockProgram, LinearMap
 from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows, Unknowns
 from nosnoc_py.sequences.held_rows import held_rows, positions_only
 from nosnoc_py.sequences.plan import Plan
@@ -54,9 +56,9 @@ class PhaseStart:
     ----------
     edges : (phases + 1,)
         Ends of the phases [s].
-    state : function (t, side) -> (n_x,)
-        State at a time; the sides "-" and "+" are the limits at jumps.
-    control : function t -> (n_u,)
+    state : function (times (n,), side) -> (n, n_x)
+        States; the sides "-" and "+" are the limits at jumps.
+    control : function times (n,) -> (n, n_u)
     p : (n_p,)
         Parameters.
     peaks : (m,)
@@ -68,12 +70,16 @@ class PhaseStart:
     """
 
     edges: Array
-    state: Callable[[float, Side], Array]
-    control: Callable[[float], Array]
+    state: Callable[[Array, Side], Array]
+    control: Callable[[Array], Array]
     p: Array
     peaks: Array = field(default_factory=lambda: np.zeros(0))
     margins: Mapping[str, float] = field(default_factory=dict)
     near: bool = False
+
+    def at(self, t: float, side: Side) -> Array:
+        """Return the state (n_x,) at one time."""
+        return self.state(np.array([t]), side)[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,15 +144,44 @@ class ControlPiece:
     share: float
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elements:
+    """Finite elements in the order of time.
+
+    Attributes
+    ----------
+    phase, control, length : (n,) int
+        Numbers of the phase and of the control interval, and position in w of the length that an element has a part of.
+    share, place, width : (n,)
+        Fraction of that length; begin and width in the control interval, as fractions.
+    left : (n, n_x) int
+        Positions in w of the state at the begin.
+    x : (n, n_s, n_x) int
+        Those of the states at the stages.
+    """
+
+    phase: Array
+    control: Array
+    length: Array
+    share: Array
+    place: Array
+    width: Array
+    left: Array
+    x: Array
+
+    def of(self, *phases: int) -> Array:
+        """Return the numbers of the elements of phases, in the order of time."""
+        return np.flatnonzero(np.isin(self.phase, phases))
+
+
 class PathRows(NamedTuple):
     """Rows of a path constraint in a mode.
 
     Attributes
     ----------
     constraint : Constraint
-    function : Function (x, z, u, p) -> rows
-    stages : tuple of int
-        Stages at which they are imposed.
+    at_end : bool
+        True if they are imposed at the last stage only.
     number : int
         Number of the constraint in the OCP.
     rows : (n,) int
@@ -154,8 +189,7 @@ class PathRows(NamedTuple):
     """
 
     constraint: Constraint
-    function: ca.Function
-    stages: tuple[int, ...]
+    at_end: bool
     number: int
     rows: Array
 
@@ -168,13 +202,12 @@ class _Store:
         self.size = 0
 
     def add(self, lower: Any, upper: Any, start: Any, scale: Any) -> Array:
-        """Declare unknowns and return their positions in w."""
+        """Declare unknowns and return their positions in w, in the shape of the start."""
         start = np.asarray(start, float)
-        self.parts.append(
-            tuple(np.broadcast_to(np.asarray(v, float), start.shape) for v in (lower, upper, start, scale))
-        )
+        parts = (np.broadcast_to(np.asarray(v, float), start.shape) for v in (lower, upper, start, scale))
+        self.parts.append(tuple(part.reshape(-1) for part in parts))
         self.size += start.size
-        return np.arange(self.size - start.size, self.size)
+        return np.arange(self.size - start.size, self.size).reshape(start.shape)
 
     def numbers(self) -> tuple[Array, ...]:
         """Return lower bounds, upper bounds, start and typical values of all unknowns, (n,) each."""
@@ -198,7 +231,7 @@ class PhaseNLP:
 
     Attributes
     ----------
-    nlp : BlockNLP
+    nlp : BlockProgram
     w0 : (n,)
         Start with forces and impulses that fit its motion.
     at_lengths, at_p, at_x0, at_end, at_slack : arrays of int
@@ -207,6 +240,8 @@ class PhaseNLP:
     at_left, at_x, at_z, at_y : lists of int arrays
         By phase: state at its begin (n_x,), stages (elements, n_s, n_x), multipliers (elements, n_s, n_z), and unknowns
         of the boundary before it.
+    stage_blocks : dict Block -> tuple of int
+        Blocks of the stages of all elements of phases with the same mode, and these phases.
     """
 
     def __init__(
@@ -225,15 +260,16 @@ class PhaseNLP:
             laws.boundary(plan.modes[max(k - 1, 0)], plan.impacts[k], plan.modes[k]) if k or plan.impacts[0] else None
             for k in range(len(plan))
         ]
-        self._store, self._blocks = _Store(), list[NLPBlock]()
+        self._store, self._blocks = _Store(), list[Block]()
         self.path_constraints = smooth_constraints(ocp, "path_constraints")
         self._held_rows: dict[int, list[Array]] = {}
         self._declare()
+        self.elements = self._elements()
         self._write()
         lower, upper, w, scale = self._store.numbers()
         # Fitted forces are negative where the motion of the start violates the contact laws.
         self.w0 = self.with_kinks(np.clip(self._with_forces(w), lower, upper))
-        self.nlp = BlockNLP(self._blocks, lower, upper, scale, self.w0)
+        self.nlp = BlockProgram(self._blocks, lower, upper, scale, self.w0)
 
     # --- kinks of costs ---
 
@@ -254,17 +290,15 @@ class PhaseNLP:
         if stage.size:
             for k, mode in enumerate(self.modes):
                 values = function_of([s.x, mode.z.symbol, s.u, s.p], stage.values)
-                for e, (index, _, place, width) in enumerate(self.elements_of(k)):
-                    first = self.n_x + self.at_x[k][e].size + self.at_z[k][e].size
-                    nodes = self.control_nodes
-                    U = w[index[first : first + self.n_u * nodes.size]].reshape(nodes.size, self.n_u)
-                    u = self.control_basis(nodes, place + width * self.tableau.c) @ U
-                    x, z = w[self.at_x[k][e]], w[self.at_z[k][e]]
-                    w[self.at_z[k][e][:, -stage.size :]] = np.asarray(values(x.T, z.T, u.T, w[self.at_p])).T
+                n = self.elements.of(k)
+                x, z, u = (w[self.at_x[k]], w[self.at_z[k]], self.stage_controls(w, n))
+                x, z, u = (part.reshape(-1, part.shape[-1]).T for part in (x, z, u))
+                slacks = np.asarray(values(x, z, u, w[self.at_p])).T
+                w[self.at_z[k][:, :, -stage.size :]] = slacks.reshape(*self.at_z[k].shape[:2], -1)
         if end.size:
-            at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths])
-            values = ca.Function("values", [self._end_symbols()], [self._at_end(end.values)])
-            w[self.at_end_slack] = np.array(values(w[at])).ravel()
+            at = np.concatenate([self.at_end, self.at_x0, self.at_p])
+            total = np.append(w[at], w[self.at_lengths].sum())
+            w[self.at_end_slack] = np.array(function_of([self._end_symbols()], end.values)(total)).ravel()
         return w
 
     # --- unknowns ---
@@ -287,7 +321,7 @@ class PhaseNLP:
             row = ocp.system.parameter_names.index(name)
             low[row], high[row] = ocp.free_parameters[name]
         self.at_p = self._store.add(low, high, p, np.where(p != 0.0, np.abs(p), 1.0))
-        x0, (x_low, x_high) = start.state(0.0, "-"), ocp.x_bounds
+        x0, (x_low, x_high) = start.at(0.0, "-"), ocp.x_bounds
         fixed = ocp.x0 is not None
         self.at_x0 = self._store.add(
             ocp.x0 if fixed else x_low, ocp.x0 if fixed else x_high, ocp.x0 if fixed else x0, self.sizes
@@ -309,7 +343,7 @@ class PhaseNLP:
         Within a group (positions, velocities) a component counts at least a twentieth of the largest one.
         """
         times = np.linspace(0.0, self.start.edges[-1], 41)  # often enough for a typical value
-        most = np.abs([self.start.state(t, "+") for t in times]).max(axis=0)
+        most = np.abs(self.start.state(times, "+")).max(axis=0)
         nominal = self.ocp.sizes.x
         ends = np.cumsum([0, *(getattr(self.ocp.system, name).numel() for name in self.ocp.system.states)])
         groups = [slice(first, last) for first, last in itertools.pairwise(ends)]
@@ -374,8 +408,7 @@ class PhaseNLP:
             begins[piece.control] = a if ends[piece.control] == 0.0 else begins[piece.control]
             ends[piece.control] = b
         times = begins[:, None] + (ends - begins)[:, None] * nodes
-        values = np.array([[np.clip(self.start.control(t), low, high) for t in row] for row in times])
-        values = values.reshape(self.controls, -1)
+        values = np.clip(self.start.control(times.ravel()), low, high).reshape(self.controls, len(nodes) * self.n_u)
         most = np.abs(values).reshape(-1, self.n_u).max(axis=0, initial=0.0) if values.size else np.zeros(self.n_u)
         bounds = np.where(
             np.isfinite(np.maximum(np.abs(low), np.abs(high))), np.maximum(np.abs(low), np.abs(high)), 0.0
@@ -428,7 +461,7 @@ class PhaseNLP:
         if boundary is None or not boundary.y.size:
             self.at_y.append(np.zeros(0, int))
             return left
-        y, after = boundary.y, self.start.state(float(self.start.edges[k]), "+")
+        y, after = boundary.y, self.start.at(float(self.start.edges[k]), "+")
         initial, sizes = np.array(y.initial, float), np.array(y.scale, float)
         # Components of the state that jump have start and scale of the state, not those of the boundary.
         for component, (jumps, i) in enumerate(boundary.after):
@@ -447,218 +480,247 @@ class PhaseNLP:
         margins = np.where(low < high, np.array([*named]), 0.0)
         horizon = float(self.start.edges[-1])
         a, b = self.start.edges[k : k + 2]
-        at_x, at_z = [], []
+        spans = zip(self.pieces, self.piece_times(), strict=True)
+        ends = [(begin, (end - begin) / piece.elements, piece) for piece, (begin, end) in spans if piece.phase == k]
+        begins = np.array([begin + e * h for begin, h, piece in ends for e in range(piece.elements)])
+        widths = np.array([h for _, h, piece in ends for _ in range(piece.elements)])
         # States of the start are taken inside the phase: at its ends the motion may jump.
-        inside = 1e-9 * max(float(self.start.edges[-1]), 1e-300)
-        for piece, (begin, end) in zip(self.pieces, self.piece_times(), strict=True):
-            if piece.phase != k:
-                continue
-            for e in range(piece.elements):
-                t0, h = begin + (end - begin) * e / piece.elements, (end - begin) / piece.elements
-                stages_x, stages_z = [], []
-                for c in self.tableau.c:
-                    t = float(np.clip(t0 + c * h, a + inside, max(b - inside, a + inside)))
-                    # A parabola that is 1 in the middle of the horizon and 0 at its ends, where the state may be fixed
-                    # on its bound.
-                    tight = margins * min(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)
-                    stages_x.append(self._store.add(low + tight, high - tight, self.start.state(t, "-"), self.sizes))
-                    z = mode.z
-                    stages_z.append(
-                        self._store.add(z.lower, z.upper, z.initial, z.scale) if z.size else np.zeros(0, int)
-                    )
-                at_x.append(stages_x)
-                at_z.append(stages_z)
-        self.at_x.append(np.array(at_x))
-        self.at_z.append(np.array(at_z, int).reshape(len(at_x), len(self.tableau.c), -1))
+        inside = 1e-9 * max(horizon, 1e-300)
+        t = begins[:, None] + widths[:, None] * self.tableau.c
+        t = np.clip(t, a + inside, max(b - inside, a + inside))
+        # A parabola that is 1 in the middle of the horizon and 0 at its ends, where the state may be fixed on its
+        # bound.
+        tight = margins * np.minimum(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)[..., None]
+        states, z = self.start.state(t.ravel(), "-").reshape(*t.shape, self.n_x), mode.z
+        self.at_x.append(self._store.add(low + tight, high - tight, states, self.sizes))
+        every = (np.broadcast_to(part, (*t.shape, z.size)) for part in (z.lower, z.upper, z.initial, z.scale))
+        self.at_z.append(self._store.add(*every))
         return np.asarray(self.at_x[-1][-1, -1])
 
     def _with_forces(self, w: Array) -> Array:
         """Return the start with the multipliers and impulses that fit its motion in the least-squares sense.
 
         Multipliers enter the dynamics, and impulses the balance of momentum, linearly: one step of Gauss-Newton is
-        enough.
+        enough. Rates are those of the polynomials, not of the motion: the dynamics of the program compare forces with
+        these.
         """
         w = w.copy()
-        for k, mode in enumerate(self.modes):
-            if mode.z.size:
-                self._fit_phase(k, mode, w)
-            boundary = self.boundaries[k]
-            if boundary is not None and boundary.y.size > sum(jumps for jumps, _ in boundary.after):
-                before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
-                s, y, jumped = self.ocp.system, boundary.y, sum(jumps for jumps, _ in boundary.after)
-                # The state after the jump is kept, as the motion knows it: only the impulses are fitted.
-                rows, unknown = boundary.equations.expression, y.symbol[jumped:]
-                slope = ca.Function("slope", [s.x, y.symbol, s.p], [rows, ca.jacobian(rows, unknown)])
-                value, matrix = (np.array(part) for part in slope(w[before], w[self.at_y[k]], w[self.at_p]))
-                w[self.at_y[k][jumped:]] -= _least_squares(matrix, value[:, 0])
-        return w
-
-    def _fit_phase(self, k: int, mode: ModeEquations, w: Array) -> None:
-        """Fit the multipliers of phase k to the rates of the collocation polynomials of the start, in place."""
-        s, z = self.ocp.system, mode.z.symbol
-        inertia = ca.SX.eye(self.n_x) if mode.inertia is None else mode.inertia
-        rate = ca.SX.sym("rate", self.n_x)
-        rest = inertia @ rate - mode.flow
-        slope = ca.Function("slope", [s.x, z, s.u, s.p, rate], [rest, ca.jacobian(rest, z)])
-        basis_u, inverse = self.control_nodes, np.linalg.inv(self.tableau.a).T
-        # Rates are those of the polynomials, not of the motion: the dynamics of the program compare forces with these.
-        for e, (index, share, place, width) in enumerate(self.elements_of(k)):
-            n_x, stages = self.n_x, self.tableau.stages
-            left, X = w[index[:n_x]], w[self.at_x[k][e]].T
-            length = w[index[-1 - self.at_p.size]] * share
-            if length <= 0.0:  # no rates on an element without length
+        for block, phases in self.stage_blocks.items():
+            count, first = self.modes[phases[0]].z.size, 2 * self.n_x
+            if not count:
                 continue
-            rates = (X - left[:, None]) @ inverse / length
-            at = self.control_basis(basis_u, place + width * self.tableau.c)
-            first = n_x * (1 + stages) + z.numel() * stages
-            U = w[index[first : first + self.n_u * basis_u.size]].reshape(basis_u.size, self.n_u)
-            for j in range(stages):
-                here = self.at_z[k][e, j]
-                value, matrix = slope(X[:, j], w[here], at[j] @ U, w[self.at_p], rates[:, j])
-                w[here] -= _least_squares(np.array(matrix), np.array(value)[:, 0])
+            at = np.concatenate([self.at_z[k].reshape(-1, count) for k in phases])
+            w[at] -= _fitted(block, w, np.arange(self.n_x), first + np.arange(count))
+        for k, boundary in enumerate(self.boundaries):
+            if boundary is None:
+                continue
+            # The state after the jump is kept, as the motion knows it: only the impulses are fitted.
+            jumped, count = sum(jumps for jumps, _ in boundary.after), boundary.y.size
+            held = self.boundary_blocks.get(k)
+            if held is not None and count > jumped:
+                columns = self.n_x + np.arange(jumped, count)
+                w[self.at_y[k][jumped:]] -= _fitted(held, w, np.arange(boundary.equations.size), columns)[0]
+        return w
 
     # --- rows ---
 
     def _write(self) -> None:
-        # Phases of equal modes share one block: its derivatives are taken once.
         groups: dict[int, list[int]] = {}
         for k, mode in enumerate(self.modes):
             groups.setdefault(id(mode), []).append(k)
-        self.element_blocks: dict[NLPBlock, tuple[int, ...]] = {
-            self._element_block(phases): tuple(phases) for phases in groups.values()
-        }
-        self._blocks += self.element_blocks
+        self.stage_blocks: dict[Block, tuple[int, ...]] = {}
+        self.boundary_blocks: dict[int, Block] = {}
+        for phases in groups.values():
+            self._add_stages(tuple(phases))
+            self._add_inner_points(tuple(phases))
         for k, boundary in enumerate(self.boundaries):
             if boundary is not None:
                 self._add_boundary(k, boundary)
         self._add_ends()
 
-    def elements_of(self, k: int) -> list[tuple[Array, float, float, float]]:
-        """Return for every element of phase k: positions of its unknowns, share of the length, place and width.
-
-        Place and width are those in its control interval, as fractions. The unknowns are (left, X, Z, U, length, p).
-        """
-        elements, e, left = [], 0, self.at_left[k]
-        for piece in self.pieces:
-            if piece.phase != k:
-                continue
-            for inside in range(piece.elements):
-                x, z = self.at_x[k][e].ravel(), self.at_z[k][e].ravel()
-                index = np.concatenate([left, x, z, self.at_u[piece.control], [piece.length], self.at_p])
-                elements.append((index, piece.share, inside / piece.elements, 1.0 / piece.elements))
-                left, e = self.at_x[k][e, -1], e + 1
-        return elements
-
-    def _element_block(self, phases: list[int]) -> NLPBlock:
-        """Return the block of all elements of the phases of one mode.
-
-        Its rows are, stage by stage, dynamics, equations and inequalities of the mode (`stage_rows` counts on this
-        order), then inequalities at further points, then path constraints.
-        """
-        mode, scheme, s, system = self.modes[phases[0]], self.tableau, self.tableau.stages, self.ocp.system
-        n_x, n_z, n_u, nodes = self.n_x, mode.z.size, self.n_u, self.control_nodes
-        left, X, Z = ca.SX.sym("left", n_x), ca.SX.sym("X", n_x, s), ca.SX.sym("Z", n_z, s)
-        U, length, p = ca.SX.sym("U", n_u, nodes.size), ca.SX.sym("length"), ca.SX.sym("p", system.p.numel())
-        share, basis = ca.SX.sym("share"), ca.SX.sym("basis", nodes.size, s)
-        inertia = ca.SX.eye(n_x) if mode.inertia is None else mode.inertia
-        symbols = [system.x, mode.z.symbol, system.u, system.p]
-        cost, kinks = self.stage_kinks.cost, ca.Function("kinks", symbols, [self.stage_kinks.rows])
-        f = ca.Function(
-            "mode", symbols, [inertia, mode.flow, mode.equations.expression, mode.inequalities.expression, cost]
+    def _elements(self) -> Elements:
+        """Return the table of all elements."""
+        pieces = [(piece, inside) for piece in self.pieces for inside in range(piece.elements)]
+        x = np.concatenate(self.at_x)
+        left = np.vstack([x[:1, -1], x[:-1, -1]])
+        begins = np.cumsum([0, *(len(part) for part in self.at_x[:-1])])
+        left[begins] = self.at_left
+        count = np.array([piece.elements for piece, _ in pieces])
+        return Elements(
+            phase=np.array([piece.phase for piece, _ in pieces]),
+            control=np.array([piece.control for piece, _ in pieces]),
+            length=np.array([piece.length for piece, _ in pieces]),
+            share=np.array([piece.share for piece, _ in pieces]),
+            place=np.array([inside for _, inside in pieces]) / count,
+            width=1.0 / count,
+            left=left,
+            x=x,
         )
-        # X = left + h A K with the rates K becomes S = h K = (X - left) A^-T: rows stay linear in h.
-        h, S = length * share, (X - ca.repmat(left, 1, s)) @ np.linalg.inv(scheme.a).T
-        rows, labels, low, high, spent = [], list[str](), list[float](), list[float](), ca.SX(0)
-        of_place: list[int] = []  # of every row: the stage, or the further point behind the stages
-        on_path: list[tuple[int, PathRows, ca.SX]] = []
-        names = [f"{name}'" for name in system.state_names]
+
+    def basis(self, elements: Array, places: Array) -> Array:
+        """Return the weights (elements, places, nodes) of control unknowns at places (elements, places) of elements."""
+        e = self.elements
+        inside = e.place[elements, None] + e.width[elements, None] * places
+        return self.control_basis(self.control_nodes, inside.ravel()).reshape(*inside.shape, -1)
+
+    def stage_controls(self, w: Array, elements: Array) -> Array:
+        """Return the controls (elements, n_s, n_u) at the stages of elements."""
+        nodes = w[self.controls_of(elements)]
+        stages = np.broadcast_to(self.tableau.c, (len(elements), self.tableau.stages))
+        return np.asarray(self.basis(elements, stages) @ nodes)
+
+    def controls_of(self, elements: Array) -> Array:
+        """Return the positions in w (elements, nodes, n_u) of the control unknowns of elements."""
+        shape = (len(elements), self.control_nodes.size, self.n_u)
+        return self.at_u[self.elements.control[elements]].reshape(shape)
+
+    def _kernel(self, name: str, arguments: list[ca.SX], rows: Rows, cost: Any = 0.0) -> Kernel:
+        """Return the kernel of rows and a cost in these arguments, which the system keeps."""
+        a, cost = ca.vertcat(ca.SX(0, 1), *arguments), ca.SX(cost)
+        parts = [a, rows.expression, cost]
+        return self.ocp.system.kernels.kernel(name, parts, lambda: Kernel(a, rows.expression, cost))
+
+    def _stage_kernel(self, mode: ModeEquations, others: ca.SX) -> Kernel:
+        """Return the kernel of a stage of a mode, with arguments (x, S, z, u, h, p).
+
+        X = left + h A K with the rates K becomes S = h K = (X - left) A^-T: rows stay linear in h.
+        """
+        s, cost = self.ocp.system, self.stage_kinks.cost
+        parts = [mode.flow, mode.equations.expression, mode.inequalities.expression, others, cost]
+        parts += [] if mode.inertia is None else [mode.inertia]
+
+        def made() -> Kernel:
+            increment, h = ca.SX.sym("S", self.n_x), ca.SX.sym("h")
+            moved = increment if mode.inertia is None else mode.inertia @ increment
+            rows = [moved - h * mode.flow, mode.equations.expression, mode.inequalities.expression, others]
+            a = ca.vertcat(s.x, increment, mode.z.symbol, s.u, h, s.p)
+            return Kernel(a, ca.vertcat(*rows), h * cost)
+
+        return s.kernels.kernel("stage", [*parts, mode.z.symbol], made)
+
+    def _add_stages(self, phases: tuple[int, ...]) -> None:
+        """Add the rows at the stages of all elements of the phases of one mode.
+
+        They are dynamics, equations and inequalities of the mode (`stage_rows` counts on this order), path constraints,
+        and kinks of the cost.
+        """
+        mode, s, n_x, system = self.modes[phases[0]], self.tableau.stages, self.n_x, self.ocp.system
+        n = self.elements.of(*phases)
         paths = self._paths(mode)
-        for j in range(s):
-            u = U @ basis[:, j]
-            E, flow, equations, inequalities, running = f(X[:, j], Z[:, j], u, p)
-            rows += [E @ S[:, j] - h * flow, equations, inequalities]
-            labels += [*names, *mode.equations.labels, *mode.inequalities.labels]
-            low += [0.0] * (n_x + mode.equations.size + mode.inequalities.size)
-            high += [0.0] * (n_x + mode.equations.size) + [np.inf] * mode.inequalities.size
-            of_place += [j] * (len(labels) - len(of_place))
-            spent += float(scheme.b[j]) * running
-            on_path += [(j, path, path.function(X[:, j], Z[:, j], u, p)) for path in paths if j in path.stages]
-        # Weights are symbols, since further points lie at other places in every element of the block.
-        inner = self.inner_rows(mode)
-        sizes = (s + 1, s, nodes.size)
-        weights = [[ca.SX.sym("weight", size) for size in sizes] for _ in range(self.mesh.points)]
-        for k, (of_x, of_z, of_u) in enumerate(weights):
-            expression, lower, upper, named = inner
-            of_place += [s + k] * len(named)
-            rows.append(expression(ca.horzcat(left, X) @ of_x, Z @ of_z, U @ of_u, p))
-            labels += named
-            low += lower
-            high += upper
-        last_rows: list[tuple[int, int, int]] = []  # constraint and row of it at the last stage, and the row here
-        for j, path, row in on_path:
-            c = path.constraint
-            rows.append(row)
-            if j == s - 1:
-                last_rows += [(path.number, int(i), len(labels) + n) for n, i in enumerate(path.rows)]
-            of_place += [j] * c.lower.size
-            labels += [str(c.name)] * c.lower.size
-            low += list(c.lower)
-            high += list(c.upper)
-        for j in range(s if self.stage_kinks.size else 0):
-            row = kinks(X[:, j], Z[:, j], U @ basis[:, j], p)
-            rows.append(row)
-            of_place += [j] * row.numel()
-            labels += ["stage_cost"] * row.numel()
-            low += [0.0] * row.numel()
-            high += [np.inf] * row.numel()
-        elements = [element for k in phases for element in self.elements_of(k)]
-        inside = [places for k in phases for places in self._inner_places(k)]
-        constants = []
-        for (_, part, place, width), places in zip(elements, inside, strict=True):
-            at = self.control_basis(nodes, place + width * scheme.c)
-            # The state is continuous and has the left end as a node; multipliers jump between elements and have the
-            # stages only.
-            of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
-            of_u = self.control_basis(nodes, place + width * places)
-            # Everything that differs between elements is a constant of their place: share of the length, weights.
-            constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
+        every = [path for path in paths if not path.at_end]
+        parts = [(str(path.constraint.name), path.constraint.expression) for path in every]
+        others = Rows.of(*parts, ("stage_cost", self.stage_kinks.rows))
+        labels = (*(f"{name}'" for name in system.state_names), *mode.equations.labels, *mode.inequalities.labels)
+        labels += others.labels
+        equations, kinks = n_x + mode.equations.size, self.stage_kinks.rows.numel()
+        open_ = mode.inequalities.size
+        limits = [[getattr(path.constraint, side) for path in every] for side in ("lower", "upper")]
+        low = np.concatenate([np.zeros(equations + open_), *limits[0], np.zeros(kinks)])
+        high = np.concatenate([np.zeros(equations), np.full(open_, np.inf), *limits[1], np.full(kinks, np.inf)])
+        stages = np.broadcast_to(self.tableau.c, (n.size, s))
         # Equations (equal limits) get no margin: they would become infeasible.
-        margins = self._margins(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
+        margins = self._margins(n, stages, labels) * (low < high)
         least, most = low + margins, high - margins
-        # Rows whose value terminal equations fix have no interior: they are left free at the end of the phase.
-        for k, last in zip(phases, np.cumsum([len(self.at_x[k]) for k in phases]) - 1, strict=True):
-            fixed = self._fixed_at_end(k) if last_rows else []
-            free = [here for number, i, here in last_rows if fixed[number][i]]
-            least[last, free], most[last, free] = -np.inf, np.inf
-        return NLPBlock(
+        begin = equations + open_
+        firsts = np.cumsum([begin, *(path.constraint.lower.size for path in every)])
+        for k in phases:  # rows whose value terminal equations fix have no interior: free at the end of the phase
+            last, fixed = np.flatnonzero(self.elements.phase[n] == k)[-1], self._fixed_at_end(k) if every else []
+            for path, first in zip(every, firsts, strict=False):
+                free = first + np.flatnonzero(fixed[path.number][path.rows])
+                least[last, -1, free], most[last, -1, free] = -np.inf, np.inf
+        block = Block(
             name="phase",
-            y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
-            c=ca.vertcat(share, ca.vec(basis), *[part for point in weights for part in point]),
-            rows=ca.vertcat(ca.SX(0, 1), *rows),
-            cost=h * spent,
-            lower=least,
-            upper=most,
-            index=np.array([element[0] for element in elements]),
-            constants=np.array(constants),
-            labels=tuple(labels),
+            kernel=self._stage_kernel(mode, others.expression),
+            at=self._stage_map(n, phases),
+            lower=least.reshape(-1, low.size),
+            upper=most.reshape(-1, low.size),
+            weights=np.tile(self.tableau.b, n.size),
+            labels=labels,
+        )
+        self.stage_blocks[block] = phases
+        self._blocks.append(block)
+        for path in paths:
+            if path.at_end:
+                self._add_at_end_of_elements(path, mode, n, phases)
+
+    def _stage_map(self, n: Array, phases: tuple[int, ...]) -> LinearMap:
+        """Return the map from w to (x, S, z, u, h, p) at all stages of elements."""
+        e, s, places = self.elements, self.tableau.stages, n.size * self.tableau.stages
+        inverse = np.linalg.inv(self.tableau.a)
+        x, nodes = e.x[n], self.control_nodes.size
+        ends = np.concatenate([e.left[n][:, None], x], axis=1)  # left end and stages of every element
+        of_ends = np.hstack([-inverse.sum(axis=1)[:, None], inverse])
+        basis = self.basis(n, np.broadcast_to(self.tableau.c, (n.size, s)))
+        controls = self.controls_of(n)
+        z = np.concatenate([self.at_z[k] for k in phases])
+        return LinearMap.of(
+            (x.reshape(places, -1),),
+            (np.repeat(ends, s, axis=0), np.tile(of_ends, (n.size, 1))),
+            (z.reshape(places, z.shape[-1]),),
+            (np.repeat(controls, s, axis=0), basis.reshape(places, nodes)),
+            (np.repeat(e.length[n], s)[:, None, None], np.repeat(e.share[n], s)[:, None]),
+            (self.at_p[None],),
         )
 
-    def _margins(self, phases: list[int], inside: list[Array], labels: list[str], of_place: list[int]) -> Array:
-        """Return the margins by which the rows of elements are tightened (elements, rows).
+    def _add_at_end_of_elements(self, path: PathRows, mode: ModeEquations, n: Array, phases: tuple[int, ...]) -> None:
+        """Add a path constraint at the last stage of all elements only."""
+        c, s, e = path.constraint, self.ocp.system, self.elements
+        rows = Rows.of((str(c.name), c.expression))
+        basis = self.basis(n, np.ones((n.size, 1)))[:, 0]
+        controls = self.controls_of(n)
+        z = np.concatenate([self.at_z[k][:, -1] for k in phases])
+        at = LinearMap.of((e.x[n, -1],), (z,), (controls, basis), (self.at_p[None],))
+        lower, upper = (np.tile(side, (n.size, 1)) for side in (c.lower, c.upper))
+        for k in phases:
+            free = np.flatnonzero(self._fixed_at_end(k)[path.number][path.rows])
+            last = np.flatnonzero(e.phase[n] == k)[-1]
+            lower[last, free], upper[last, free] = -np.inf, np.inf
+        kernel = self._kernel("path", [s.x, mode.z.symbol, s.u, s.p], rows)
+        self._blocks.append(Block(name="phase", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels))
+
+    def _add_inner_points(self, phases: tuple[int, ...]) -> None:
+        """Add the inequalities at further points of all elements of the phases of one mode."""
+        rows, lower, upper = self.inner_rows(self.modes[phases[0]])
+        if not self.mesh.points or not rows.size:
+            return
+        e, s, n = self.elements, self.ocp.system, self.elements.of(*phases)
+        inside = np.array([places for k in phases for places in self._inner_places(k)])
+        # The state is continuous and has the left end as a node; multipliers jump between elements and have the stages
+        # only.
+        flat, count = inside.ravel(), inside.shape[1]
+        of_x, of_z = lagrange_basis(np.append(0.0, self.tableau.c), flat), lagrange_basis(self.tableau.c, flat)
+        ends = np.concatenate([e.left[n][:, None], e.x[n]], axis=1)
+        z = np.concatenate([self.at_z[k] for k in phases])
+        controls = self.controls_of(n)
+        every = (np.repeat(part, count, axis=0) for part in (ends, z, controls))
+        weights = (of_x, of_z, self.basis(n, inside).reshape(flat.size, -1))
+        margins = self._margins(n, inside, rows.labels) * (lower < upper)
+        self._blocks.append(
+            Block(
+                name="phase",
+                kernel=self._kernel("inner", [s.x, self.modes[phases[0]].z.symbol, s.u, s.p], rows),
+                at=LinearMap.of(*zip(every, weights, strict=True), (self.at_p[None],)),
+                lower=(lower + margins).reshape(flat.size, -1),
+                upper=(upper - margins).reshape(flat.size, -1),
+                labels=rows.labels,
+            )
+        )
+
+    def _margins(self, n: Array, inside: Array, labels: tuple[str, ...]) -> Array:
+        """Return the margins by which rows at places (elements, places) of elements are tightened, one more axis.
 
         Margins of gaps vanish at the ends of a phase, where the gap may be zero; so do those of rows that another phase
         keeps constant, as these may be active there. All others vanish at the ends of the horizon.
         """
         amounts = np.array([self.start.margins.get(label, 0.0) for label in labels])
         if not amounts.any():
-            return np.zeros((len(inside), len(labels)))
-        begins, horizon = self.start.edges, float(self.start.edges[-1])
-        places, times = list[Array](), list[Array]()
-        for k in phases:
-            for e in range(len(self.at_x[k])):
-                inner = inside[len(places)]
-                places.append((e + np.append(self.tableau.c, inner)) / len(self.at_x[k]))
-                times.append((begins[k] + places[-1] * (begins[k + 1] - begins[k])) / horizon)
+            return np.zeros((*inside.shape, len(labels)))
+        e, begins, horizon = self.elements, self.start.edges, float(self.start.edges[-1])
+        phase = e.phase[n]
+        counts = np.bincount(e.phase)
+        number = np.arange(e.phase.size) - np.repeat(np.cumsum(counts) - counts, counts)  # within the phase
+        along = (number[n, None] + inside) / counts[phase][:, None]
+        times = (begins[phase][:, None] + along * np.diff(begins)[phase][:, None]) / horizon
         still = {
             str(c.name)
             for mode in self.modes
@@ -667,13 +729,14 @@ class PhaseNLP:
         }
         # Parabolas again, over the phase and over the horizon.
         is_gap = np.array([label.startswith("gap[") or label in still for label in labels])
-        along = [
-            4.0 * np.clip(share, 0.0, 1.0) * np.clip(1.0 - share, 0.0, 1.0) for share in map(np.array, (places, times))
-        ]
-        return amounts * np.where(is_gap, along[0][:, of_place], np.minimum(1.0, FADES * along[1][:, of_place]))
+        over_phase, over_horizon = (
+            4.0 * np.clip(share, 0.0, 1.0) * np.clip(1.0 - share, 0.0, 1.0) for share in (along, times)
+        )
+        fading = np.minimum(1.0, FADES * over_horizon)[..., None]
+        return np.asarray(amounts * np.where(is_gap, over_phase[..., None], fading))
 
-    def inner_rows(self, mode: ModeEquations) -> tuple[ca.Function, list[float], list[float], list[str]]:
-        """Return the inequalities at further points: function (x, z, u, p) -> rows, lower and upper limits, labels."""
+    def inner_rows(self, mode: ModeEquations) -> tuple[Rows, Array, Array]:
+        """Return the inequalities at further points in (x, z, u, p), and their lower and upper limits."""
         system, (low, high) = self.ocp.system, self.ocp.x_bounds
         bounded = [int(i) for i in np.flatnonzero(np.isfinite(low) | np.isfinite(high))]
         names = [f"bound of {system.state_names[i]}" for i in bounded]
@@ -686,8 +749,7 @@ class PhaseNLP:
                 rows += Rows.of((str(c.name), c.expression))
                 lower += [*c.lower]
                 upper += [*c.upper]
-        symbols = [system.x, mode.z.symbol, system.u, system.p]
-        return ca.Function("inner", symbols, [rows.expression]), lower, upper, list(rows.labels)
+        return rows, np.array(lower), np.array(upper)
 
     def _inner_places(self, k: int) -> list[Array]:
         """Return the places in [0, 1] of the further points of every element of phase k."""
@@ -709,25 +771,20 @@ class PhaseNLP:
         if found is None:
             return ""
         block, place = found
-        phases = self.element_blocks.get(block)
+        phases = self.stage_blocks.get(block)
         if phases is None:
             return f"in {block.name}"
-        places = [(k, e) for k in phases for e in range(len(self.at_x[k]))]
-        k, e = places[place]
-        left = self.at_left[k] if e == 0 else self.at_x[k][e - 1][-1]
+        e = self.elements.of(*phases)[place // self.tableau.stages]
+        k, left = int(self.elements.phase[e]), self.elements.left[e]
         shown = zip(self.ocp.system.state_names, w[left], strict=True)
         return f"in phase {k}, near {', '.join(f'{name} = {value:.6g}' for name, value in shown)}"
 
-    def mode_labels(self, block: NLPBlock) -> tuple[str, ...]:
-        """Return the labels of the inequalities of the mode of a block of elements."""
-        return tuple(self.modes[self.element_blocks[block][0]].inequalities.labels)
-
-    def stage_rows(self, block: NLPBlock) -> int:
-        """Return the number of rows per stage in a block of elements, of which the first n_x are the dynamics."""
-        mode = self.modes[self.element_blocks[block][0]]
+    def stage_rows(self, block: Block) -> int:
+        """Return the number of rows of the mode at a stage, of which the first n_x are the dynamics."""
+        mode = self.modes[self.stage_blocks[block][0]]
         return self.n_x + mode.equations.size + mode.inequalities.size
 
-    def time_of(self, block: NLPBlock, edges: Array) -> float:
+    def time_of(self, block: Block, edges: Array) -> float:
         """Return the time [s] of a block with one place."""
         return float(edges[-1] if block.edge is None else edges[block.edge])
 
@@ -736,7 +793,6 @@ class PhaseNLP:
 
         Inequalities that the mode keeps constant are left out: see `held_rows`.
         """
-        system, s = self.ocp.system, self.tableau.stages
         paths = []
         for k, (c, held) in enumerate(zip(self.path_constraints, self._held(mode), strict=True)):
             rows = np.flatnonzero(~held)
@@ -744,9 +800,7 @@ class PhaseNLP:
                 continue
             some = c.rows_of(rows) if held.any() else c
             # A constant control satisfies an equation at the end of its element, but rarely at all of its stages.
-            stages = tuple(range(s)) if (c.lower < c.upper).all() or c.at == "rk_stages" else (s - 1,)
-            function = ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [some.expression])
-            paths.append(PathRows(some, function, stages, k, rows))
+            paths.append(PathRows(some, not ((c.lower < c.upper).all() or c.at == "rk_stages"), k, rows))
         return paths
 
     def _held(self, mode: ModeEquations) -> list[Array]:
@@ -757,7 +811,7 @@ class PhaseNLP:
 
     def _constant_rows(self, held: ca.SX | None) -> list[Array]:
         """Return for every path constraint which rows are inequalities that held v = 0 keeps constant, (rows,) bool."""
-        states = np.array([self.start.state(t, "+") for t in np.linspace(0.0, self.start.edges[-1], HELD_AT)])
+        states = self.start.state(np.linspace(0.0, self.start.edges[-1], HELD_AT), "+")
         numbers = states, self.sizes, self.start.p
         return [
             held_rows(self.ocp.system, held, c.expression, *numbers) & (c.lower < c.upper)
@@ -791,65 +845,97 @@ class PhaseNLP:
         """Add the conditions of the boundary before phase k, and those at the first stage after it."""
         s = self.ocp.system
         before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
-        y, at = ca.vertcat(s.x, boundary.y.symbol, s.p), np.concatenate([before, self.at_y[k], self.at_p])
-        self._add_conditions(f"before phase {k}", y, boundary.equations, boundary.inequalities, at, k)
+        at = np.concatenate([before, self.at_y[k], self.at_p])
+        block = self._add_conditions(
+            f"before phase {k}", [s.x, boundary.y.symbol, s.p], boundary.equations, boundary.inequalities, at, k
+        )
+        if block is not None:
+            self.boundary_blocks[k] = block
         first = np.concatenate([self.at_x[k][0, 0], self.at_p])
-        self._add_conditions(f"beginning of phase {k}", ca.vertcat(s.x, s.p), Rows(), boundary.beginning, first, k)
+        self._add_conditions(f"beginning of phase {k}", [s.x, s.p], Rows(), boundary.beginning, first, k)
+
+    def _add_lengths(self) -> None:
+        """Add the horizon as the sum of all lengths, and equal control intervals."""
+        free, at = self.ocp.free_time, self.at_lengths
+        kernel = self._linear(is_cost=False)
+        low, high = (self.ocp.horizon,) * 2 if free is None else (free.lower, free.upper)
+        everything = np.broadcast_to(at[None, :, None], (1, at.size, 1))
+        self._blocks.append(
+            Block(
+                name="end",
+                kernel=kernel,
+                at=LinearMap.of((everything, np.ones((1, at.size)))),
+                lower=low,
+                upper=high,
+                labels=("horizon",),
+            )
+        )
+        if not self.mesh.equal or self.mesh.intervals == 1:
+            return
+        # The last interval has what is left of the horizon: a row for it would be redundant.
+        own = self.length_control == np.arange(self.mesh.intervals - 1)[:, None]
+        shares = own - 1.0 / self.mesh.intervals
+        every = np.broadcast_to(at[None, :, None], (len(own), at.size, 1))
+        equal = Block(
+            name="end",
+            kernel=kernel,
+            at=LinearMap.of((every, shares)),
+            lower=0.0,
+            upper=0.0,
+            labels=("control interval",),
+        )
+        self._blocks.append(equal)
 
     def _add_ends(self) -> None:
         """Add terminal cost and constraints, the horizon, initial constraints, and the mode of the first phase."""
-        ocp, s, free = self.ocp, self.ocp.system, self.ocp.free_time
-        lengths = self._lengths
-        total = ca.sum1(lengths)
-        rows, low, high, labels = [total], [], [], ["horizon"]
-        low.append(ocp.horizon if free is None else free.lower)
-        high.append(ocp.horizon if free is None else free.upper)
-        if self.mesh.equal:
-            # The last interval has what is left of the horizon: a row for it would be redundant.
-            for j in range(self.mesh.intervals - 1):
-                rows.append(
-                    ca.sum1(lengths[np.flatnonzero(self.length_control == j).tolist()]) - total / self.mesh.intervals
-                )
-                low.append(0.0)
-                high.append(0.0)
-                labels.append("control interval")
+        ocp, s = self.ocp, self.ocp.system
+        self._add_lengths()
         kinks, constraints = self.end_kinks, smooth_constraints(ocp, "terminal_constraints")
-        expressions = [self._at_end(e) for e in (kinks.cost, *(c.expression for c in constraints))]
-        count = sum(c.lower.size for c in constraints) if self.mesh.penalty is not None else 0
-        over, under = ca.SX.sym("over", count), ca.SX.sym("under", count)
-        cost, done = expressions[0], 0
-        for c, expression in zip(constraints, expressions[1:], strict=True):
-            size = c.lower.size
-            if count:  # exact l1 penalty: c + under - over within the limits, both >= 0
-                expression = expression + under[done : done + size] - over[done : done + size]
-                done += size
-            rows.append(expression)
-            low += list(c.lower)
-            high += list(c.upper)
-            labels += [str(c.name)] * size
-        weight = self.mesh.penalty or 0.0
-        asked, end = ca.vertcat(ca.SX(0, 1), *expressions[1:]), self.start.state(float(self.start.edges[-1]), "-")
-        sizes = np.tile(self._sizes_at(asked, end, self.sizes), 2)[: 2 * count]
+        asked = Rows.of(*((str(c.name), c.expression) for c in constraints))
+        low, high = (
+            np.concatenate([np.zeros(0), *[getattr(c, side) for c in constraints]]) for side in ("lower", "upper")
+        )
+        count, weight = asked.size if self.mesh.penalty is not None else 0, self.mesh.penalty or 0.0
+        end = self.start.at(float(self.start.edges[-1]), "-")
+        sizes = np.tile(self._sizes_at(asked.expression, end, self.sizes), 2) if count else np.zeros(0)
         self.at_slack = self._store.add(0.0, np.inf, 1e-2 * sizes, sizes)
         self.slack_sizes = sizes
-        cost = cost + weight * ca.dot(1.0 / ca.DM(sizes), ca.vertcat(over, under))
         self.at_end_slack = self._store.add(kinks.lower, np.inf, np.zeros(kinks.size), kinks.sizes)
-        rows.append(self._at_end(kinks.rows))
-        low += [0.0] * kinks.rows.numel()
-        high += [np.inf] * kinks.rows.numel()
-        labels += ["terminal_cost"] * kinks.rows.numel()
-        y = ca.vertcat(self._end_symbols(), over, under, kinks.slacks)
-        at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths, self.at_slack, self.at_end_slack])
-        self._add(
-            "end", y, Rows(expression=ca.vertcat(*rows), labels=tuple(labels)), np.array(low), np.array(high), at, cost
-        )
+        # Exact l1 penalty: c + under - over within the limits, both >= 0.
+        missed = ca.SX.sym("missed", asked.size)
+        rows = Rows(expression=asked.expression + missed, labels=asked.labels)
+        rows += Rows.of(("terminal_cost", kinks.rows))
+        cost, symbols = kinks.cost, [self._end_symbols(), missed, kinks.slacks]
+        more = kinks.rows.numel()
+
+        def made() -> Kernel:
+            return Kernel(ca.vertcat(*symbols), rows.expression, cost)
+
+        # The symbol of a fixed horizon is in none of the expressions.
+        kernel = s.kernels.kernel("end", [s.x_initial, asked.expression, kinks.rows, kinks.cost, kinks.slacks], made)
+        if kernel.m or kernel.has_cost:
+            lengths = self.at_lengths[:, None]
+            slacks = self.at_slack.reshape(2, count)[None]
+            part = (slacks, [[-1.0, 1.0]]) if count else (None, np.zeros((1, asked.size)))
+            at = LinearMap.of(
+                (np.concatenate([self.at_end, self.at_x0, self.at_p])[None],),
+                (lengths[None], np.ones((1, lengths.size))),
+                part,
+                (self.at_end_slack[None],),
+            )
+            lower, upper = np.append(low, np.zeros(more)), np.append(high, np.full(more, np.inf))
+            self._blocks.append(Block(name="end", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels))
+        if count:
+            every = self.at_slack[None, :, None]
+            spent = LinearMap.of((every, weight / sizes[None]))
+            self._blocks.append(Block(name="penalty", kernel=self._linear(is_cost=True), at=spent))
         at_start = np.concatenate([self.at_x0, self.at_p])
         if ocp.initial_constraints:
             initial = Rows.of(*((str(c.name), c.expression) for c in ocp.initial_constraints))
             lower, upper = (
                 np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
             )
-            self._add("beginning", ca.vertcat(s.x, s.p), initial, lower, upper, at_start, edge=0)
+            self._add("beginning", [s.x, s.p], initial, lower, upper, at_start, edge=0)
         # Rows that the first mode keeps constant are imposed where it begins. Later phases begin where the phase before
         # ended, which has these rows at its last stage.
         parts = zip(self.path_constraints, self._held(self.modes[0]), strict=True)
@@ -860,30 +946,32 @@ class PhaseNLP:
             # With a fixed state and parameters the rows are constants: imposed only if violated, which makes the
             # program infeasible as it should be.
             if ocp.x0 is None or ocp.free_parameters or self._starts_outside(path.expression, lower, upper):
-                self._add("path at the beginning", ca.vertcat(s.x, s.p), path, lower, upper, at_start, edge=0)
+                self._add("path at the beginning", [s.x, s.p], path, lower, upper, at_start, edge=0)
         self._blocks += [point_block(self, term) for term in ocp.point_terms]
         began = self._start_rows()
-        # Rows of a fixed initial state are redundant, which IPOPT does not like. If the state is in another mode (a
-        # body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
+        # Rows of a fixed initial state are redundant, which the solver does not like. If the state is in another mode
+        # (a body that hovers where the sequence has it closed), they are imposed all the same: they are infeasible.
         if (
             ocp.x0 is None
             or self._starts_outside(began[0].expression, 0.0, 0.0)
             or self._starts_outside(began[1].expression, 0.0, np.inf)
         ):
-            self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+            self._add_conditions("mode of the first phase", [s.x, s.p], *began, at_start, 0)
+
+    def _linear(self, *, is_cost: bool) -> Kernel:
+        """Return the kernel with one row or a cost, its argument: for what is linear in w."""
+        a = ca.SX.sym("a")
+        parts = (ca.SX(0, 1), a) if is_cost else (a,)
+        return self.ocp.system.kernels.kernel("linear", [], lambda: Kernel(a, *parts), is_cost)
 
     @cached_property
-    def _lengths(self) -> ca.SX:
-        return ca.SX.sym("lengths", self.at_lengths.size)
+    def _total(self) -> ca.SX:
+        """Symbol of the horizon: a free one is no unknown of its own, but the sum of the lengths."""
+        return ca.SX.sym("horizon") if self.ocp.free_time is None else self.ocp.free_time.symbol
 
     def _end_symbols(self) -> ca.SX:
         s = self.ocp.system
-        return ca.vertcat(s.x, s.x_initial, s.p, self._lengths)
-
-    def _at_end(self, expression: ca.SX) -> ca.SX:
-        """Return an expression at the end: a free horizon is no unknown of its own, but the sum of the lengths."""
-        free = self.ocp.free_time
-        return expression if free is None else ca.substitute(expression, free.symbol, ca.sum1(self._lengths))
+        return ca.vertcat(s.x, s.x_initial, s.p, self._total)
 
     def _start_rows(self) -> tuple[Rows, Rows]:
         """Return equations and inequalities of the initial state in the first mode.
@@ -923,27 +1011,28 @@ class PhaseNLP:
     def _add(
         self,
         name: str,
-        y: ca.SX,
+        symbols: list[ca.SX],
         rows: Rows,
         lower: Array,
         upper: Array,
         index: Array,
-        cost: Any = 0,
         edge: int | None = None,
-    ) -> None:
-        """Add a block at one place, unless it has neither rows nor a cost."""
-        if rows.size or not ca.SX(cost).is_constant():
-            numbers = {"lower": lower, "upper": upper, "index": index[None], "cost": ca.SX(cost), "edge": edge}
-            self._blocks.append(NLPBlock(name=name, y=y, rows=rows.expression, labels=rows.labels, **numbers))
+    ) -> Block | None:
+        """Add a block at one place, unless it has no rows."""
+        if not rows.size:
+            return None
+        kernel = self._kernel("rows", symbols, rows)
+        at, labels = LinearMap.at(index), rows.labels
+        self._blocks.append(Block(name=name, kernel=kernel, at=at, lower=lower, upper=upper, labels=labels, edge=edge))
+        return self._blocks[-1]
 
     def _add_conditions(
-        self, name: str, y: ca.SX, equations: Rows, inequalities: Rows, index: Array, edge: int
-    ) -> None:
+        self, name: str, symbols: list[ca.SX], equations: Rows, inequalities: Rows, index: Array, edge: int
+    ) -> Block | None:
         """Add equations (= 0) and inequalities (>= 0) as a block at one place."""
         lower, open_ = np.zeros(equations.size + inequalities.size), np.full(inequalities.size, np.inf)
-        self._add(
-            name, y, equations + inequalities, lower, np.append(np.zeros(equations.size), open_), index, edge=edge
-        )
+        upper = np.append(np.zeros(equations.size), open_)
+        return self._add(name, symbols, equations + inequalities, lower, upper, index, edge)
 
 
 def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
@@ -952,10 +1041,20 @@ def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
     return mesh.intervals if mesh.per_phase else max(1, round(mesh.intervals * length / horizon))
 
 
-def _least_squares(matrix: Array, value: Array) -> Array:
-    """Return the least-squares solution of minimum norm; zero if an entry is not finite."""
-    if not (np.isfinite(matrix).all() and np.isfinite(value).all()):
-        return np.zeros(matrix.shape[1])
+def _fitted(block: Block, w: Array, rows: Array, columns: Array) -> Array:
+    """Return by how much some arguments (places, columns) are too large for some rows, in the least-squares sense.
+
+    Zero where a value is not finite.
+    """
+    a = block.at.arguments(w, block.kernel.n)
+    evaluator = Evaluator(block.kernel, a)
+    right, slopes = evaluator.values()[:, rows], evaluator.first()
+    matrix = np.zeros((block.places, block.count + 1, block.kernel.n))
+    matrix[:, *block.kernel.jacobian_pattern] = slopes
+    matrix = matrix[:, rows][:, :, columns]
+    known = np.isfinite(matrix).all(axis=(1, 2)) & np.isfinite(right).all(axis=1)
+    out = np.zeros((block.places, columns.size))
     # Redundant contacts make the matrix singular: minimum norm shares the load evenly. The cutoff is far above
     # rounding.
-    return np.asarray(np.linalg.lstsq(matrix, value, rcond=1e-10)[0])
+    out[known] = (np.linalg.pinv(matrix[known], rcond=1e-10) @ right[known][..., None])[..., 0]
+    return out

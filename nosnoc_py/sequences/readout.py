@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
+from nosnoc_py.functions import function_of, matrices
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.ipopt import NLPResult
@@ -73,7 +74,7 @@ class PhasePoint:
     w : (n,)
         Unknowns in the user's units.
     result : NLPResult, optional
-        Result of IPOPT with its multipliers.
+        Result of the solver with its multipliers.
     objective : float
         Objective of the OCP, without penalties.
     violation : float
@@ -84,8 +85,6 @@ class PhasePoint:
         Largest violation of a terminal constraint, where these are penalised.
     worst : str
         Name of the row with the largest violation.
-    implied : tuple of str
-        Names of rows that the others imply, and that were left out.
     """
 
     program: PhaseNLP
@@ -96,13 +95,10 @@ class PhasePoint:
     residual: float
     missed: float
     worst: str
-    implied: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, program: PhaseNLP, w: Array, result: NLPResult | None = None, implied: tuple[str, ...] = ()
-    ) -> PhasePoint:
-        """Evaluate an iterate; `implied` are the rows that were left out."""
+    def of(cls, program: PhaseNLP, w: Array, result: NLPResult | None = None) -> PhasePoint:
+        """Evaluate an iterate."""
         w = program.with_kinks(w)  # slacks of kinks do not belong to the answer: the objective is that of the user
         # The slacks hide what penalised terminal constraints miss: it counts as a violation, not as a cost.
         slack = w[program.at_slack]
@@ -119,7 +115,6 @@ class PhasePoint:
             violation=max(violation, missed),
             residual=residual,
             missed=missed,
-            implied=implied,
             worst=worst if violation >= missed else "a terminal constraint",
         )
 
@@ -135,10 +130,10 @@ class PhasePoint:
         A motion that is held at the end of its mode may be better in the next one.
         """
         g = self.program
-        values = self.program.nlp.evaluate(self.w)[1]
-        for block in g.element_blocks:
-            rows = [j for j, label in enumerate(block.labels) if label in g.mode_labels(block)]
-            slack = (g.nlp.of(block, values) * g.nlp.of(block, g.nlp.row_scale))[:, rows]
+        values = g.nlp.evaluate(self.w)[1] * g.nlp.row_scale
+        for block, phases in g.stage_blocks.items():
+            last, count = g.stage_rows(block), g.modes[phases[0]].inequalities.size
+            slack = g.nlp.of(block, values)[:, last - count : last].reshape(-1, g.tableau.stages * count)
             if (slack[1:-1] <= ACTIVE).any():
                 return False
         return True
@@ -171,36 +166,17 @@ class PhasePoint:
 
     def elements(self) -> PhaseElements:
         """Return the values of all elements in the order of time."""
-        g, w = self.program, self.w
-        n_x, s, nodes = g.n_x, g.tableau.stages, g.control_nodes
-        rows, phase, control, h = [], [], [], []
-        for k in range(len(g.plan)):
-            pieces = [piece for piece in g.pieces if piece.phase == k for _ in range(piece.elements)]
-            # `elements_of` goes through the pieces in the same order.
-            for element, piece in zip(g.elements_of(k), pieces, strict=True):
-                rows.append(element)
-                phase.append(k)
-                control.append(piece.control)
-                h.append(max(0.0, w[piece.length] * piece.share))
-        u, z, left, stages = [], [], [], []
-        counts = dict.fromkeys(range(len(g.plan)), 0)
-        for k, j, (index, _, place, width) in zip(phase, control, rows, strict=True):
-            e = counts[k]
-            counts[k] += 1
-            left.append(w[index[:n_x]])
-            stages.append(w[g.at_x[k][e]])
-            z.append(w[g.at_z[k][e]].reshape(s, -1))
-            u.append(g.control_basis(nodes, place + width * g.tableau.c) @ w[g.at_u[j]].reshape(nodes.size, -1))
-        lengths = np.array(h)
+        g, w, e = self.program, self.w, self.program.elements
+        h = np.maximum(w[e.length] * e.share, 0.0)
         return PhaseElements(
-            phase=np.array(phase),
-            control=np.array(control),
-            t_left=np.cumsum(lengths) - lengths,
-            h=lengths,
-            x_left=np.array(left),
-            x_stages=np.array(stages),
-            z_stages=z,
-            u_stages=np.array(u),
+            phase=e.phase,
+            control=e.control,
+            t_left=np.cumsum(h) - h,
+            h=h,
+            x_left=w[e.left],
+            x_stages=w[e.x],
+            z_stages=[part for at in g.at_z for part in w[at]],
+            u_stages=g.stage_controls(w, np.arange(h.size)),
         )
 
 
@@ -266,14 +242,16 @@ def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, floa
     of_x, of_z = lagrange_basis(np.append(0.0, g.tableau.c), places), lagrange_basis(g.tableau.c, places)
     times, amounts = [], dict[str, float]()
     for k, mode in enumerate(g.modes):
-        rows, lower, upper, labels = g.inner_rows(mode)
+        inner, lower, upper = g.inner_rows(mode)
+        s, labels = g.ocp.system, inner.labels
+        rows = function_of([s.x, mode.z.symbol, s.u, s.p], inner.expression)
         # An element without length has values that belong to no time.
         for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
             # The state has a node at the left end, multipliers have the stages only.
             x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
             u = of_z @ e.u_stages[i]
             values = np.array(rows(x.T, z.T, u.T, p)).T.reshape(SAMPLES, -1)
-            over = excess(values, np.array(lower), np.array(upper))
+            over = excess(values, lower, upper)
             for label, column in zip(labels, over.T, strict=True):
                 j = int(column.argmax())
                 if column[j] > tolerance:
@@ -384,22 +362,22 @@ def _multipliers(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series]
     stage_times = e.t_left[:, None] + e.h[:, None] * g.tableau.c
     for block in nlp.blocks:
         values = nlp.of(block, every)
-        if block in g.element_blocks:
-            phases, width = g.element_blocks[block], g.stage_rows(block)
-            rows = np.concatenate([np.flatnonzero(e.phase == k) for k in phases])
-            mode = g.modes[phases[0]]  # all phases of a block have the same mode
-            inertia = None if mode.inertia is None else ca.Function("inertia", [s.x, s.p], [ca.densify(mode.inertia)])
-            for j in range(stages):
-                # Rows are E S - h f: -mu' h f takes the place of h b lambda' E^-1 f in the Hamiltonian, hence sign and
-                # division by b.
-                mu = values[:, j * width : j * width + n_x] / g.tableau.b[j]
-                for i, row in enumerate(rows):
-                    weight = mu[i] if inertia is None else np.array(inertia(e.x_stages[row, j], point.p)).T @ mu[i]
-                    costates[row, j] = -weight
-                for k in range(n_x, width):
-                    times, parts = rows_by_label.setdefault(block.labels[j * width + k], ([], []))
-                    times.append(stage_times[rows, j])
-                    parts.append(values[:, j * width + k])
+        if block in g.stage_blocks:
+            phases, width = g.stage_blocks[block], g.stage_rows(block)
+            rows, mode = g.elements.of(*phases), g.modes[phases[0]]  # all phases of a block have the same mode
+            # Rows are E S - h f: -mu' h f takes the place of h b lambda' E^-1 f in the Hamiltonian, hence sign and
+            # division by b.
+            values = values.reshape(rows.size, stages, -1)
+            mu = values[..., :n_x] / g.tableau.b[:, None]
+            if mode.inertia is not None:
+                inertia = function_of([s.x, s.p], ca.densify(mode.inertia))
+                masses = np.asarray(inertia(e.x_stages[rows].reshape(-1, n_x).T, point.p))
+                mu = np.einsum("eski,esk->esi", matrices(masses, rows.size * stages).reshape(*mu.shape, n_x), mu)
+            costates[rows] = -mu
+            for k in range(n_x, width):
+                times, parts = rows_by_label.setdefault(block.labels[k], ([], []))
+                times.append(stage_times[rows].ravel())
+                parts.append(values[..., k].ravel())
             continue
         time = g.time_of(block, point.edges)
         for label, value in zip(block.labels, values[0], strict=True):

@@ -32,10 +32,11 @@ from nosnoc_py.attempts.loop import best_attempt
 from nosnoc_py.attempts.rank import ObjectiveScale, Rank, RankGroup
 from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
+from nosnoc_py.kernels import Kernel
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
+from nosnoc_py.programs import Block, BlockProgram, LinearMap
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
@@ -96,13 +97,11 @@ SHORTEST = 1e-3
 SOUND = 1e-2
 # Limit of the iterations of a program whose phases may vanish: it is degenerate, and often does not converge.
 FEW = 100
-# IPOPT's options for a start at the solution on another mesh, where its usual start has failed: by default it pushes
-# unknowns off their bounds by a hundredth, which may be far from the solution.
-NEAR_START = {
-    "mu_strategy": "monotone",
-    "mu_init": 1e-3,
-    **{f"{of}bound_{what}": 1e-5 for of in ("", "slack_") for what in ("push", "frac")},
-}
+# Options for small programs whose solution others begin at.
+EXACT = {"tol": 1e-11, "acceptable_tol": 1e-9}
+# Options for a start at the solution on another mesh, where the usual start has failed: by default it pushes unknowns
+# off their bounds by a hundredth, which may be far from the solution.
+NEAR_START = {"mu_init": 1e-3, "bound_push": 1e-5, "bound_frac": 1e-5}
 # Length of an added phase as a fraction of the horizon.
 ADDED = 0.1
 # Distance from a node of equal intervals at which an event counts as held there, and the distance by which it is moved
@@ -250,9 +249,6 @@ class Refinement:
             note = "phases are as short as shortest= allows; without them: solution.shorter, objective "
             note += f"{shorter.objective:.8g}"
             solution = replace(solution, shorter=shorter, message=joined(solution.message, note))
-        if best.point.implied:
-            note = f"left out, as other rows imply them: {', '.join(best.point.implied)}"
-            solution = replace(solution, message=joined(solution.message, note))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best solution so far is {self.best.verdict}")
@@ -461,12 +457,12 @@ class Refinement:
         def again(best: PhasePoint | None) -> PhasePoint | None:
             # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
             near = best is not None and best.residual <= NEARLY
-            return self.run_ipopt(program, best.w, "phases", **bound) if best is not None and near else None
+            return self.run_solver(program, best.w, "phases", **bound) if best is not None and near else None
 
         def from_mesh(best: PhasePoint | None) -> PhasePoint | None:
             if not start.near or (best is not None and self.is_feasible(best)):
                 return None
-            return self.run_ipopt(program, program.w0, "from a mesh", options=NEAR_START, **bound)
+            return self.run_solver(program, program.w0, "from a mesh", options=NEAR_START, **bound)
 
         def through_penalty(best: PhasePoint | None) -> PhasePoint | None:
             if best is None or self.is_feasible(best) or not (self.ocp.terminal_constraints and self.method.penalised):
@@ -474,13 +470,13 @@ class Refinement:
             size = max(abs(best.objective) if np.isfinite(best.objective) else 0.0, 1.0 / program.nlp.cost_scale)
             finer = replace(mesh, penalty=PENALTY * size)
             soft = PhaseNLP(self.ocp, laws, plan, finer, start, tolerance=self.method.tolerance)
-            reached = self.run_ipopt(soft, soft.w0, "penalised", **bound)
+            reached = self.run_solver(soft, soft.w0, "penalised", **bound)
             # The slacks are the only unknowns that the two programs do not share.
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
-            return self.run_ipopt(program, near, "phases", **bound)
+            return self.run_solver(program, near, "phases", **bound)
 
         point = best_attempt(
-            (lambda _: self.run_ipopt(program, program.w0, "phases", **bound), again, from_mesh, through_penalty),
+            (lambda _: self.run_solver(program, program.w0, "phases", **bound), again, from_mesh, through_penalty),
             rank=lambda point: Rank.of_point(point.objective, point.residual, self.method.tolerance),
             stop=lambda point: self.is_feasible(point) and point.result is not None and point.result.converged,
         )
@@ -507,7 +503,7 @@ class Refinement:
                 return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
             pruned_point = self.optimum(laws, shorter, mesh, anew)
             if not self.better(pruned_point, point):
-                freed = self.run_ipopt(point.program, point.w, "short phases", most=FEW)
+                freed = self.run_solver(point.program, point.w, "short phases", most=FEW)
                 return freed if self.better(freed, point) else point
             plan, point = shorter, pruned_point
         return point
@@ -516,7 +512,7 @@ class Refinement:
         self, laws: ModeLaws, shorter: Plan, mesh: PhaseMesh, anew: PhaseStart, point: PhasePoint, short: Array
     ) -> PhasePoint:
         """Return the optimum of a given sequence with its least lengths; without the short phases if there is none."""
-        kept = self.run_ipopt(point.program, point.w, "short phases", shortest=self.least_length)
+        kept = self.run_solver(point.program, point.w, "short phases", shortest=self.least_length)
         kept = kept if self.better(kept, point) else point
         without = self.optimum(laws, shorter, mesh, replace(anew, near=False))
         if self.is_feasible(without) and (not self.is_feasible(kept) or self.better(without, kept)):
@@ -548,7 +544,7 @@ class Refinement:
         """True if the point satisfies all rows and bounds, whatever IPOPT says of it."""
         return Rank.of_point(point.objective, point.residual, self.method.tolerance).feasible
 
-    def run_ipopt(
+    def run_solver(
         self,
         program: PhaseNLP,
         w: Array,
@@ -558,7 +554,7 @@ class Refinement:
         shortest: float = 0.0,
         options: Mapping[str, Any] | None = None,
     ) -> PhasePoint:
-        """Run IPOPT on one program, with a record in the log and the callback.
+        """Solve one program, with a record in the log and the callback.
 
         Parameters
         ----------
@@ -574,7 +570,7 @@ class Refinement:
         shortest : float
             The same bound, as a fraction of the horizon.
         options : mapping, optional
-            Further options of IPOPT.
+            Further options of the solver.
         """
         most = self.method.max_iterations if most is None else min(most, self.method.max_iterations)
         lower, at = program.nlp.lbw.copy(), program.at_lengths
@@ -583,7 +579,9 @@ class Refinement:
         lower[at] = np.maximum(lower[at], shares * program.w0[at])
         if shortest:
             lower[at] = np.maximum(lower[at], shortest * program.w0[at].sum() * (shares if least else 1.0))
-        point = optimise(program, w, {"max_iter": most, **(options or {}), **self.method.ipopt}, self.deadline, lower)
+        point = optimise(
+            program, w, {"max_iter": most, **(options or {}), **self.method.interior}, self.deadline, lower
+        )
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
             if self.best is None:
@@ -611,8 +609,8 @@ def with_added_phase(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bo
     modes = (*plan.modes, mode) if at_end else (mode, *plan.modes)
     impacts = (*plan.impacts, {}) if at_end else ({}, *plan.impacts)
 
-    def before(t: float) -> float:
-        return float(np.clip((t - offset) / share, 0.0, horizon))
+    def before(t: Array) -> Array:
+        return np.asarray(np.clip((t - offset) / share, 0.0, horizon))
 
     start = PhaseStart(
         edges=edges,
@@ -768,22 +766,22 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     ]
     distance = ca.sumsqr((s.x - near) / ocp.sizes.x)
     index = np.arange(near.size)[None]
-    numbers: dict[str, Any] = {"lower": limits[0], "upper": limits[1]}
-    block = NLPBlock(name="start", y=s.x, rows=rows(s.x, ocp.p), cost=distance, index=index, **numbers)
-    nlp = BlockNLP([block], low, high, ocp.sizes.x, near)
-    found = np.clip(Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
+    kernel = Kernel(s.x, rows(s.x, ocp.p), distance)
+    block = Block(name="start", kernel=kernel, at=LinearMap.at(index), lower=limits[0], upper=limits[1])
+    nlp = BlockProgram([block], low, high, ocp.sizes.x, near)
+    found = np.clip(InteriorPoint(nlp, EXACT).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
     # Rows that imply each other leave IPOPT no interior: Gauss-Newton steps need none.
     if not nlp.residual(found) <= ADMISSIBLE_START:
         found = min((found, _projected(nlp, near)), key=nlp.residual)
     return unit_states(found, units)
 
 
-def _projected(nlp: BlockNLP, x: Array) -> Array:
+def _projected(nlp: BlockProgram, x: Array) -> Array:
     """Return a state within bounds and rows, by Gauss-Newton steps of least norm on the violated rows."""
     for _ in range(PROJECTIONS):
         rows = nlp.evaluate(x)[1]
         missed = np.clip(rows, nlp.lower, nlp.upper) - rows
-        slope = np.array(nlp.derivatives["jac_g"](x / nlp.scale, np.empty(0))[1])
+        slope = nlp.jacobian(x / nlp.scale).toarray()
         broken = (missed != 0.0) | (nlp.lower == nlp.upper)
         if not (np.isfinite(slope).all() and (missed != 0.0).any()):
             break
@@ -824,15 +822,13 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
     times = np.linspace(0.0, horizon, count + 1)[1:-1] if sequence.times is None else np.asarray(sequence.times)
     edges = np.concatenate([[0.0], np.clip(times, 0.0, horizon), [horizon]])
 
-    def state(t: float, side: Side) -> Array:
-        return np.asarray(motion(t0 + min(t, duration), side=side))
+    def state(t: Array, side: Side) -> Array:
+        return np.asarray(motion(t0 + np.minimum(t, duration), side=side))
 
-    def control(t: float) -> Array:
-        return (
-            np.asarray(motion.control(min(t0 + t, float(motion.u_grid[-1]))))
-            if len(motion.u)
-            else np.zeros(ocp.system.n_u)
-        )
+    def control(t: Array) -> Array:
+        if not len(motion.u):
+            return np.zeros((t.size, ocp.system.n_u))
+        return np.asarray(motion.control(np.minimum(t0 + t, float(motion.u_grid[-1]))))
 
     return PhaseStart(edges=edges, state=state, control=control, p=_parameters(ocp, motion))
 

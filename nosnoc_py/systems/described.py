@@ -18,6 +18,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.kernels.cache import KernelCache
 from nosnoc_py.markup import tree
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
@@ -337,6 +338,11 @@ class Described:
     def z(self) -> ca.SX:
         """Algebraic variables of the user's own (n_z,)."""
         return ca.SX(0, 1) if self.algebraic is None else self.algebraic.z
+
+    @cached_property
+    def kernels(self) -> KernelCache:
+        """Functions with derivatives that programs of this system share."""
+        return KernelCache()
 
     @cached_property
     def drawing(self) -> Drawing:

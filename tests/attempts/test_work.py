@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -18,7 +19,6 @@ import nosnoc_py as ns
 from nosnoc_py.attempts import work
 from nosnoc_py.attempts.work import count, counted, exhausted, left
 from nosnoc_py.mpcc.ipopt import ITERATIONS_PER_QUESTION, Ipopt
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.status import Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,12 +77,17 @@ class TestAccounts:
 
 def valley(size: int) -> Ipopt:
     """Rosenbrock's chain: about thirty iterations from -1.2."""
-    y, rows = ca.SX.sym("y", 2), ca.SX(0, 1)
-    cost = 100 * (y[1] - y[0] ** 2) ** 2 + (1 - y[0]) ** 2
-    places = np.array([[i, i + 1] for i in range(size - 1)])
-    none = np.zeros(0)
-    block = NLPBlock(name="valley", y=y, rows=rows, cost=cost, index=places, lower=none, upper=none)
-    return Ipopt(BlockNLP([block], np.full(size, -5.0), np.full(size, 5.0), np.ones(size), np.full(size, -1.2)), {})
+    x, p, weight, multipliers = ca.SX.sym("x", size), ca.SX(0, 1), ca.SX.sym("weight"), ca.SX(0, 1)
+    f, g = 100 * ca.sumsqr(x[1:] - x[:-1] ** 2) + ca.sumsqr(1 - x[:-1]), ca.SX(0, 1)
+    hessian = ca.triu(ca.hessian(weight * f, x)[0])
+    none, names = np.zeros(0), ["x", "p", "lam_f", "lam_g"]
+    derivatives = {
+        "grad_f": ca.Function("nlp_grad_f", [x, p], [f, ca.gradient(f, x)], ["x", "p"], ["f", "grad_f_x"]),
+        "jac_g": ca.Function("nlp_jac_g", [x, p], [g, ca.SX(0, size)], ["x", "p"], ["g", "jac_g_x"]),
+        "hess_lag": ca.Function("nlp_hess_l", [x, p, weight, multipliers], [hessian], names, ["triu_hess_gamma_x_x"]),
+    }
+    limits = {"lbx": np.full(size, -5.0), "ubx": np.full(size, 5.0), "lbg": none, "ubg": none}
+    return Ipopt(SimpleNamespace(x=x, p=p, f=f, g=g, derivatives=derivatives, **limits), {})
 
 
 @pytest.mark.quick

@@ -157,14 +157,14 @@ def test_phases_of_a_wrong_sequence_may_vanish():
         assert ns.certify(ocp, solution).verdict in CONFIRMED
 
 
-def test_limits_of_ipopt():
-    """Too few iterations end as such; options reach IPOPT."""
+def test_limits_of_the_solver():
+    """Too few iterations end as such; options reach the interior-point method."""
     ocp = ball(restitution=0.8, target=0.8, horizon=1.0)
     items = [{}, "impact ground", {}]
     short = solve(ocp, items, max_iterations=1)
     assert short.status is ns.Status.ITERATION_LIMIT
     assert "Maximum_Iterations" in short.message
-    same = solve(ocp, items, ipopt={"max_iter": 1})
+    same = solve(ocp, items, interior={"max_iter": 1})
     assert same.status is ns.Status.ITERATION_LIMIT
     assert solve(ocp, items, max_iterations=100).success
 

@@ -43,8 +43,15 @@ def motion(t: float, side: str = "-") -> np.ndarray:
 
 
 def started(edges: tuple[float, ...] = (0.0, HIT, 1.0), **more: Any) -> PhaseStart:
-    given: dict[str, Any] = {"control": lambda t: np.array([CONTROL]), "p": np.zeros(0), "state": motion}
-    return PhaseStart(edges=np.array(edges), **{**given, **more})
+    """A start whose state and control are functions of one time."""
+    given: dict[str, Any] = {"control": lambda t: np.array([CONTROL]), "p": np.zeros(0), "state": motion, **more}
+    state, control = given.pop("state"), given.pop("control")
+    return PhaseStart(
+        edges=np.array(edges),
+        state=lambda t, side: np.array([state(float(one), side) for one in t]),
+        control=lambda t: np.array([control(float(one)) for one in t]),
+        **given,
+    )
 
 
 def program(
@@ -73,11 +80,10 @@ class TestUnknowns:
         times = np.array([(0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0)])
         assert np.array(g.piece_times()) == pytest.approx(times)
         assert g.lengths_of(g.w0) == pytest.approx([0.4, 0.6])
-        assert len(g.elements_of(0)) == 4
-        assert [part[1:] for part in g.elements_of(1)[:2]] == [
-            pytest.approx((1 / 6, 0.0, 0.5)),
-            pytest.approx((1 / 6, 0.5, 0.5)),
-        ]
+        e = g.elements
+        assert (e.of(0).tolist(), e.of(1).tolist()) == ([0, 1, 2, 3], [4, 5, 6, 7, 8, 9])
+        assert e.share[4:6] == pytest.approx([1 / 6, 1 / 6])
+        assert (e.place[4:6].tolist(), e.width[4:6].tolist()) == ([0.0, 0.5], [0.5, 0.5])
 
     @pytest.mark.parametrize(("length", "count"), [(0.4, 2), (0.49, 2), (0.51, 3), (0.0, 1), (0.01, 1), (1.0, 5)])
     def test_a_phase_has_one_interval_at_least(self, length: float, count: int) -> None:
@@ -118,11 +124,12 @@ class TestUnknowns:
         at_node = program(start=started((0.0, 0.5, 1.0)), intervals=4, equal=True)
         assert [(p.phase, p.control) for p in at_node.pieces] == [(0, 0), (0, 1), (1, 2), (1, 3)]
         # The rows say that every interval but the last has its share of the horizon.
-        (end,) = [block for block in g.nlp.blocks if block.name == "end"]
-        assert end.labels == ("horizon", *["control interval"] * 3)
+        assert [block.labels for block in g.nlp.blocks if block.name == "end"] == [("horizon",), ("control interval",)]
         w = g.w0.copy()
         w[g.at_lengths[1]] += 0.2
-        assert rows(g, "end", w)[0][0] == pytest.approx([1.2, 0.25 - 0.3, 0.45 - 0.3, 0.25 - 0.3])
+        horizon, intervals = rows(g, "end", w)
+        assert horizon.ravel() == pytest.approx([1.2])
+        assert intervals.ravel() == pytest.approx([0.25 - 0.3, 0.45 - 0.3, 0.25 - 0.3])
 
     def test_controls_are_those_of_the_start_in_the_middle_of_their_intervals(self) -> None:
         ocp = ball(bounds=ns.Bounds(u=(-4.0, 0.8)))
@@ -199,17 +206,21 @@ class TestUnknowns:
 
     def test_forces_fit_the_start(self) -> None:
         """At rest on the ground with 8 N of thrust, 12 N are left of the weight."""
-        rests = started((0.0, 1.0), state=lambda t, side: np.zeros(2))
+
+        def still(t: float, side: str) -> np.ndarray:
+            return np.zeros(2)
+
+        rests = started((0.0, 1.0), state=still)
         g = program(ball(x0=[0.0, 0.0]), rests, ns.Sequence([{"ground": "closed"}]))
         assert g.w0[g.at_z[0]].ravel() == pytest.approx(np.full(10, 12.0), rel=1e-6)
         assert g.nlp.scale[g.at_z[0]].ravel().tolist() == [20.0] * 10
         assert g.nlp.lbw[g.at_z[0]].ravel().tolist() == [0.0] * 10
         # A phase without length has no rates; a force that would have to pull is zero.
         two = program(
-            ball(x0=[0.0, 0.0]), started((0.0, 0.0, 1.0), state=rests.state), ns.Sequence([{}, {"ground": "closed"}])
+            ball(x0=[0.0, 0.0]), started((0.0, 0.0, 1.0), state=still), ns.Sequence([{}, {"ground": "closed"}])
         )
         assert np.isfinite(two.w0).all()
-        pulls = started((0.0, 1.0), state=rests.state, control=lambda t: np.array([25.0]))
+        pulls = started((0.0, 1.0), state=still, control=lambda t: np.array([25.0]))
         held = program(ball(x0=[0.0, 0.0]), pulls, ns.Sequence([{"ground": "closed"}]))
         assert held.w0[held.at_z[0]].ravel().tolist() == [0.0] * 10
 
@@ -224,15 +235,14 @@ class TestRows:
 
     def test_labels_and_limits_of_an_element(self) -> None:
         g = program()
-        (block,) = g.element_blocks
-        assert block.labels == ("q'", "v'", "gap[ground]") * 2
+        (block,) = g.stage_blocks
+        assert block.labels == ("q'", "v'", "gap[ground]")
         assert g.stage_rows(block) == 3
-        assert g.mode_labels(block) == ("gap[ground]",)
-        assert block.lower.tolist() == [[0.0] * 6] * 5
-        assert block.upper.tolist() == [[0.0, 0.0, np.inf] * 2] * 5
+        assert block.lower.tolist() == [[0.0] * 3] * 10
+        assert block.upper.tolist() == [[0.0, 0.0, np.inf]] * 10
         values = rows(g, "phase")[0]
-        assert values[:, [0, 1, 3, 4]] == pytest.approx(np.zeros((5, 4)), abs=1e-6)
-        assert values[0, [2, 5]] == pytest.approx([0.48 - 3 * (0.2 / 3) ** 2, 0.48 - 0.12], abs=1e-6)
+        assert values[:, :2] == pytest.approx(np.zeros((10, 2)), abs=1e-6)
+        assert values[:2, 2] == pytest.approx([0.48 - 3 * (0.2 / 3) ** 2, 0.48 - 0.12], abs=1e-6)
 
     def test_more_control_is_a_defect_of_the_velocity(self) -> None:
         """E S - h f with an additional force of 1 N in the first interval of 0.2 s: -0.2 N s at its two stages."""
@@ -240,13 +250,13 @@ class TestRows:
         w = g.w0.copy()
         w[g.at_u[0]] += 1.0
         values = rows(g, "phase", w)[0]
-        assert values[0, [1, 4]] == pytest.approx([-0.2, -0.2], abs=1e-6)
-        assert values[1:, [1, 4]] == pytest.approx(np.zeros((4, 2)), abs=1e-6)
+        assert values[:2, 1] == pytest.approx([-0.2, -0.2], abs=1e-6)
+        assert values[2:, 1] == pytest.approx(np.zeros(8), abs=1e-6)
         assert g.nlp.evaluate(w)[0] == pytest.approx(64.0 * 0.8 + 81.0 * 0.2, rel=1e-6)
         halves = program(elements=2)
         w = halves.w0.copy()
         w[halves.at_u[0]] += 1.0
-        assert rows(halves, "phase", w)[0][:2, [1, 4]] == pytest.approx(np.full((2, 2), -0.1), abs=1e-6)
+        assert rows(halves, "phase", w)[0][:4, 1] == pytest.approx(np.full(4, -0.1), abs=1e-6)
 
     def test_a_polynomial_control_is_taken_at_the_stages(self) -> None:
         """u = 8 + s in the first interval, with s from 0 to 1: the stages are at s = 1/3 and 1."""
@@ -254,7 +264,7 @@ class TestRows:
         w = g.w0.copy()
         w[g.at_u[0, 1]] += 1.0
         values = rows(g, "phase", w)[0]
-        assert values[0, [1, 4]] == pytest.approx([-0.2 / 3, -0.2], abs=1e-6)
+        assert values[:2, 1] == pytest.approx([-0.2 / 3, -0.2], abs=1e-6)
         # Radau's weights are 3/4 and 1/4.
         assert g.nlp.evaluate(w)[0] == pytest.approx(64.0 * 0.8 + 0.2 * (0.75 * (25 / 3) ** 2 + 0.25 * 81), rel=1e-9)
 
@@ -284,10 +294,10 @@ class TestRows:
             terminal_constraints=[goal],
         )  # fmt: skip
         g = program(ocp)
-        (end,) = [block for block in g.nlp.blocks if block.name == "end"]
-        assert end.labels == ("horizon", "goal")
-        assert (end.lower.tolist(), end.upper.tolist()) == ([1.0, -1.0], [1.0, 2.0])
-        assert rows(g, "end")[0][0] == pytest.approx([1.0, 0.36 + 1.2], abs=1e-6)
+        horizon, end = [block for block in g.nlp.blocks if block.name == "end"]
+        assert (horizon.labels, end.labels) == (("horizon",), ("goal",))
+        assert (horizon.lower, horizon.upper, end.lower.tolist(), end.upper.tolist()) == (1.0, 1.0, [-1.0], [2.0])
+        assert np.concatenate(rows(g, "end")).ravel() == pytest.approx([1.0, 0.36 + 1.2], abs=1e-6)
         assert g.nlp.evaluate(g.w0)[0] == pytest.approx(3 * 1.2**2, rel=1e-6)
         assert g.penalty_at(g.w0) == 0.0
 
@@ -303,7 +313,7 @@ class TestRows:
         assert g.nlp.lbw[g.at_slack].tolist() == [0.0, 0.0]
         w = g.w0.copy()
         w[g.at_slack] = [0.5, 2.0]  # over, under
-        assert rows(g, "end", w)[0][0] == pytest.approx([1.0, 5 * 0.36 - 0.5 + 2.0], abs=1e-6)
+        assert np.concatenate(rows(g, "end", w)).ravel() == pytest.approx([1.0, 5 * 0.36 - 0.5 + 2.0], abs=1e-6)
         assert g.penalty_at(w) == pytest.approx(7.0 * 2.5 / size)
         assert g.nlp.evaluate(w)[0] == pytest.approx(7.0 * 2.5 / size)
         point = PhasePoint.of(g, w)
@@ -317,8 +327,8 @@ class TestRows:
         g = program(ocp)
         w = g.w0.copy()
         w[g.at_lengths] = [0.5, 1.5]
-        (end,) = [block for block in g.nlp.blocks if block.name == "end"]
-        assert (end.lower.tolist(), end.upper.tolist()) == ([0.5], [3.0])
+        horizon, _ = [block for block in g.nlp.blocks if block.name == "end"]
+        assert (horizon.lower, horizon.upper) == (0.5, 3.0)
         assert rows(g, "end", w)[0][0] == pytest.approx([2.0])
         assert g.nlp.evaluate(w)[0] == pytest.approx(4.0)
 
@@ -381,20 +391,24 @@ class TestFurtherPoints:
             path_constraints=[way, held],
         )  # fmt: skip
         g = program(ocp, points=1)
-        function, lower, upper, labels = g.inner_rows(g.modes[0])
-        assert labels == ["bound of v", "gap[ground]", "way"]
-        assert (lower, upper) == ([-5.0, 0.0, -8.0], [4.0, np.inf, 3.0])
-        assert np.array(function([0.3, -2.0], [], [1.0], [])).ravel() == pytest.approx([-2.0, 0.3, -1.7])
-        (block,) = g.element_blocks
-        # Stages, the further point, then path constraints: the equation at the last stage only.
-        assert block.labels == (*("q'", "v'", "gap[ground]") * 2, *labels, "way", "way", "held")
-        values = rows(g, "phase")[0]
+        inner, lower, upper = g.inner_rows(g.modes[0])
+        assert inner.labels == ("bound of v", "gap[ground]", "way")
+        assert (lower.tolist(), upper.tolist()) == ([-5.0, 0.0, -8.0], [4.0, np.inf, 3.0])
+        stages, ends, points = [block for block in g.nlp.blocks if block.name == "phase"]
+        assert list(g.stage_blocks) == [stages]
+        # The equation is imposed at the last stage only.
+        assert stages.labels == ("q'", "v'", "gap[ground]", "way")
+        assert (ends.labels, points.labels) == (("held",), inner.labels)
+        at_stages, at_ends, at_points = rows(g, "phase")
         q, v = motion(0.1)
-        assert values[0, 6:9] == pytest.approx([v, q, q + v], abs=1e-6)
+        assert at_points[0] == pytest.approx([v, q, q + v], abs=1e-6)
         q, v = motion(0.2)
-        assert values[0, 10:] == pytest.approx([q + v, q - CONTROL], abs=1e-6)
-        assert block.lower[0, 9:].tolist() == [-8.0, -8.0, 1.0]
-        assert block.upper[0, 9:].tolist() == [3.0, 3.0, 1.0]
+        assert (at_stages[1, 3], at_ends[0, 0]) == (
+            pytest.approx(q + v, abs=1e-6),
+            pytest.approx(q - CONTROL, abs=1e-6),
+        )
+        assert (stages.lower[:, 3].tolist(), stages.upper[:, 3].tolist()) == ([-8.0] * 10, [3.0] * 10)
+        assert (ends.lower.tolist(), ends.upper.tolist()) == ([[1.0]] * 5, [[1.0]] * 5)
 
     def test_margins_fade_at_the_ends(self) -> None:
         """Those of gaps with the parabola 4 s (1 - s) of their phase; others with ten times that of the horizon."""
@@ -406,8 +420,8 @@ class TestFurtherPoints:
         )  # fmt: skip
         margins = {"gap[ground]": 0.1, "way": 0.2, "bound of q": 0.5}
         g = program(ocp, started(margins=margins))
-        (block,) = g.element_blocks
-        assert block.labels == (*("q'", "v'", "gap[ground]") * 2, "way", "way")
+        (block,) = g.stage_blocks
+        assert block.labels == ("q'", "v'", "gap[ground]", "way")
         for place, begin, first, last in (
             (0, 0.0, 0.0, HIT),
             (1, 0.2, 0.0, HIT),
@@ -418,10 +432,9 @@ class TestFurtherPoints:
                 t = begin + 0.2 * c
                 share = (t - first) / (last - first)
                 gap, other = 0.1 * 4 * share * (1 - share), 0.2 * min(1.0, 40 * t * (1 - t))
-                assert block.lower[place, 2 + 3 * j] == pytest.approx(gap, abs=1e-9)
-                assert block.lower[place, 6 + j] == pytest.approx(-8.0 + other, abs=1e-9)
-                assert block.upper[place, 6 + j] == pytest.approx(3.0 - other, abs=1e-9)
-                assert block.lower[place, 3 * j] == block.upper[place, 3 * j] == 0.0
+                low, high = block.lower[2 * place + j], block.upper[2 * place + j]
+                assert low == pytest.approx([0.0, 0.0, gap, -8.0 + other], abs=1e-9)
+                assert high[[0, 1, 3]] == pytest.approx([0.0, 0.0, 3.0 - other], abs=1e-9)
                 k, e = (0, place) if place < 2 else (1, place - 2)
                 tight = 0.5 * min(1.0, 40 * t * (1 - t))
                 assert g.nlp.lbw[g.at_x[k][e, j, 0]] == pytest.approx(-9.0 + tight, abs=1e-7)
@@ -569,8 +582,8 @@ def test_kinks_of_a_cost_are_slacks_with_the_values_of_the_kinks() -> None:
     w[g.at_u[0]] = -3.0
     w[g.at_end[0]] = -0.5
     assert g.nlp.evaluate(g.with_kinks(w))[0] == pytest.approx(0.2 * 3 + 0.8 * 8 + 5 * 0.5, rel=1e-6)
-    (block,) = g.element_blocks
-    assert block.labels[-2:] == ("stage_cost", "stage_cost")
+    (block,) = g.stage_blocks
+    assert block.labels[-1] == "stage_cost"
 
 
 def test_kinks_of_polynomial_controls_are_those_at_the_stages() -> None:
@@ -588,8 +601,8 @@ def test_a_sliding_start_has_the_weights_that_keep_it_on_its_surface() -> None:
     laws = FilippovLaws(system)
     start = PhaseStart(
         edges=np.array([0.0, 0.5, 1.0]),
-        state=lambda t, side: np.array([min(2 * t - 1.0, 0.0)]),
-        control=lambda t: np.zeros(0),
+        state=lambda t, side: np.minimum(2 * t - 1.0, 0.0)[:, None],
+        control=lambda t: np.zeros((t.size, 0)),
         p=np.zeros(0),
     )
     sequence = ns.Sequence([{"side": "-"}, {"side": "0"}])

@@ -8,26 +8,17 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.attempts.work import counted
-from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
-from nosnoc_py.sequences.optimise import has_descent, implied_rows
+from nosnoc_py.kernels import Kernel
+from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.sequences.optimise import has_descent
 from nosnoc_py.systems.closures import may_be_undefined, on_closures
 
 
-def program(rows: list[ca.SX], y: ca.SX, cost: ca.SX, low: float = 0.0) -> BlockNLP:
-    block = NLPBlock(
-        name="rows", y=y, rows=ca.vertcat(*rows), lower=np.zeros(len(rows)), upper=np.zeros(len(rows)), cost=cost,
-        index=np.arange(y.numel())[None],
-    )  # fmt: skip
-    size = y.numel()
-    return BlockNLP([block], np.full(size, low), np.full(size, 9.0), np.ones(size), np.full(size, 0.5))
-
-
-def test_rows_that_others_imply() -> None:
-    y = ca.SX.sym("y", 3)
-    nlp = program([y[0] - 1, y[1] ** 2 - 1, 2 * (y[0] - 1) + y[1] ** 2 - 1], y, y[2] ** 2)
-    assert implied_rows(nlp, np.full(3, 0.5)).size == 1
-    independent = program([y[0] - 1, y[1] ** 2 - 1], y, y[2] ** 2)
-    assert implied_rows(independent, np.full(3, 0.5)).size == 0
+def program(rows: list[ca.SX], y: ca.SX, cost: ca.SX, low: float = 0.0) -> BlockProgram:
+    none, size = np.zeros(len(rows)), y.numel()
+    kernel = Kernel(y, ca.vertcat(*rows), cost)
+    block = Block(name="rows", kernel=kernel, at=LinearMap.at(np.arange(size)), lower=none, upper=none)
+    return BlockProgram([block], np.full(size, low), np.full(size, 9.0), np.ones(size), np.full(size, 0.5))
 
 
 @pytest.mark.parametrize(("place", "descends"), [(0.0, False), (1.0, True)])
@@ -51,13 +42,12 @@ def stone(**fields: object) -> ns.OCP:
     return ns.OCP(system, horizon=2.0, **{**given, **fields})
 
 
-def test_redundant_rows_of_a_square_program_are_left_out_and_named() -> None:
+def test_redundant_rows_of_a_square_program_need_no_treatment() -> None:
     ocp = stone()
     motion = ns.simulate(ocp.system, x0=[0, 0, 2.2, 0], duration=2.0)
     solution = ns.solve(ocp, ns.MultiPhase(intervals=6), guess=motion)
     assert solution.status is ns.Status.SOLVED
     assert solution.objective == pytest.approx(3.924, rel=1e-6)
-    assert "other rows imply them" in solution.message
 
 
 def test_a_feasible_point_that_is_no_optimum_is_called_feasible() -> None:

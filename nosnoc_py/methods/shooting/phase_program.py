@@ -95,11 +95,11 @@ def roll_out_sequence(
         t_left=np.array(begins), h=np.array(widths), c=np.ones(1), x_left=np.array(lefts), x_stages=stages, x_initial=x0
     )
 
-    def state(t: float, side: Side) -> Array:
+    def state(t: Array, side: Side) -> Array:
         # Rounding of sums of durations may ask beyond the end.
-        return interpolant(min(t, float(edges[-1])), side)
+        return interpolant(np.minimum(t, edges[-1]), side)
 
-    return PhaseStart(edges=edges, state=state, control=control, p=p)
+    return PhaseStart(edges=edges, state=state, control=lambda t: np.array([control(one) for one in t]), p=p)
 
 
 def motion_of_point(point: PhasePoint, intervals: int, jumps: tuple[int, ...]) -> HybridMotion:

@@ -7,6 +7,8 @@ line search needs values only.
 
 from __future__ import annotations
 
+from typing import Any
+
 import casadi as ca
 import numpy as np
 
@@ -62,6 +64,11 @@ class Evaluation:
     def second(self, x: Array, weight: float, multipliers: Array) -> Array:
         """Return the nonzeros of the upper half of the Hessian of weight f + multipliers'g."""
         return np.asarray(self._second(x, self._p, weight, multipliers)[0][:, 0])
+
+
+def evaluation_of(nlp: Any) -> Any:
+    """Return the evaluator of a program: the program itself if it evaluates numbers."""
+    return nlp if hasattr(nlp, "second") else Evaluation(nlp)
 
 
 def _triplet(sparsity: ca.Sparsity) -> tuple[Array, Array]:

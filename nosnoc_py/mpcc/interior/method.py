@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts import work
-from nosnoc_py.mpcc.interior.evaluation import Evaluation
+from nosnoc_py.mpcc.interior.evaluation import evaluation_of
 from nosnoc_py.mpcc.interior.kkt import KKT
 from nosnoc_py.mpcc.ipopt import NLPResult
-from nosnoc_py.mpcc.nlp import SmoothProgram, operations_of
+from nosnoc_py.mpcc.nlp import NumericProgram, SmoothProgram, entries_of, operations_of
 
 Array = np.ndarray
 # Permanent regularisations of the KKT matrix in scaled units. Primal ones that correct the inertia begin at FIRST and
@@ -52,12 +52,12 @@ ACCEPTABLE = 15  # iterations in a row at the acceptable tolerance
 # Adaptive barrier parameter: the error must fall below the factor FALLS of the largest of the REMEMBERED last errors;
 # otherwise mu is fixed at HELD times the mean complementarity. mu is at most HIGHEST.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
-# A step is short below this fraction of the longest one; after SHORT of them in a row a fixed mu is freed: its filter
-# only admits short steps, where the next barrier problem takes full ones.
-SHORT_STEP, SHORT = 0.5, 5
 # A program with `patience` is given up if the largest residual of its rows stays above FAR and has not fallen to the
 # fraction NEARER within so many iterations.
 FAR, NEARER = 1e-2, 0.9
+# A feasible iterate whose objective has not fallen by the fraction FALLEN within CRAWL iterations only creeps, by
+# regularised steps with multipliers that are not unique: a start from there with new ones comes further.
+CRAWL, FALLEN = 25, 1e-4
 
 SOLVED, NEARLY, LIMIT, STOPPED = (
     "Solve_Succeeded",
@@ -65,6 +65,8 @@ SOLVED, NEARLY, LIMIT, STOPPED = (
     "Maximum_Iterations_Exceeded",
     "User_Requested_Stop",
 )
+INTERRUPTED = "NonIpopt_Exception_Thrown"  # IPOPT's word for Ctrl-C through CasADi
+CREEPS = "Search_Direction_Becomes_Too_Small"
 INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
     "Infeasible_Problem_Detected",
     "Restoration_Failed",
@@ -111,15 +113,15 @@ class InteriorPoint:
 
     Parameters
     ----------
-    nlp : SmoothProgram
+    nlp : SmoothProgram or NumericProgram
     options : mapping
         Options with IPOPT's names; those of `Settings` are used.
     """
 
-    def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
+    def __init__(self, nlp: SmoothProgram | NumericProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self.settings, self._lock = nlp, Settings.of(options), threading.Lock()
-        self.evaluation = Evaluation(nlp)
-        self.work = work.of_iteration(operations_of(nlp), sum(f.nnz_out() for f in nlp.derivatives.values()))
+        self.evaluation = evaluation_of(nlp)
+        self.work = work.of_iteration(operations_of(nlp), entries_of(nlp))
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
@@ -134,7 +136,10 @@ class InteriorPoint:
             started = time.monotonic()
             self.evaluation.at(p)
             run = InteriorRun(self, x, bounds, given, deadline)
-            word = run.word()
+            try:
+                word = run.word()
+            except KeyboardInterrupt:
+                word = INTERRUPTED
             x, lam_x, lam_g = run.answer()
         return NLPResult(
             x=x,
@@ -143,6 +148,7 @@ class InteriorPoint:
             iterations=run.iterations,
             wall_seconds=time.monotonic() - started,
             solver_status=word,
+            interrupted=word == INTERRUPTED,
         )
 
     def pattern(self, free: Array, rows: Array) -> KKT:
@@ -235,8 +241,9 @@ class InteriorRun:
         self.mu = self.settings.mu_init
         self.mu_min = min(self.settings.tol, self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
         self.filter: list[tuple[float, float]] = []
-        self.held, self.errors, self.short = False, list[float](), 0
+        self.held, self.errors = False, list[float]()
         self.nearest = list[float]()  # least infeasibility so far, after every iteration
+        self.feasible = list[float]()  # objectives of the last feasible iterates in a row
         self._begin(given)
 
     # The program -----------------------------------------------------------------------------------------------------
@@ -372,6 +379,8 @@ class InteriorRun:
                 return STOPPED
             if self._is_hopeless():
                 return INFEASIBLE
+            if self._creeps():
+                return CREEPS
             self._choose_mode()
             failure = self._iterate()
             self.iterations += 1
@@ -410,9 +419,9 @@ class InteriorRun:
         """
         error = self._error(0.0)
         if self.held:
-            if self._error(self.mu) > KAPPA_EPS * self.mu and self.short < SHORT:
+            if self._error(self.mu) > KAPPA_EPS * self.mu:
                 return  # the barrier problem is not yet solved
-            self.held, self.errors, self.short = False, [], 0
+            self.held, self.errors = False, []
         if len(self.errors) == REMEMBERED and error > FALLS * max(self.errors):
             self.held = True
             self._set_mu(max(self.mu_min, HELD * float(self.pairs.mean()) if self.pairs.size else self.mu_min))
@@ -465,7 +474,6 @@ class InteriorRun:
             step = self._search(_Step(point, dv, dy, longest), float((self.slope + pull) @ dv), right, tau)
         if step is None:
             return self._restore()
-        self.short = self.short + 1 if step.length < SHORT_STEP * longest else 0
         dz = mu / point.distance - self.z - ratio * (self.sign * step.dv[self.of])
         self.y = self.y + step.length * step.dy
         self._arrive(step.point, self.z + _longest(self.z, dz, tau) * dz)
@@ -484,6 +492,9 @@ class InteriorRun:
         multipliers = np.zeros(self.rows.size)
         multipliers[self.rows] = self.y * self.scale
         hessian = self.evaluation.second(self.x, self.weight, multipliers)
+        # Where a second derivative is infinite (h^1.5 where a phase begins at h = 0), the others and the regularisation
+        # still give a direction of descent.
+        hessian = np.where(np.isfinite(hessian), hessian, 0.0)
         # If the last step needed a regularisation, this one usually does, too; every fourth iteration tries without.
         primal = self.last_primal / 3.0 if self.regularised and self.iterations % 4 else 0.0
         while True:
@@ -593,6 +604,15 @@ class InteriorRun:
         """Count an iteration, and return True at the limit of time or work."""
         work.count(self.work)
         return work.exhausted() or time.monotonic() > self.deadline
+
+    def _creeps(self) -> bool:
+        """Return True if the iterates are feasible and the objective hardly falls any more."""
+        if self.primal > self.settings.acceptable_tol:
+            self.feasible = []
+            return False
+        self.feasible.append(self.point.f)
+        before = self.feasible[-CRAWL:][0]
+        return len(self.feasible) > CRAWL and before - self.point.f < FALLEN * abs(before)
 
     def _is_hopeless(self) -> bool:
         """Return True if the rows are far from satisfied, and no nearer to it than `patience` iterations ago."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.interior.method import DUAL, HIGHEST, PRIMAL, InteriorPoint, InteriorRun
+from nosnoc_py.mpcc.nlp import SmoothProgram
 
 Array = np.ndarray
 
@@ -111,7 +113,7 @@ class _Writer:
         return x
 
     def _derive(self, method: InteriorPoint) -> None:
-        run, functions = self.run, method.nlp.derivatives
+        run, functions = self.run, cast(SmoothProgram, method.nlp).derivatives
         multipliers = ca.SX.zeros(run.rows.size)
         multipliers[self.rows] = self.y * ca.DM(run.scale)
         self.f, gradient = functions["grad_f"](self.x, self.p)

@@ -1,0 +1,142 @@
+"""One vector function F(a) with first and second derivatives, and its evaluation at many places by one call.
+
+Derivatives are vectors of nonzeros with constant positions: nothing has to be evaluated to know where they stand. The
+last row of F may be a cost; rows and cost have multipliers alike, so that the Hessian of a Lagrangian needs no case of
+its own.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+Array = np.ndarray
+
+
+class Kernel:
+    """Function F(a) = (rows, cost) with its Jacobian and the Hessian of multipliers' F.
+
+    Parameters
+    ----------
+    a : SX (n,)
+        Arguments.
+    rows : SX (m,)
+    cost : SX scalar, optional
+
+    Attributes
+    ----------
+    n, m : int
+        Numbers of arguments and of rows, without the cost, which is row m.
+    jacobian_pattern, hessian_pattern : (rows, columns)
+        Positions of the nonzeros; upper half of the Hessian.
+
+    Examples
+    --------
+    >>> import casadi as ca, numpy as np
+    >>> a = ca.SX.sym("a", 2)
+    >>> kernel = Kernel(a, a[0] * a[1], a[0] ** 2)
+    >>> evaluator = Evaluator(kernel, np.array([[3.0, 4.0], [1.0, 5.0]]))
+    >>> evaluator.values()
+    array([[12.,  9.],
+           [ 5.,  1.]])
+    """
+
+    def __init__(self, a: ca.SX, rows: ca.SX, cost: ca.SX | float = 0.0) -> None:
+        self.a, self.rows, self.cost = a, rows, ca.SX(cost)
+        self.n, self.m = int(a.numel()), int(rows.numel())
+        self.has_cost = not self.cost.is_constant()
+        self._all = ca.densify(ca.vertcat(ca.SX(0, 1), rows, self.cost))
+
+    @cached_property
+    def values(self) -> ca.Function:
+        """Function a -> F (m + 1,)."""
+        return ca.Function("values", [self.a], [self._all])
+
+    @cached_property
+    def _jacobian(self) -> ca.SX:
+        return ca.jacobian(self._all, self.a)
+
+    @cached_property
+    def first(self) -> ca.Function:
+        """Function a -> nonzeros of the Jacobian of F."""
+        return ca.Function("first", [self.a], [_nonzeros(self._jacobian)])
+
+    @cached_property
+    def jacobian_pattern(self) -> tuple[Array, Array]:
+        """Row and column of every nonzero of the Jacobian."""
+        return _triplet(self._jacobian)
+
+    @cached_property
+    def _hessian(self) -> tuple[ca.SX, ca.SX]:
+        multipliers = ca.SX.sym("multipliers", self.m + 1)
+        return ca.triu(ca.hessian(ca.dot(multipliers, self._all), self.a)[0]), multipliers
+
+    @cached_property
+    def second(self) -> ca.Function:
+        """Function (a, multipliers of F) -> nonzeros of the upper half of the Hessian."""
+        hessian, multipliers = self._hessian
+        return ca.Function("second", [self.a, multipliers], [_nonzeros(hessian)])
+
+    @cached_property
+    def hessian_pattern(self) -> tuple[Array, Array]:
+        """Row and column of every nonzero of the upper half of the Hessian."""
+        return _triplet(self._hessian[0])
+
+    @cached_property
+    def operations(self) -> int:
+        """Operations of F and its derivatives."""
+        return int(sum(f.n_instructions() for f in (self.values, self.first, self.second)))
+
+
+class Evaluator:
+    """Evaluator of a kernel at the places of one array of arguments, which it reads at every call.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    a : (places, n)
+        Arguments, contiguous; the caller changes them in place.
+    """
+
+    def __init__(self, kernel: Kernel, a: Array) -> None:
+        self.kernel, self.a, self.places = kernel, a, len(a)
+        self.multipliers = np.zeros((self.places, kernel.m + 1))
+        self._runs: dict[str, tuple[Any, Array, Any]] = {}
+
+    def values(self) -> Array:
+        """Return rows and cost (places, m + 1); valid until the next call."""
+        return self._run("values", self.a)
+
+    def first(self) -> Array:
+        """Return the nonzeros of the Jacobian (places, nonzeros); valid until the next call."""
+        return self._run("first", self.a)
+
+    def second(self) -> Array:
+        """Return the nonzeros of the Hessian for `multipliers` (places, nonzeros); valid until the next call."""
+        return self._run("second", self.a, self.multipliers)
+
+    def _run(self, name: str, *inputs: Array) -> Array:
+        if name not in self._runs:
+            function = getattr(self.kernel, name)
+            mapped = function.map(self.places) if self.places > 1 else function
+            buffer, run = mapped.buffer()
+            out = np.zeros((self.places, function.size1_out(0)))
+            for i, array in enumerate(inputs):
+                buffer.set_arg(i, array.reshape(-1).data)
+            buffer.set_res(0, out.reshape(-1).data)
+            self._runs[name] = run, out, (buffer, mapped)  # which have to outlive their views
+        run, out, _ = self._runs[name]
+        run()
+        return out
+
+
+def _nonzeros(matrix: ca.SX) -> ca.SX:
+    return ca.vertcat(ca.SX(0, 1), *matrix.nonzeros())
+
+
+def _triplet(matrix: ca.SX) -> tuple[Array, Array]:
+    row, column = matrix.sparsity().get_triplet()
+    return np.array(row, int), np.array(column, int)

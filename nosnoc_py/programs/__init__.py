@@ -1,0 +1,6 @@
+"""Nonlinear programs of blocks: kernels at linear maps of the unknowns, evaluated as numbers."""
+
+from nosnoc_py.programs.block import Block, LinearMap
+from nosnoc_py.programs.program import BlockProgram
+
+__all__ = ["Block", "BlockProgram", "LinearMap"]
