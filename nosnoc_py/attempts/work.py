@@ -15,15 +15,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# Units of work of one operation of a CasADi function, of one nonzero entry of a factorisation, of an iteration of an
-# NLP solver besides its evaluations, of a step of an integrator besides its evaluations, of a step that is a single
-# compiled call, of an event, of an operation that is differentiated, and of a program besides its derivatives: fitted
-# to processor times of searches with four to thirty-seven states.
+# Units of work of one operation of a CasADi function, of one nonzero entry of a factorisation, and of an iteration of
+# IPOPT besides its evaluations; the same of the interior-point method of the library, which evaluates programs as
+# numbers. Fitted, like the following ones, to processor times of searches with four to thirty-seven states.
 OPERATION, ENTRY, ITERATION = 5e-9, 1.5e-7, 2e-4
+INTERIOR_OPERATION, INTERIOR_ENTRY, INTERIOR_ITERATION = 2e-9, 6e-8, 4.2e-4
+# Of a step of an integrator besides its evaluations, of a step that is a single compiled call, and of an event.
 STEP, SMALL, EVENT = 8e-4, 4e-4, 1.5e-3
 # Of the functions of a motion at one time, where an event is located, and of a linear program by a general solver.
 SAMPLE, LINEAR_PROGRAM = 1e-4, 3e-3
+# Of an operation that is differentiated and of a program of expressions besides its derivatives; of an entry of the
+# Jacobian of a program of blocks, and of such a program with its readout.
 BUILT, PROGRAM = 6e-7, 2e-2
+ASSEMBLED, NUMERIC_PROGRAM = 5e-7, 9e-3
 # Evaluations of the model in a step of the integrator, with those at its samples.
 EVALUATIONS = 40
 
@@ -102,6 +106,11 @@ def of_iteration(operations: float, entries: float) -> float:
     return ITERATION + OPERATION * operations + ENTRY * entries
 
 
+def of_interior_iteration(operations: float, entries: float) -> float:
+    """Return the work of one iteration of the interior-point method, with the arguments of `of_iteration`."""
+    return INTERIOR_ITERATION + INTERIOR_OPERATION * operations + INTERIOR_ENTRY * entries
+
+
 def of_step(operations: float) -> float:
     """Return the work of a step of the integrator, whose model has so many operations."""
     return STEP + EVALUATIONS * OPERATION * operations
@@ -110,3 +119,8 @@ def of_step(operations: float) -> float:
 def of_program(operations: float) -> float:
     """Return the work of writing and differentiating a program whose blocks have so many operations."""
     return PROGRAM + BUILT * operations
+
+
+def of_numeric_program(entries: float) -> float:
+    """Return the work of writing a program of blocks, whose Jacobian has so many entries."""
+    return NUMERIC_PROGRAM + ASSEMBLED * entries

@@ -16,7 +16,7 @@ MOST = 400
 
 
 class KernelCache:
-    """Kernels by a name and their expressions, those used last; threads may share it.
+    """Kernels by a name and their expressions, and what they are made of; those used last; threads may share it.
 
     Expressions are the same where their nodes are. The cache keeps them alive, since CasADi gives the address of a node
     that is gone to another one.
@@ -33,7 +33,7 @@ class KernelCache:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._kept: OrderedDict[Hashable, tuple[Kernel, Sequence[ca.SX]]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Any, Sequence[ca.SX]]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -47,17 +47,21 @@ class KernelCache:
         TypeError
             If a number is not hashable.
         """
-        key = (name, numbers, *map(identity, parts))
+        found: Kernel = self.kept((name, numbers, *map(identity, parts)), make, parts)
+        return found
+
+    def kept(self, key: Hashable, make: Callable[[], Any], parts: Sequence[ca.SX] = ()) -> Any:
+        """Return what belongs to a key, made at the first call; `parts` are kept alive with it."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][0]
-        kernel = make()
+        value = make()
         with self._lock:
-            self._kept[key] = kernel, tuple(parts)
+            value = self._kept.setdefault(key, (value, tuple(parts)))[0]
             while len(self._kept) > self.most:
                 self._kept.popitem(last=False)
-        return kernel
+        return value
 
 
 def identity(expression: ca.SX) -> Hashable:

@@ -18,7 +18,7 @@ import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.nlp import NLP, SmoothProgram, operations_of
+from nosnoc_py.mpcc.nlp import NLP, SmoothProgram, entries_of, operations_of
 
 # CasADi catches Ctrl-C inside IPOPT; only these statuses show it.
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
@@ -165,8 +165,8 @@ class Ipopt:
             "iteration_callback_step": step,
             **nlp.derivatives,
         }
-        self._work = work.of_iteration(operations_of(nlp), sum(f.nnz_out() for f in nlp.derivatives.values()))
-        work.count(work.of_program(getattr(nlp, "built", operations_of(nlp))))
+        self._work = work.of_iteration(operations_of(nlp), entries_of(nlp))
+        work.count(work.of_program(operations_of(nlp)))
         # A constant objective has no entry, which nlpsol would refuse.
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:

@@ -94,7 +94,7 @@ class BlockProgram:
         self.row_scale, self.cost_scale = self._scaling(start)
         self.lbx, self.ubx = lower / scale, upper / scale
         self.lbg, self.ubg = self.lower * self.row_scale, self.upper * self.row_scale
-        work.count(work.of_program(self.jacobian_pattern[0].size))
+        work.count(work.of_numeric_program(self.jacobian_pattern[0].size))
         self._slope_scale = self.row_scale[self.jacobian_pattern[0]] * scale[self.jacobian_pattern[1]]
 
     # In the user's units ---------------------------------------------------------------------------------------------

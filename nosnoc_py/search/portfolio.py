@@ -64,9 +64,9 @@ COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 HASTY: dict[str, int | float] = {"patience": 15}
 # Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work
 # that is reserved for the program on the final grid.
-LEAST, SHARE, LAST = 2.0, 0.25, 0.15
+LEAST, SHARE, LAST = 0.8, 0.25, 0.15
 # Work for one program after the search if no turn has led to any program: there has to be something to return.
-NOTHING_YET = 10.0
+NOTHING_YET = 4.0
 # Fraction of the remaining work for one refinement of the best motion.
 REFINING = 0.35
 # The best motion is refined when patience ends, or after this fraction of the work: its verdict then matters
@@ -79,7 +79,7 @@ FOLLOWED = 3
 # Largest number of phases of a program; simulations that rattle have hundreds.
 PHASES = 16
 # Work of one turn of neighbours.
-MOVING = 1.0
+MOVING = 0.4
 # Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
 # a simulation only, and counts by its work in relation to that of other starts.
 KNOWN = 0.05, 0.2
@@ -129,9 +129,9 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort(10.0, 6, 1),
-    "normal": Effort(60.0, 15, 2),
-    "thorough": Effort(600.0, 90, 3),
+    "quick": Effort(4.0, 6, 1),
+    "normal": Effort(24.0, 15, 2),
+    "thorough": Effort(240.0, 90, 3),
 }
 
 

@@ -44,7 +44,7 @@ NEAR = 1e-3
 # Sideways deviations of trajectories to the goal, as fractions of their length: around obstacles on either side.
 SWINGS = (0.0, 0.5, -0.5)
 # Limit of work for one program that only gives a start.
-PROGRAM_WORK = 4.0
+PROGRAM_WORK = 1.6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

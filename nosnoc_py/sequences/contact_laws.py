@@ -29,7 +29,7 @@ from nosnoc_py.contact_problems.law import energy_gain
 from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes
 from nosnoc_py.roles import Role
-from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.equations import MODES, Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
 from nosnoc_py.sequences.reading import MotionSegment, active_in_segments
 from nosnoc_py.solution import Event, Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -86,7 +86,8 @@ class ContactLaws:
         self.impulses = tuple((f"Lambda_{kind}{label}", roles[kind][1], "N s") for kind, label, _ in named)
         self.weights = ca.vertcat(ca.SX(0, 1), *(weight for *_, weight in named))
         # Cached not only for speed: the program recognises phases of equal modes by the identity of this object.
-        self.equations = lru_cache(maxsize=None)(self._equations)
+        self.equations = lru_cache(maxsize=MODES)(self._equations)
+        self._boundaries = lru_cache(maxsize=MODES)(self._boundary)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the modes that a contact can have."""
@@ -312,6 +313,10 @@ class ContactLaws:
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guards of closing contacts and of the ends of slip, and the impact if there is one."""
+        return self._boundaries(before, tuple(impacts.items()), after)
+
+    def _boundary(self, before: Mode, impacting_names: tuple[tuple[str, str], ...], after: Mode) -> Boundary:
+        impacts = dict(impacting_names)
         impacting, kinks = self.impulsive_contacts(before, impacts, after), self._kinks(before, after)
         before, after = self._hard(before), self._hard(after)
         s, at = self.system, self.at

@@ -16,6 +16,8 @@ import numpy as np
 
 from nosnoc_py.motion.kinds import Kind
 
+# Number of modes and of boundaries whose equations are kept, of those used last.
+MODES = 256
 # Mode of a system: one word for every contact, switching function, partition or constraint, in the order of `names`.
 Mode = tuple[str, ...]
 # Data of an impact: name, kind, normal impulse [N s], gap rate before and after [m/s], energy gained [J]; None for what

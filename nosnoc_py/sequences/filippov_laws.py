@@ -24,7 +24,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes, of_sides
 from nosnoc_py.roles import Role
-from nosnoc_py.sequences.equations import Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.equations import MODES, Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
 from nosnoc_py.sequences.reading import MotionSegment, active_in_segments
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.systems.hysteresis import HIGH, LOW
@@ -85,7 +85,8 @@ class FilippovLaws:
         shown += [] if own is None else [(name, Role.ALGEBRAIC, "") for name in own.names or ()]
         self.shown = tuple(shown)
         # Cached not only for speed: the program recognises phases of equal modes by the identity of this object.
-        self.equations = lru_cache(maxsize=None)(self._equations)
+        self.equations = lru_cache(maxsize=MODES)(self._equations)
+        self._boundaries = lru_cache(maxsize=MODES)(self._boundary)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
         """Return the modes of a name; for a partition by indicators the single regions, for a jump also its event."""
@@ -320,6 +321,10 @@ class FilippovLaws:
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guards: surfaces that are crossed or reached are zero there, while the state is continuous."""
+        return self._boundaries(before, tuple(impacts.items()), after)
+
+    def _boundary(self, before: Mode, impacting_names: tuple[tuple[str, str], ...], after: Mode) -> Boundary:
+        impacts = dict(impacting_names)
         if impacts:
             return self._jump(impacts)
         rows = []

@@ -133,7 +133,8 @@ class PhasePoint:
         values = g.nlp.evaluate(self.w)[1] * g.nlp.row_scale
         for block, phases in g.stage_blocks.items():
             last, count = g.stage_rows(block), g.modes[phases[0]].inequalities.size
-            slack = g.nlp.of(block, values)[:, last - count : last].reshape(-1, g.tableau.stages * count)
+            slack = g.nlp.of(block, values)[:, last - count : last]
+            slack = slack.reshape(len(slack) // g.tableau.stages, g.tableau.stages * count)
             if (slack[1:-1] <= ACTIVE).any():
                 return False
         return True

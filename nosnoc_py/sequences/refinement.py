@@ -99,8 +99,8 @@ SOUND = 1e-2
 FEW = 100
 # Options for small programs whose solution others begin at.
 EXACT = {"tol": 1e-11, "acceptable_tol": 1e-9}
-# Options for a start at the solution on another mesh, where the usual start has failed: by default it pushes unknowns
-# off their bounds by a hundredth, which may be far from the solution.
+# Options for a start at the solution on another mesh: by default it is pushed off its bounds by a hundredth, which may
+# be far from the solution, and takes half as many iterations more.
 NEAR_START = {"mu_init": 1e-3, "bound_push": 1e-5, "bound_frac": 1e-5}
 # Length of an added phase as a fraction of the horizon.
 ADDED = 0.1
@@ -454,6 +454,10 @@ class Refinement:
         kept = self.keeps_phases and start.near
         bound: dict[str, Any] = {"shortest": self.least_length} if kept else {"least": KEPT}
 
+        def first(_: PhasePoint | None) -> PhasePoint:
+            options = NEAR_START if start.near else None
+            return self.run_solver(program, program.w0, "phases", options=options, **bound)
+
         def again(best: PhasePoint | None) -> PhasePoint | None:
             # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
             near = best is not None and best.residual <= NEARLY
@@ -462,7 +466,7 @@ class Refinement:
         def from_mesh(best: PhasePoint | None) -> PhasePoint | None:
             if not start.near or (best is not None and self.is_feasible(best)):
                 return None
-            return self.run_solver(program, program.w0, "from a mesh", options=NEAR_START, **bound)
+            return self.run_solver(program, program.w0, "from a mesh", **bound)
 
         def through_penalty(best: PhasePoint | None) -> PhasePoint | None:
             if best is None or self.is_feasible(best) or not (self.ocp.terminal_constraints and self.method.penalised):
@@ -476,7 +480,7 @@ class Refinement:
             return self.run_solver(program, near, "phases", **bound)
 
         point = best_attempt(
-            (lambda _: self.run_solver(program, program.w0, "phases", **bound), again, from_mesh, through_penalty),
+            (first, again, from_mesh, through_penalty),
             rank=lambda point: Rank.of_point(point.objective, point.residual, self.method.tolerance),
             stop=lambda point: self.is_feasible(point) and point.result is not None and point.result.converged,
         )
@@ -770,7 +774,7 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     block = Block(name="start", kernel=kernel, at=LinearMap.at(index), lower=limits[0], upper=limits[1])
     nlp = BlockProgram([block], low, high, ocp.sizes.x, near)
     found = np.clip(InteriorPoint(nlp, EXACT).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
-    # Rows that imply each other leave IPOPT no interior: Gauss-Newton steps need none.
+    # Rows that imply each other leave no interior: Gauss-Newton steps need none.
     if not nlp.residual(found) <= ADMISSIBLE_START:
         found = min((found, _projected(nlp, near)), key=nlp.residual)
     return unit_states(found, units)
@@ -791,10 +795,13 @@ def _projected(nlp: BlockProgram, x: Array) -> Array:
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:
-    """Return the mode equations of the system of an OCP, scaled by the typical values of a motion."""
+    """Return the mode equations of the system of an OCP, scaled by the typical values of a motion.
+
+    Motions of one system with typical values of the same size share them, and so the kernels of their programs.
+    """
     system, p = ocp.system, np.asarray(ocp.p, float)
     if not isinstance(system, CLS):
-        return FilippovLaws(system)
+        return system.kernels.kept("laws", lambda: FilippovLaws(system))
     law = (lambda t, x: motion.control(motion.t0 + t)) if len(motion.u) else (lambda t, x: np.zeros(system.n_u))
     duration = motion.duration or ocp.horizon
     scales = problem_scales(system, x0=np.array(motion.x[0]), control=law, p=p, duration=duration)
@@ -802,7 +809,9 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
     speed, length = scales.velocity, scales.length / scales.steepness
     # Without any force (free flight without gravity): that which makes the typical speed within the typical length.
     force = float(np.abs(at.force).max(initial=0.0)) or float(np.abs(at.mass).max()) * speed**2 / length
-    return ContactLaws(system, rest_velocity=REST_VELOCITY * speed, force=force, speed=speed, length=length)
+    force, speed, length = (float(2.0 ** np.round(np.log2(size))) for size in (force, speed, length))
+    sizes = {"rest_velocity": REST_VELOCITY * speed, "force": force, "speed": speed, "length": length}
+    return system.kernels.kept(("laws", *sizes.values()), lambda: ContactLaws(system, **sizes))
 
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:

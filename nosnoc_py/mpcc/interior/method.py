@@ -41,7 +41,10 @@ PATTERNS = 8
 STEEPEST = 100.0
 # Constants of the filter line search and of the barrier, with their names and values in the paper.
 GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
-KAPPA_EPS, KAPPA_SIGMA, KAPPA_SOC, KAPPA_D = 10.0, 1e10, 0.99, 1e-5
+KAPPA_EPS, KAPPA_SOC, KAPPA_D = 10.0, 0.99, 1e-5
+# Factor within which multipliers of bounds keep to mu / distance (1e10 in the paper). Where rows leave no interior,
+# multipliers that are not bound to it grow without limit and make the Hessian of the Lagrangian indefinite.
+KAPPA_SIGMA = 1e3
 CORRECTIONS = 4  # maximum number of second-order corrections, p_max
 ROUNDING = 10.0 * np.finfo(float).eps
 # Restoration: maximum number of steps, factor by which they have to reduce the infeasibility, restorations per solve.
@@ -121,7 +124,7 @@ class InteriorPoint:
     def __init__(self, nlp: SmoothProgram | NumericProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self.settings, self._lock = nlp, Settings.of(options), threading.Lock()
         self.evaluation = evaluation_of(nlp)
-        self.work = work.of_iteration(operations_of(nlp), entries_of(nlp))
+        self.work = work.of_interior_iteration(operations_of(nlp), entries_of(nlp))
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
