@@ -458,7 +458,7 @@ class Search(CompleteMethod):
     def _place(state: SearchState, motion: Trajectory) -> np.ndarray:
         """Return samples of a motion, relative to the sizes of the states (m,)."""
         times = motion.t0 + np.linspace(0.0, motion.duration, SAMPLES)
-        return np.concatenate([np.asarray(motion(t), float) for t in times]) / np.tile(state.task.sizes, SAMPLES)
+        return motion(times).ravel() / np.tile(state.task.sizes, SAMPLES)
 
     def _try_neighbours(self, state: SearchState, account: Account) -> SearchState:
         """Solve neighbours of one of the best sequences until one is a gain or the turn is over."""

@@ -108,6 +108,8 @@ class SearchState:
         Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
+    order : tuple
+        Nodes and refined sequences of which the ranked nodes are known, and these: states with the same ones share it.
     """
 
     task: StartTask
@@ -128,6 +130,7 @@ class SearchState:
     scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
+    order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
 
     def __repr__(self) -> str:
         last = self.candidates[-1] if self.candidates else "no start yet"
@@ -143,20 +146,24 @@ class SearchState:
         # Among unconfirmed attempts, a good motion that is slightly inaccurate is better than a poor exact one.
         return min(attempts, key=lambda attempt: (not attempt.confirmed, attempt.rank.promise), default=None)
 
-    @cached_property
+    @property
     def ranked(self) -> tuple[SequenceNode, ...]:
         """All nodes, the best ones first."""
-        return tuple(sorted(self.nodes, key=self._rank))
+        # States follow each other by `replace`, most of them with the same nodes.
+        if self.order[0] is not self.nodes or self.order[1] is not self.refined:
+            order = (self.nodes, self.refined, tuple(sorted(self.nodes, key=self._rank)))
+            object.__setattr__(self, "order", order)  # as a cached property does
+        return self.order[2]
 
     @property
     def leader(self) -> SequenceNode | None:
         """Best node, confirmed or still to be refined."""
-        return next(iter(self.ranked), None)
+        return self.ranked[0] if self.nodes else None
 
     def _rank(self, node: SequenceNode) -> Rank:
         """Return the rank of a node; a motion that refinement did not confirm belongs to the wrong ones."""
         rank = node.attempt.rank.promise
-        failed = node.sequence in self.refined and not node.attempt.confirmed
+        failed = not node.attempt.confirmed and node.sequence in self.refined
         return Rank(max(rank.group, RankGroup.WRONG), rank.amount) if failed else rank
 
     @property

@@ -163,7 +163,7 @@ class PhasePoint:
         """Ends of the phases (phases + 1,) [s]."""
         return np.concatenate([[0.0], np.cumsum(self.lengths)])
 
-    @property
+    @cached_property
     def sequence(self) -> Sequence:
         """Mode sequence with its times, in its shortest form."""
         plan = self.program.plan
