@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
+from nosnoc_py.search.ahead import NeighboursAhead, Peekable
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -27,6 +28,8 @@ from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
 GUESS, MOVES, STANCES = "guess", "moves", "stances"
+# Largest number of phases of a program; simulations that rattle have hundreds.
+PHASES = 16
 # Number of best motions whose neighbours are tried; every NEARLY-th turn goes to a sequence that misses constraints.
 EXPANDED, NEARLY = 3, 3
 # A violation reduced to this fraction of the least one counts as a gain.
@@ -108,6 +111,8 @@ class SearchState:
         Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
+    ahead : NeighboursAhead, optional
+        Helper processes that solve neighbours ahead.
     order : tuple
         Nodes and refined sequences of which the ranked nodes are known, and these: states with the same ones share it.
     """
@@ -130,6 +135,7 @@ class SearchState:
     scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
+    ahead: NeighboursAhead | None = None
     order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
 
     def __repr__(self) -> str:
@@ -308,6 +314,10 @@ class SearchState:
             return True
         return all(np.sqrt(np.mean((place - other) ** 2)) > FAR for other in self.places.get(sequence, ()))
 
+    def is_worth_trying(self, sequence: Sequence) -> bool:
+        """True if a neighbour was not tried yet, and its program is not too large."""
+        return sequence not in self.tried and len(sequence.phases) <= PHASES
+
     def with_tried(self, sequence: Sequence, kind: str, place: np.ndarray | None = None) -> SearchState:
         """Return the state that knows that a kind of start has tried a sequence, from a motion with these samples."""
         tried = {**self.tried, sequence: self.tried.get(sequence, frozenset()) | {kind}}
@@ -322,7 +332,7 @@ class SearchState:
         same = next((node for node in self.nodes if node.sequence == attempt.point.sequence), None)
         nodes = self.nodes
         if same is None or attempt.rank < same.attempt.rank:
-            moves = neighbours(self.task.ocp, attempt.point, attempt.solution)
+            moves = Peekable(neighbours(self.task.ocp, attempt.point, attempt.solution))
             node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # now among the nodes; `best` would count it twice
