@@ -38,7 +38,7 @@ def test_without_forks_this_process_does_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_fork
 def test_an_error_has_its_words() -> None:
-    with pytest.raises(OptionError, match="ZeroDivisionError: .*by zero"):
+    with pytest.raises(OptionError, match=r"ZeroDivisionError: .*by zero"):
         mapped(lambda k: 1 // k, [1, 0, 2], workers=2)
 
 

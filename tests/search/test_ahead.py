@@ -82,7 +82,7 @@ class TestSameSearch:
         assert rows(solution) == rows(alone)
 
     def test_a_program_is_built_again_where_it_is_asked_for(self) -> None:
-        """The attempt of a helper has the program that this process would have built: its point has the same residual."""
+        """A helper's attempt has the program that this process would have built: its point has the same residual."""
         state = search().init(paddle())
         while state.expandable is None:
             state = search().step(state)
