@@ -117,6 +117,11 @@ class Row:
     message: str = ""
 
     @property
+    def minimised(self) -> float | None:
+        """Objective with penalty: what the solvers minimise, and by what their results are compared."""
+        return None if self.objective is None or self.penalty is None else self.objective + self.penalty
+
+    @property
     def failed(self) -> bool:
         """True if the solver did not return an answer."""
         return self.status in ("error", "crashed", "killed")
