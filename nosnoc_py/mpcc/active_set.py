@@ -148,8 +148,8 @@ class ActiveSet(Strategy):
         new = replace(state.moved_to(outcome), switches=state.switches + 1, records=done.records)
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
         new = new.with_record("branch", seconds=time.monotonic() - started, **log)
-        gain = state.values.minimised - new.values.minimised
-        if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.minimised)):
+        gain = state.values.objective - new.values.objective
+        if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
             return new
         # The refused branch stays in the log, because its iterations were spent.
         return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)

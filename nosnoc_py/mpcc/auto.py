@@ -102,9 +102,9 @@ class AutoState(SolverState):
     verdicts : tuple of Status
         Their statuses.
     objectives : tuple of float
-        Their objectives with penalties, which are minimised; infinite if not solved.
+        Their objectives; infinite if not solved.
     first : float
-        The same at the start of the first attempt.
+        Objective at the start of the first attempt.
     origin : ndarray (n_w,)
         Start of the first attempt.
     nearby : function (SolverState) -> ndarray (n_w,) or None, optional
@@ -209,7 +209,7 @@ class Auto(Strategy):
         """Return the state before the first attempt; `sigma` replaces its sigma_0."""
         attempts = self.attempts(fields["solvers"].mpcc)
         inner = attempts[0].strategy.begin(fields, sigma)
-        first = {"origin": fields["w"], "first": fields["values"].minimised}
+        first = {"origin": fields["w"], "first": fields["values"].objective}
         return AutoState(**fields, **first, attempts=attempts, attempt=0, inner=inner)
 
     def advance(self, state: AutoState, deadline: float) -> AutoState:
@@ -231,7 +231,7 @@ class Auto(Strategy):
         if inner.status is None:
             return state
         solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM)
-        reached = inner.values.minimised if solved else np.inf  # infinite: differs from every solved objective
+        reached = inner.values.objective if solved else np.inf  # infinite: differs from every solved objective
         state = replace(
             state,
             best=better(state.best, inner),
@@ -252,7 +252,7 @@ class Auto(Strategy):
         if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
             return False
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
-        return solved and _lower(best.values.minimised, relaxed.values.minimised, state.scale)
+        return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
@@ -371,7 +371,7 @@ def better(one: SolverState | None, other: SolverState) -> SolverState:
     if one is None:
         return other
     if one.status is Status.SOLVED and other.status is Status.SOLVED:
-        low, high = sorted((one.values.minimised, other.values.minimised))
+        low, high = sorted((one.values.objective, other.values.objective))
         if not _lower(low, high, by=EQUAL):  # the same optimum: prefer one with a certificate, else the first
             return max(one, other, key=lambda state: bool(state.certificate and state.certificate.b_stationary))
     return min(one, other, key=rank_of)
@@ -380,7 +380,7 @@ def better(one: SolverState | None, other: SolverState) -> SolverState:
 def rank_of(state: SolverState) -> Rank:
     """Return the rank of a state: solved before unsolved, then the objective or the residuals."""
     missed = 0.0 if state.status is Status.SOLVED else max(state.infeasibility, state.complementarity)
-    return Rank.of_point(state.values.minimised, missed, 0.0)
+    return Rank.of_point(state.values.objective, missed, 0.0)
 
 
 def _lower(value: float, than: float, scale: ObjectiveScale = RELATIVE, by: float = SAME) -> bool:

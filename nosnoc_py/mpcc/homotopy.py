@@ -231,7 +231,7 @@ class Homotopy(Strategy):
 
         A smaller sigma may show a better branch.
         """
-        cost, limit = after.values.minimised - before.values.minimised, max(1.0, abs(before.values.minimised))
+        cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
         return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
 
     def _stalled(self, state: HomotopyState) -> bool:

@@ -40,11 +40,6 @@ class Values:
     r: np.ndarray
     unequal: np.ndarray
 
-    @property
-    def minimised(self) -> float:
-        """Objective and penalty together: by this number, and not by the objective, points are ranked."""
-        return self.objective + self.penalty
-
 
 class Evaluator:
     """Evaluator of an MPCC and its residuals; built once per program."""
