@@ -95,6 +95,7 @@ def solve(
     effort: Literal["quick", "normal", "thorough"] | None = None,
     seed: int | None = None,
     progress: bool | None = None,
+    workers: int | None = None,
     polish: bool = False,
     certify: bool = True,
 ) -> Solution:
@@ -130,6 +131,8 @@ def solve(
     progress : bool, optional
         False switches off the line of progress of the search, which is shown on standard error in a terminal or a
         notebook.
+    workers : int, optional
+        Number of processes that help the search (`ns.Search`); they change its time and not its result.
     polish : bool
         Continue from the solution to the optimum of its mode sequence, on a grid that moves with the events, and return
         the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
@@ -168,9 +171,8 @@ def solve(
         # A sequence of modes is a multi-phase program; its optimum is a guess for everything else.
         guess = solve(ocp, MultiPhase(sequence=guess), certify=False, callback=callback, time_limit=time_limit)
         time_limit = None if time_limit is None else max(0.0, deadline - monotonic())
-    searched = {
-        name: value for name, value in (("effort", effort), ("seed", seed), ("progress", progress)) if value is not None
-    }
+    asked = {"effort": effort, "seed": seed, "progress": progress, "workers": workers}
+    searched = {name: value for name, value in asked.items() if value is not None}
     if searched and (method is not None or solver is not None):
         raise OptionError(
             f"{', '.join(searched)}: options of the default search, which is used without a method and a solver; "

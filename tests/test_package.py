@@ -1,5 +1,6 @@
 """The package as a whole: cheap to import, documented, and true to its README."""
 
+import ast
 import inspect
 import json
 import re
@@ -35,9 +36,76 @@ def imported_by(statement: str) -> set[str]:
 
 
 def test_import_is_cheap():
-    loaded = imported_by("import nosnoc_py")
-    assert "casadi" in loaded
-    assert not loaded & set(HEAVY)
+    """Names are loaded when they are used; what a model needs is 46 modules, what all methods need is 286."""
+
+    def own(loaded):
+        return sum(name.partition(".")[0] == "nosnoc_py" for name in loaded)
+
+    bare, model, everything = (
+        imported_by(f"import nosnoc_py as ns{statement}") for statement in ("", "\nns.CLS, ns.OCP", "\nns.solve")
+    )
+    assert own(bare) <= 10
+    assert own(model) <= 80
+    assert own(everything) > 200  # else this counts nothing
+    assert "casadi" in model
+    assert not everything & set(HEAVY)
+
+
+def test_plain_solve_loads_no_statistics():
+    """Packages that take longer to import than a small problem to solve, such as those that cma brought."""
+    solve = (
+        "import casadi as ca, nosnoc_py as ns, numpy as np\n"
+        "from nosnoc_py.search.kinds import STARTS\n"
+        "from nosnoc_py.search.starts import StartTask\n"
+        "q, v, u = (ca.SX.sym(name) for name in 'qvu')\n"
+        "ground = ns.Contact('ground', gap=q)\n"
+        "ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ground])\n"
+        "ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2, terminal_constraints=[q == 0.5])\n"
+        "solution = ns.solve(ocp, effort='quick', progress=False)\n"
+        "assert solution.success\n"
+        "next(item for item in STARTS['evolution'](StartTask.of(ocp), np.random.default_rng(0)) if item)\n"
+    )
+    loaded = imported_by(solve)
+    assert "scipy.optimize" in loaded
+    assert not loaded & {"scipy.stats", "scipy.interpolate", "matplotlib", "pandas"}
+
+
+def public_imports() -> dict[str, list[str]]:
+    """Return the names that type checkers see in the package, by module."""
+    import nosnoc_py
+
+    tree = ast.parse(Path(nosnoc_py.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    return {node.module.removeprefix("nosnoc_py."): [alias.name for alias in node.names] for node in block.body}
+
+
+def test_names_are_where_type_checkers_see_them():
+    import nosnoc_py
+
+    homes = {home: names.split() for home, names in nosnoc_py.HOMES.items()}
+    assert {home: sorted(names) for home, names in homes.items()} == {
+        home: sorted(names) for home, names in public_imports().items()
+    }
+    assert sorted(nosnoc_py.__all__) == sorted(name for names in homes.values() for name in names)
+    assert dir(nosnoc_py) == sorted(nosnoc_py.__all__)
+
+
+def test_star_import_has_all_names():
+    assert run("from nosnoc_py import *\nimport nosnoc_py\nprint(set(nosnoc_py.__all__) - set(globals()))") == "set()\n"
+
+
+def test_every_module_of_a_name_can_be_imported_first():
+    """The order in which names are used is the user's: no module may need that another one was loaded before."""
+    check = (
+        "import importlib, nosnoc_py\n"
+        "for home in nosnoc_py.HOMES:\n"
+        "    for name in [name for name in sys.modules if name.startswith('nosnoc_py')]:\n"
+        "        del sys.modules[name]\n"
+        "    import nosnoc_py\n"
+        "    for name in nosnoc_py.HOMES[home].split():\n"
+        "        getattr(nosnoc_py, name)\n"
+    )
+    assert run(check) == ""
 
 
 def test_import_costs_only_casadi_numpy_and_pydantic():

@@ -16,7 +16,7 @@ import casadi as ca
 from nosnoc_py import __version__
 from nosnoc_py.cli.benchmarks import WHAT_TO_DO, folder_of
 
-REQUIRED = ("casadi", "numpy", "scipy", "matplotlib", "pydantic", "rich", "typer", "ruamel.yaml", "cma", "qdldl")
+REQUIRED = ("casadi", "numpy", "scipy", "matplotlib", "pydantic", "rich", "typer", "ruamel.yaml", "qdldl")
 # Optional packages and the extra that installs each, as in pyproject.toml.
 OPTIONAL = {
     "xarray": "data",

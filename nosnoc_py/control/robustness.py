@@ -18,6 +18,7 @@ from nosnoc_py.api import simulate
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.windows import PlanWindows
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.processes import mapped
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
@@ -104,6 +105,7 @@ def robustness(
     seed: int,
     plant: Described | None,
     method: Any,
+    workers: int = 1,
 ) -> Robustness:
     """Simulate random draws of a tracking law; see `TrackingLaw.robustness`."""
     # Imported here, as `tracking` imports this file.
@@ -122,29 +124,32 @@ def robustness(
     # Without randomness all draws are equal.
     n = n if half_widths.any() or sigma.any() or ranges.any() else 1
     planned, end = law.states[0], state_at(law.plan, law.plan.duration, "-")
-    starts, values, ends = [], [], {True: list[Array](), False: list[Array]()}
+    draws = []
     for _ in range(n):
-        # All random numbers of a draw come before its simulations: their sequence does not depend on how these end.
+        # All random numbers come before the simulations: their sequence does not depend on how these end.
         p = nominal + ranges * rng.uniform(-1.0, 1.0, ranges.size)
         start = admissible(system, planned + half_widths * rng.uniform(-1.0, 1.0, half_widths.size), p)
-        noises = sigma * rng.standard_normal((len(law.windows) + 1, half_widths.size))
-        # Same draw with and without feedback, so that the two samples are paired.
+        draws.append((start, p, sigma * rng.standard_normal((len(law.windows) + 1, half_widths.size))))
+
+    def errors(draw: tuple[Array, Array, Array]) -> list[Array]:
+        """Return the final errors with feedback and without, for the same draw: the two samples are paired."""
+        start, p, noises = draw
+        pair = []
         for feedback in (True, False):
             control = _ActuatedControl(law, actuators, noises if feedback else None)
             motion = simulate(
                 system, x0=start, duration=law.plan.duration, u=SampledLaw(control, law.period), p=p, method=method
             )
-            finished = motion.success
-            ends[feedback].append(
-                deviation(law.system, motion.final_state, end) if finished else np.full(end.size, np.nan)
-            )
-        starts.append(start)
-        values.append(p)
+            lost = np.full(end.size, np.nan)
+            pair.append(deviation(law.system, motion.final_state, end) if motion.success else lost)
+        return pair
+
+    tracked, open_loop = (np.array(ends) for ends in zip(*mapped(errors, draws, workers), strict=True))
     positions = range(*system.at_q.indices(end.size)) if isinstance(system, CLS) else range(end.size)
     extent = np.ptp(law.states[:, list(positions)], axis=0).max()
     return Robustness(
-        starts=np.array(starts), parameters=np.array(values), tracked=np.array(ends[True]),
-        open_loop=np.array(ends[False]), positions=tuple(positions), names=system.state_names,
+        starts=np.array([draw[0] for draw in draws]), parameters=np.array([draw[1] for draw in draws]),
+        tracked=tracked, open_loop=open_loop, positions=tuple(positions), names=system.state_names,
         lost_beyond=LOST_FRACTION * float(extent),
     )  # fmt: skip
 

@@ -153,6 +153,7 @@ class TrackingLaw(SampledLaw):
         seed: int = 0,
         plant: Described | None = None,
         method: Any = None,
+        workers: int = 1,
     ) -> Robustness:
         """Simulate the law and the open-loop control with random initial states and parameters.
 
@@ -175,6 +176,8 @@ class TrackingLaw(SampledLaw):
             Another system with the same states and controls as the plan's.
         method : EventDriven, TimeStepping or FESDJ, optional
             Simulation method; default `EventDriven(grazing="continue")`.
+        workers : int
+            Number of processes, by forks (Linux); the result does not depend on it.
 
         Returns
         -------
@@ -193,7 +196,7 @@ class TrackingLaw(SampledLaw):
         """
         return robustness(
             self, x0=x0, parameters=parameters, noise=noise, actuators=actuators, n=n, seed=seed, plant=plant,
-            method=method,
+            method=method, workers=workers,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -25,9 +25,19 @@ from nosnoc_py.errors import unknown_name
 from nosnoc_py.mpcc.branch import Finish
 from nosnoc_py.mpcc.interior import OPTIONS
 from nosnoc_py.mpcc.ipopt import NLPResult, NLPSolver, warm_start
+from nosnoc_py.mpcc.plugin import is_plugin
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, nlp_multipliers, runs_away
+from nosnoc_py.mpcc.strategy import (
+    NLP_SOLVERS,
+    Solvers,
+    SolverState,
+    Strategy,
+    certificate_of,
+    measure,
+    nlp_multipliers,
+    runs_away,
+)
 from nosnoc_py.status import Stationarity, Status
 
 # A point at which IPOPT did not converge is accepted if its certificate shows no slope above this fraction of the
@@ -120,11 +130,13 @@ class Homotopy(Strategy):
         Maximum number of iterations per NLP.
     time_limit : float, optional
         Limit for the whole homotopy [s].
-    nlp_solver : {"ipopt", "interior_point"}
-        Solver of the relaxed NLPs: IPOPT, or the interior-point method of this library, whose iterations take a third
-        to a half of the time, but of which more are needed.
+    nlp_solver : str
+        Solver of the relaxed NLPs: "ipopt"; "interior_point", the method of this library, whose iterations take a third
+        to a half of the time, but of which more are needed; or the name of any plugin that CasADi's installation loads,
+        such as "fatrop" or "sqpmethod". The active-set finish is by IPOPT.
     ipopt : dict
-        Further options of IPOPT by their own names; "interior_point" has only a few (`nosnoc_py.mpcc.interior`).
+        Further options of IPOPT by their own names, or those of the plugin; "interior_point" has only a few
+        (`nosnoc_py.mpcc.interior`).
 
     Raises
     ------
@@ -157,7 +169,7 @@ class Homotopy(Strategy):
     finish_threshold: float = Field(default=1e-4, gt=0)
     finish_loss: float = Field(default=0.05, gt=0)
     max_iterations: int = Field(default=500, ge=1)
-    nlp_solver: Literal["ipopt", "interior_point"] = "ipopt"
+    nlp_solver: str = "ipopt"
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -169,6 +181,12 @@ class Homotopy(Strategy):
         if self.relaxation not in RELAXATIONS:
             raise ValueError(unknown_name(self.relaxation, RELAXATIONS, "relaxation"))
         check_steering(self.relaxation, self.steering)
+        if self.nlp_solver not in NLP_SOLVERS and not is_plugin(self.nlp_solver):
+            known = ", ".join(map(repr, NLP_SOLVERS))
+            raise ValueError(
+                f"nlp_solver: expected {known} or a plugin of CasADi that is installed (casadi.has_nlpsol), given "
+                f"{self.nlp_solver!r}"
+            )
         if self.nlp_solver == "interior_point" and (unknown := sorted(set(self.ipopt) - set(OPTIONS))):
             raise ValueError(f"ipopt: nlp_solver='interior_point' has no {unknown[0]!r}, only {', '.join(OPTIONS)}")
         return self
@@ -201,7 +219,7 @@ class Homotopy(Strategy):
 
     def finisher(self, solvers: Solvers) -> Finish:
         """Return the active-set finish with the options of this homotopy."""
-        return solvers.finish(self.ipopt)
+        return solvers.finish(self.ipopt if self.nlp_solver in NLP_SOLVERS else {})
 
     def _accepted(self, state: HomotopyState) -> bool:
         # Without an objective a feasible point is a solution, whether or not the NLP converged.
@@ -298,7 +316,7 @@ class Homotopy(Strategy):
 
     def _solver(self, state: HomotopyState) -> NLPSolver:
         """Return the solver of the next NLP."""
-        return state.solvers.relaxed(self.relaxation, self.steering, self._settings(state), self.nlp_solver)
+        return state.solvers.relaxed(self.relaxation, self.steering, self._settings(state), self.nlp_solver, self.ipopt)
 
     def _settings(self, state: HomotopyState) -> dict[str, Any]:
         """Return the options of IPOPT for the next NLP."""

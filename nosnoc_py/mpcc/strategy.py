@@ -32,6 +32,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, NLPSolver, check_freedom, def
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.parametric import Parametric
+from nosnoc_py.mpcc.plugin import Plugin
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.proofs import Proofs, infeasibility_message, ray_message
 from nosnoc_py.mpcc.residuals import Evaluator, Values
@@ -48,7 +49,7 @@ FAR = 1e6
 # It starts a proof and decides nothing, so that it may be much smaller than FAR.
 SUSPICIOUS = 1e4
 WORST = 3  # number of residuals in a message
-# Solvers of NLPs by the option `nlp_solver`.
+# Solvers of NLPs by the option `nlp_solver`; every other name is that of a plugin of CasADi.
 NLP_SOLVERS: Mapping[str, Callable[[NLP, Mapping[str, Any]], NLPSolver]] = {
     "ipopt": Ipopt,
     "interior_point": InteriorPoint,
@@ -94,7 +95,14 @@ class Solvers:
         """Scaled functions with their derivatives."""
         return Blocks(self.mpcc)
 
-    def relaxed(self, relaxation: str, steering: str, settings: Mapping[str, Any], by: str = "ipopt") -> NLPSolver:
+    def relaxed(
+        self,
+        relaxation: str,
+        steering: str,
+        settings: Mapping[str, Any],
+        by: str = "ipopt",
+        given: Mapping[str, Any] | None = None,
+    ) -> NLPSolver:
         """Return the solver of a relaxed NLP; solvers of the same NLP share its derivatives.
 
         Parameters
@@ -102,8 +110,11 @@ class Solvers:
         relaxation, steering : str
             As in `Homotopy`.
         settings : mapping
-            Options of the NLP solver.
-        by : {"ipopt", "interior_point"}
+            Options of the NLP solver, by names of IPOPT.
+        by : str
+            "ipopt", "interior_point" or the name of a plugin of CasADi.
+        given : mapping, optional
+            Of a plugin: options of the user, by its own names.
         """
         key = f"{by} {relaxation} {steering} {dict(settings)}"  # IPOPT's options are fixed when it is built
         if key not in self._nlp_solvers:
@@ -112,7 +123,11 @@ class Solvers:
                 check_freedom(nlp)  # an error with a remedy, before IPOPT refuses the program with an obscure one
                 self._nlps[relaxation, steering] = nlp
             nlp = self._nlps[relaxation, steering]
-            self._nlp_solvers[key] = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})
+            if by in NLP_SOLVERS:
+                solver = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})
+            else:
+                solver = Plugin(by, nlp, settings, given or {})
+            self._nlp_solvers[key] = solver
         return self._nlp_solvers[key]
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:

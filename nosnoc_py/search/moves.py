@@ -200,7 +200,7 @@ def _smallest_gaps(
     for k, (a, b) in enumerate(pairwise(edges)):
         if b <= a:
             continue
-        states = np.array([solution(solution.t0 + a + share * (b - a)) for share in PLACES])
+        states = solution(solution.t0 + a + PLACES * (b - a))
         for name, gaps in zip(names, gaps_of(states).T, strict=True):  # rigid contacts, or jumps
             i, j = laws.names.index(name), int(gaps.argmin())
             if modes[k][i] == laws.default(name):

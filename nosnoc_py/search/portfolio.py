@@ -26,12 +26,14 @@ from nosnoc_py.attempts.work import Account, counted, exhausted
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
+from nosnoc_py.processes import can_fork
+from nosnoc_py.search.ahead import solved_ahead
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import conflict, nearest_motion
 from nosnoc_py.search.progress_line import progress_line
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.search.state import GUESS, MOVES, SearchState
+from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState, SequenceNode
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.optimise import NOT_FINITE
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
@@ -76,8 +78,6 @@ REFINED = 0.6
 SEVERAL = 3
 # Largest number of programs per start, where the simulation of a solution shows another sequence than its own.
 FOLLOWED = 3
-# Largest number of phases of a program; simulations that rattle have hundreds.
-PHASES = 16
 # Work of one turn of neighbours.
 MOVING = 0.4
 # Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
@@ -159,6 +159,9 @@ class Search(CompleteMethod):
         24 intervals, and more where that gains more than .1 %.
     progress : bool
         Show one line of progress on standard error, in a terminal or a notebook and without a callback.
+    workers : int
+        Number of processes that solve neighbours ahead, beside the one that tries starts; the candidates are those of
+        one process. With 1, and where processes cannot be forked (all but Linux), one process does all.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 
@@ -190,6 +193,7 @@ class Search(CompleteMethod):
     starts: tuple[str, ...] = KINDS
     program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24, interior=HASTY))
     progress: bool = True
+    workers: int = Field(default=1, ge=1)
 
     @field_validator("starts")
     @classmethod
@@ -211,9 +215,16 @@ class Search(CompleteMethod):
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        with progress_line(self.progress, callback) as shown:
+        with (
+            solved_ahead(ocp, state.work.method, self._solve, self.workers) as ahead,
+            progress_line(self.progress, callback) as shown,
+        ):
+            state = replace(state, ahead=ahead)
             state = iterated(state, self.step, ended, shown, np.inf)
             solution = self.solution(state)
+        if self.workers > 1 and not can_fork():
+            note = f"one process instead of workers={self.workers}: processes cannot be forked here"
+            solution = replace(solution, message=joined(solution.message, note))
         return replace(solution, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
@@ -272,6 +283,8 @@ class Search(CompleteMethod):
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         first = len(state.work.log)
+        if state.ahead is not None:
+            state.ahead.hand_out(state.expandable, state, state.cutoff(MOVES), self._work_of_turn(state, MOVES))
         with counted() as account:
             state = self._turn(state, kind, account)
         words = [record.solver_status for record in state.work.log[first:]]
@@ -461,22 +474,21 @@ class Search(CompleteMethod):
     def _place(state: SearchState, motion: Trajectory) -> np.ndarray:
         """Return samples of a motion, relative to the sizes of the states (m,)."""
         times = motion.t0 + np.linspace(0.0, motion.duration, SAMPLES)
-        return np.concatenate([np.asarray(motion(t), float) for t in times]) / np.tile(state.task.sizes, SAMPLES)
+        return motion(times).ravel() / np.tile(state.task.sizes, SAMPLES)
 
     def _try_neighbours(self, state: SearchState, account: Account) -> SearchState:
         """Solve neighbours of one of the best sequences until one is a gain or the turn is over."""
         node = state.expandable
         assert node is not None
-        best, ocp = None, state.task.ocp
+        best = None
         while account.total < MOVING * state.task.growth:
             sequence = next(node.moves, None)
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})
                 break
-            if sequence in state.tried or len(sequence.phases) > PHASES:
+            if not state.is_worth_trying(sequence):
                 continue
-            start = start_of_motion(ocp, sequence, node.attempt.solution)
-            attempt = self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))
+            attempt = self._solve_neighbour(state, node, sequence)
             state = state.with_tried(sequence, MOVES)
             if attempt is None:
                 break
@@ -486,6 +498,16 @@ class Search(CompleteMethod):
             if gained:
                 break
         return state.with_candidate(MOVES, account.total, best)
+
+    def _solve_neighbour(self, state: SearchState, node: SequenceNode, sequence: Sequence) -> PhaseAttempt | None:
+        """Return the best attempt for a neighbour of a node, by a helper if one has solved it ahead."""
+        cutoff = state.cutoff(MOVES)
+        if state.ahead is not None:
+            state.ahead.hand_out(node, state, cutoff, self._work_of_turn(state, MOVES))
+            if (attempt := state.ahead.take(state, node, sequence, cutoff)) is not None:
+                return attempt
+        start = start_of_motion(state.task.ocp, sequence, node.attempt.solution)
+        return self._solve(state.work, node.laws, sequence, start, cutoff)
 
     def _refine(self, state: SearchState, account: Account) -> SearchState:
         """Solve the best motion on the final grid; a motion that is not confirmed there loses its rank."""

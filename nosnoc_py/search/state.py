@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
+from nosnoc_py.search.ahead import NeighboursAhead, Peekable
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
@@ -27,6 +28,8 @@ from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
 GUESS, MOVES, STANCES = "guess", "moves", "stances"
+# Largest number of phases of a program; simulations that rattle have hundreds.
+PHASES = 16
 # Number of best motions whose neighbours are tried; every NEARLY-th turn goes to a sequence that misses constraints.
 EXPANDED, NEARLY = 3, 3
 # A violation reduced to this fraction of the least one counts as a gain.
@@ -108,6 +111,10 @@ class SearchState:
         Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
+    ahead : NeighboursAhead, optional
+        Helper processes that solve neighbours ahead.
+    order : tuple
+        Nodes and refined sequences of which the ranked nodes are known, and these: states with the same ones share it.
     """
 
     task: StartTask
@@ -128,6 +135,8 @@ class SearchState:
     scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
+    ahead: NeighboursAhead | None = None
+    order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
 
     def __repr__(self) -> str:
         last = self.candidates[-1] if self.candidates else "no start yet"
@@ -143,20 +152,24 @@ class SearchState:
         # Among unconfirmed attempts, a good motion that is slightly inaccurate is better than a poor exact one.
         return min(attempts, key=lambda attempt: (not attempt.confirmed, attempt.rank.promise), default=None)
 
-    @cached_property
+    @property
     def ranked(self) -> tuple[SequenceNode, ...]:
         """All nodes, the best ones first."""
-        return tuple(sorted(self.nodes, key=self._rank))
+        # States follow each other by `replace`, most of them with the same nodes.
+        if self.order[0] is not self.nodes or self.order[1] is not self.refined:
+            order = (self.nodes, self.refined, tuple(sorted(self.nodes, key=self._rank)))
+            object.__setattr__(self, "order", order)  # as a cached property does
+        return self.order[2]
 
     @property
     def leader(self) -> SequenceNode | None:
         """Best node, confirmed or still to be refined."""
-        return next(iter(self.ranked), None)
+        return self.ranked[0] if self.nodes else None
 
     def _rank(self, node: SequenceNode) -> Rank:
         """Return the rank of a node; a motion that refinement did not confirm belongs to the wrong ones."""
         rank = node.attempt.rank.promise
-        failed = node.sequence in self.refined and not node.attempt.confirmed
+        failed = not node.attempt.confirmed and node.sequence in self.refined
         return Rank(max(rank.group, RankGroup.WRONG), rank.amount) if failed else rank
 
     @property
@@ -301,6 +314,10 @@ class SearchState:
             return True
         return all(np.sqrt(np.mean((place - other) ** 2)) > FAR for other in self.places.get(sequence, ()))
 
+    def is_worth_trying(self, sequence: Sequence) -> bool:
+        """True if a neighbour was not tried yet, and its program is not too large."""
+        return sequence not in self.tried and len(sequence.phases) <= PHASES
+
     def with_tried(self, sequence: Sequence, kind: str, place: np.ndarray | None = None) -> SearchState:
         """Return the state that knows that a kind of start has tried a sequence, from a motion with these samples."""
         tried = {**self.tried, sequence: self.tried.get(sequence, frozenset()) | {kind}}
@@ -315,7 +332,7 @@ class SearchState:
         same = next((node for node in self.nodes if node.sequence == attempt.point.sequence), None)
         nodes = self.nodes
         if same is None or attempt.rank < same.attempt.rank:
-            moves = neighbours(self.task.ocp, attempt.point, attempt.solution)
+            moves = Peekable(neighbours(self.task.ocp, attempt.point, attempt.solution))
             node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # now among the nodes; `best` would count it twice

@@ -123,7 +123,7 @@ class PhasePoint:
         """Objective of the start of the program."""
         return float(self.program.nlp.evaluate(self.program.w0)[0])
 
-    @property
+    @cached_property
     def is_inside_mode(self) -> bool:
         """True if no inequality of a mode is active, but at the ends of the horizon.
 
@@ -144,22 +144,22 @@ class PhasePoint:
         """The place where a value or derivative of the program is not finite; "" if all are."""
         return self.program.not_finite(self.w)
 
-    @property
+    @cached_property
     def p(self) -> Array:
         """Parameters (n_p,)."""
         return self.w[self.program.at_p]
 
-    @property
+    @cached_property
     def lengths(self) -> Array:
         """Lengths of the phases (phases,) [s]."""
         return self.program.lengths_of(self.w)
 
-    @property
+    @cached_property
     def edges(self) -> Array:
         """Ends of the phases (phases + 1,) [s]."""
         return np.concatenate([[0.0], np.cumsum(self.lengths)])
 
-    @property
+    @cached_property
     def sequence(self) -> Sequence:
         """Mode sequence with its times, in its shortest form."""
         plan = self.program.plan

@@ -82,6 +82,8 @@ def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:
     TranscriptionError
         If a time is no number, is NaN, or leaves the interval by more than 1e-9, relative to its larger end.
     """
+    if isinstance(t, float) and t_0 <= t <= t_f:  # by far the most calls
+        return np.array([t])
     try:
         times = np.atleast_1d(np.asarray(t, dtype=float))
     except (TypeError, ValueError, OverflowError):

@@ -126,12 +126,12 @@ class RungeKuttaInterpolant(Interpolant):
         x[element < 0] = self.x_initial
         return x if np.ndim(t) else x.reshape(-1)
 
-    @property
+    @cached_property
     def t_0(self) -> float:
         """Start of the first element [s]."""
         return float(self.t_left[0])
 
-    @property
+    @cached_property
     def t_f(self) -> float:
         """End of the last element [s]."""
         # The last length may be negative by the solver's tolerance.
@@ -146,7 +146,7 @@ class RungeKuttaInterpolant(Interpolant):
         """Return the element that ends at t or contains it (-1 at the start), and the position in it."""
         element = np.searchsorted(self._edges, t - self._snap, "left") - 1
         # Index -1 (the start) gives t_f, which is overwritten in `__call__`.
-        right = np.append(self._edges[1:], self.t_f)[element]
+        right = self._ends[element]
         return element, np.where(right - t <= self._snap, 1.0, self._position(element, t))
 
     def _after(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
@@ -161,9 +161,13 @@ class RungeKuttaInterpolant(Interpolant):
         tau = np.divide(t - self.t_left[element], h, out=np.ones_like(t), where=h > self._snap)
         return np.clip(tau, 0.0, 1.0)
 
-    @property
+    @cached_property
     def _snap(self) -> float:
         return SNAP * max(abs(self.t_0), abs(self.t_f))
+
+    @cached_property
+    def _ends(self) -> Array:
+        return np.append(self._edges[1:], self.t_f)
 
     @cached_property
     def _edges(self) -> Array:

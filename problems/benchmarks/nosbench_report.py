@@ -39,25 +39,31 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """Times of two solvers on a problem that both solve; `objective` is "same", "better" or "worse" for the second."""
+    """Times of two solvers on a problem that both solve; `result` is "same", "better" or "worse" for the second.
+
+    Results are compared by the function that is minimised, the objective with its penalty. The objective alone is
+    reported beside it: a solver may lower it at the expense of the penalty.
+    """
 
     problem: str
     ratio: float
     reference_objective: float
     solver_objective: float
+    reference_minimised: float
+    solver_minimised: float
 
     @property
-    def objective(self) -> str:
-        """Comparison of the second solver's objective with the reference's."""
-        difference = self.solver_objective - self.reference_objective
-        if abs(difference) <= SAME_OBJECTIVE * max(1.0, abs(self.reference_objective)):
+    def result(self) -> str:
+        """Comparison of what the second solver has minimised with the reference's."""
+        difference = self.solver_minimised - self.reference_minimised
+        if abs(difference) <= SAME_OBJECTIVE * max(1.0, abs(self.reference_minimised)):
             return "same"
         return "worse" if difference > 0 else "better"
 
     @property
     def bad(self) -> bool:
-        """True if more than twice as slow with a worse objective."""
-        return self.ratio < 1.0 / SLOWER and self.objective == "worse"
+        """True if more than twice as slow with a worse result."""
+        return self.ratio < 1.0 / SLOWER and self.result == "worse"
 
 
 def count(rows: Sequence[Row]) -> Counts:
@@ -93,6 +99,8 @@ def ratios(rows: Sequence[Row], reference: str, solver: str) -> list[Ratio]:
                 ratio=_time(a) / _time(b),
                 reference_objective=_number(a.objective),
                 solver_objective=_number(b.objective),
+                reference_minimised=_number(a.minimised),
+                solver_minimised=_number(b.minimised),
             )
         )
     return sorted(pairs, key=lambda item: (item.ratio, item.problem))
@@ -147,7 +155,7 @@ def summary(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, Any]:
             name: {
                 "geometric_mean": geometric_mean([item.ratio for item in items]),
                 "slower_and_worse": [item.problem for item in items if item.bad],
-                "problems": [{**asdict(item), "objective": item.objective} for item in items],
+                "problems": [{**asdict(item), "result": item.result} for item in items],
             }
             for name, items in compared.items()
         },
@@ -197,7 +205,7 @@ def _reason(row: Row) -> str:
 def _all_rows(rows: Sequence[Row]) -> Any:
     """Print residuals and LPEC, computed by the benchmark."""
     columns = (
-        *("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min"),
+        *("variables", "pairs", "status", "solved", "objective", "minimised", "complementarity", "complementarity_min"),
         *("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds"),
     )
     named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in columns}} for row in rows)
@@ -211,14 +219,14 @@ def _per_solver(rows: Sequence[Row], solvers: Sequence[str]) -> Any:
 
 def _show_ratios(console: Console, ratios: Sequence[Ratio], reference: str, solver: str) -> None:
     if ratios:
-        console.print(listing([{**asdict(item), "objective": item.objective} for item in ratios]))
-    same = [item.ratio for item in ratios if item.objective == "same"]
+        console.print(listing([{**asdict(item), "result": item.result} for item in ratios]))
+    same = [item.ratio for item in ratios if item.result == "same"]
     console.print(
         f"time {reference}/{solver}: geometric mean {geometric_mean([item.ratio for item in ratios]):.2f} over "
-        f"{len(ratios)} problems both solve, {geometric_mean(same):.2f} over the {len(same)} with the same objective"
+        f"{len(ratios)} problems both solve, {geometric_mean(same):.2f} over the {len(same)} with the same result"
     )
     bad = ", ".join(item.problem for item in ratios if item.bad) or "none"
-    console.print(f"{solver} more than {SLOWER:g}x slower with a worse objective: {bad}")
+    console.print(f"{solver} more than {SLOWER:g}x slower with a worse result: {bad}")
 
 
 def _show_only(console: Console, rows: Sequence[Row], reference: str, solver: str) -> None:

@@ -117,6 +117,11 @@ class Row:
     message: str = ""
 
     @property
+    def minimised(self) -> float | None:
+        """Objective with penalty, as `as_minimised`: by this number results are compared."""
+        return None if self.objective is None or self.penalty is None else self.objective + self.penalty
+
+    @property
     def failed(self) -> bool:
         """True if the solver did not return an answer."""
         return self.status in ("error", "crashed", "killed")
@@ -182,6 +187,20 @@ def make_solver(name: str) -> Any:
     return getattr(ns, kind)(**options)
 
 
+def as_minimised(mpcc: MPCC) -> MPCC:
+    """Return the MPCC whose objective is what NOSBENCH minimises: the objective of its file with the penalty.
+
+    A penalty of its own is removed by the active-set finish, which is right for step equilibration, but another problem
+    than that of the file: on SMOCP_002 it lowers the objective from 5.66 to 5.60 and raises the penalty to 4.8. Without
+    an objective every feasible point is a solution, and the penalty stays what selects among them.
+    """
+    if mpcc.objective.is_constant() or mpcc.penalty.is_constant():
+        return mpcc
+    kept = ("w", "p", "g", "G", "H", "lbw", "ubw", "lbg", "ubg", "w0", "p0")
+    fields = {field: getattr(mpcc, field) for field in kept}
+    return MPCC.of_pairs(**fields, objective=mpcc.objective + mpcc.penalty)
+
+
 def solve(mpcc: MPCC, solver: Any, time_limit: float) -> MPCCResult:
     """Call the library."""
     return ns.solve_mpcc(mpcc, solver, time_limit=time_limit)
@@ -214,7 +233,7 @@ def execute(task: Task) -> Row:
 
 def _stages(task: Task, row: Row) -> Iterator[Row]:
     """Yield the row after loading, solving and checking."""
-    mpcc = load(task.path)
+    mpcc = as_minimised(load(task.path))
     row = replace(row, variables=mpcc.w.numel(), constraints=mpcc.g.numel(), pairs=mpcc.G.numel())
     scale_G, scale_H = np.ones(mpcc.G.numel()), np.ones(mpcc.H.numel())
     if task.draw >= 0:

@@ -95,3 +95,12 @@ def test_an_impact_does_not_hide_the_noise():
     assert medians[0] < 1e-4
     assert medians[1] > 10.0 * medians[0]
     assert medians[2] > 2.0 * medians[1]
+
+
+def test_draws_in_processes_are_the_same():
+    """The random numbers do not depend on the process that uses them: equal to the last bit."""
+    law = ns.track(ns.simulate(mass(), x0=[0, 0], duration=1.0, u=1.0), period=PERIOD)
+    one, two = (law.robustness(noise=0.02, n=4, seed=3, workers=workers) for workers in (1, 2))
+    assert np.array_equal(one.starts, two.starts)
+    assert np.array_equal(one.tracked, two.tracked)
+    assert np.array_equal(one.open_loop, two.open_loop)

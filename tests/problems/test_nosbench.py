@@ -70,8 +70,9 @@ def row(problem: str = "a", solver: str = "base", **values: Any) -> Row:
     return Row(problem=problem, solver=solver, time_limit=LIMIT, fingerprint="f", **values)
 
 
-def solved(problem: str, solver: str, seconds: float, objective: float = 0.0) -> Row:
-    return row(problem, solver, status="solved", solved=True, wall_seconds=seconds, objective=objective)
+def solved(problem: str, solver: str, seconds: float, objective: float = 0.0, penalty: float = 0.0) -> Row:
+    values: dict[str, Any] = {"objective": objective, "penalty": penalty, "wall_seconds": seconds}
+    return row(problem, solver, status="solved", solved=True, **values)
 
 
 # ---------------------------------------------------------------------------------------------- residuals and LPEC
@@ -309,7 +310,7 @@ def test_geometric_mean_and_ratios_by_hand() -> None:
         *(solved("d", "base", 1.0), row("d", "auto")),  # solved by one only
     ]
     found = nosbench_report.ratios(rows, "base", "auto")
-    assert [(item.problem, item.objective, item.bad) for item in found] == [
+    assert [(item.problem, item.result, item.bad) for item in found] == [
         ("a", "worse", True),
         ("c", "same", False),
         ("b", "better", False),
@@ -318,6 +319,17 @@ def test_geometric_mean_and_ratios_by_hand() -> None:
     results = nosbench_report.summary(rows, ["base", "auto"])
     assert results["ratios"]["base/auto"]["geometric_mean"] == pytest.approx((8 / 9) ** (1 / 3), rel=1e-14)
     assert results["ratios"]["base/auto"]["slower_and_worse"] == ["a"]
+
+
+def test_results_are_compared_by_what_is_minimised() -> None:
+    """The lower objective at the expense of the penalty (5.4 and 5.0 against 5.6 and 0.1) is the worse result."""
+    rows = [solved("a", "base", 1.0, 5.6, 0.1), solved("a", "auto", 3.0, 5.4, 5.0)]
+    (ratio,) = nosbench_report.ratios(rows, "base", "auto")
+    assert (ratio.result, ratio.bad) == ("worse", True)
+    assert (ratio.reference_minimised, ratio.solver_minimised) == pytest.approx((5.7, 10.4), rel=1e-14)
+    assert (ratio.reference_objective, ratio.solver_objective) == (5.6, 5.4)
+    (problem,) = nosbench_report.summary(rows, ["base", "auto"])["ratios"]["base/auto"]["problems"]
+    assert (problem["result"], problem["solver_minimised"]) == ("worse", pytest.approx(10.4, rel=1e-14))
 
 
 def test_profiles_by_hand() -> None:

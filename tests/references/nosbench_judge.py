@@ -39,7 +39,7 @@ class Problem:
     values : Function
         (w, p) -> f, f with penalty, g, G, H.
     slopes : Function
-        (w, p) -> grad f, Jacobians of g, G, H.
+        (w, p) -> gradient of what is minimised (f with penalty; f where it is constant), Jacobians of g, G, H.
     """
 
     lbw: np.ndarray
@@ -82,11 +82,14 @@ def read(path: Path, scale_G: Any = 1.0, scale_H: Any = 1.0) -> Problem:
     names = ("objective_fun", "augmented_objective_fun", "g_fun", "G_fun", "H_fun")
     f, augmented, g, G, H = (ca.densify(ca.SX(ca.Function.deserialize(data[name])(w, p))) for name in names)
     G, H = G * scale_G, H * scale_H
+    minimised = f if f.is_constant() else augmented
     return Problem(
         **{key: numbers[key] for key in ("lbw", "ubw", "lbg", "ubg")},
         p=numbers["p0"],
         values=ca.Function("values", [w, p], [f, augmented, g, G, H]),
-        slopes=ca.Function("slopes", [w, p], [ca.jacobian(f, w), *[ca.jacobian(rows, w) for rows in (g, G, H)]]),
+        slopes=ca.Function(
+            "slopes", [w, p], [ca.jacobian(minimised, w), *[ca.jacobian(rows, w) for rows in (g, G, H)]]
+        ),
     )
 
 

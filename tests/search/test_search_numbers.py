@@ -347,8 +347,8 @@ class TestTurns:
         class Motion:
             t0, duration = 5.0, 8.0
 
-            def __call__(self, t: float) -> Any:
-                return [t, 2.0]
+            def __call__(self, t: np.ndarray) -> np.ndarray:
+                return np.column_stack([t, np.full(t.size, 2.0)])
 
         motion: Any = Motion()
         place = ns.Search._place(state(), motion)

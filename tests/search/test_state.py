@@ -106,6 +106,17 @@ class TestRanking:
         assert not state(sound, refined=refined).sound
         assert state(sound).sound
 
+    def test_states_with_the_same_nodes_share_their_order(self) -> None:
+        sound, confirmed = attempt(BOUNCE, 1.0, INACCURATE), attempt(LANDING, 2.0)
+        here = state(confirmed, sound)
+        order = here.ranked
+        assert replace(here, since=3.0).with_work("line", 1.0).ranked is order
+        # Another node, or a refinement that failed, makes another order.
+        refused = replace(here, refined=frozenset((BOUNCE,)))
+        assert [node.attempt for node in refused.ranked] == [confirmed, sound]
+        assert [node.attempt for node in replace(here, nodes=here.nodes[:1]).ranked] == [confirmed]
+        assert here.ranked is order
+
     def test_what_is_returned_is_confirmed_if_anything_is(self) -> None:
         sound, confirmed = attempt(BOUNCE, 1.0, INACCURATE), attempt(LANDING, 2.0)
         assert state(sound, confirmed).best is confirmed
