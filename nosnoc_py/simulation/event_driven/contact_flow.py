@@ -103,6 +103,12 @@ class ContactFlow:
         """Return True if a slip in space is so slow that its direction is stiff: an implicit integrator is needed."""
         return bool(regime.spatial) and regime.slowest(self.kinematics(t, x).rates) < GROWN * self.scales.speed
 
+    def turning(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
+        """Return the part (n_x, n_x) of the Jacobian that makes the start of a slip in space stiff: its direction."""
+        slopes, at_v = np.zeros((x.size, x.size)), self.mechanics.system.at_v
+        slopes[at_v, at_v] = regime.turning(self.kinematics(t, x))
+        return slopes
+
     def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, has_stiff_start: bool) -> np.ndarray:
         """Return increments (n_x,) of the states for a finite-difference Jacobian."""
         at_v = self.mechanics.system.at_v

@@ -28,6 +28,7 @@ from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
+from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.tableaus import lagrange_basis
 from nosnoc_py.tolerances import RESTING, TOUCHING
@@ -48,6 +49,8 @@ STUCK = (
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
+# Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
+STARTED = 1e-2 * STARTING
 # Parts of a step shorter than this share of the time are not split off (rounding of times).
 SHORTEST = 1e-14
 # Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
@@ -283,7 +286,10 @@ class PhaseRun:
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.has_stiff_start))
         self.uses_compiled_steps = False
-        shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
+        # A slip that starts has to be resolved, or an error of its direction reverses it at once.
+        finest = STARTED if self.has_stiff_start else np.inf
+        rtol, atol = min(options.rtol, finest), min(self.flow.atol, finest * self.flow.scales.speed)
+        shared = {"rtol": rtol, "atol": atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
         if self.compiled is not None:
@@ -305,8 +311,11 @@ class PhaseRun:
     def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return forward differences (n_x, n_x).
 
-        With SciPy's, increments of states without influence grow until they overflow.
+        With SciPy's, increments of states without influence grow until they overflow. Where only the start of a slip
+        is stiff, its direction is differentiated: steps are so short that nothing else changes in them.
         """
+        if self.has_stiff_start and not self.stiff:
+            return self.flow.turning(self.regime, t, x)
         here, columns = self._rate(t, x), []
         for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
             near = x.copy()
