@@ -314,7 +314,7 @@ class PhaseRun:
         With SciPy's, increments of states without influence grow until they overflow. Where only the start of a slip
         is stiff, its direction is differentiated: steps are so short that nothing else changes in them.
         """
-        if self.has_stiff_start and not self.stiff:
+        if isinstance(self.flow, ContactFlow) and self.has_stiff_start and not self.stiff:
             return self.flow.turning(self.regime, t, x)
         here, columns = self._rate(t, x), []
         for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
