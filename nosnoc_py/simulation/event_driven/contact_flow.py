@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, phase_data
+from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
+from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, is_small, phase_data
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
+from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion, contact_arrays
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
@@ -58,15 +59,30 @@ class ContactFlow:
         """Return the kinematics at time t and state x."""
         return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
-    def compiled(self, regime: ContactRegime) -> tuple[Any, np.ndarray] | None:
-        """Return the `CompiledSteps` of a regime under a constant control, with their data.
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Numbers of guards, forces and rates in a `Sample`."""
+        count = self.distances + self.frames.n_t
+        return 5 * self.distances, count, count
 
-        None to use SciPy's steps.
-        """
+    def motion(self, regime: ContactRegime) -> InterpretedMotion:
+        """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
-            return None
+            return InterpretedMotion(self, regime)
+        perform = compiled_loop()
+        arrays = None
+        if perform is not None:
+            arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p)
+        if arrays is not None:
+            return KernelMotion(self, regime, arrays, perform)
         steps = compiled_steps_of(self.mechanics, regime)
-        return None if steps is None else (steps, phase_data(regime, self.control.u, self.p))
+        if steps is None:
+            return InterpretedMotion(self, regime)
+        return WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
+
+    def is_small(self, regime: ContactRegime) -> bool:
+        """Return True if one call evaluates a whole step."""
+        return isinstance(self.control, Held) and is_small(self.mechanics, regime)
 
     def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,); NaN where the contact forces have no value."""
