@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +21,10 @@ from typing import Any, TypeVar
 from nosnoc_py.errors import OptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Environment variable: "never", "now", or "beside" the work.
+VARIABLE = "NOSNOC_PY_COMPILED"
+# After so many seconds a compilation that has begun has failed.
+GIVEN_UP = 300.0
 
 
 def available() -> bool:
@@ -33,6 +41,19 @@ def jitable(function: F) -> F:
     return register_jitable(function)
 
 
+def compiled_as(loops: Callable[..., Any]) -> Callable[[F], F]:
+    """Mark a function that kernels run as `loops` where they are compiled, and as it is written where they are not."""
+
+    def mark(function: F) -> F:
+        if available():
+            from numba.extending import overload
+
+            overload(function, strict=False)(lambda *arguments, **named: loops)
+        return function
+
+    return mark
+
+
 def faster(loops: F, arrays: F) -> F:
     """Return the version of a function that kernels run faster here: loops if numba is there, which compiles them to
     code without allocations, else operations on arrays.
@@ -40,7 +61,9 @@ def faster(loops: F, arrays: F) -> F:
     return jitable(loops) if available() else arrays
 
 
-def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False) -> Any:
+def compiled(
+    function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False, raises: bool = True
+) -> Any:
     """Return the compiled version of a kernel, or of a user's function.
 
     Parameters
@@ -52,6 +75,8 @@ def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = N
         serves them all.
     cache
         Whether the machine code is kept on disk for the next process. See `version_of`.
+    raises
+        Whether a division by zero raises; else it has the value of IEEE 754, as in NumPy.
 
     Raises
     ------
@@ -67,7 +92,61 @@ def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = N
     if examples is None and is_compiled(function):
         return function
     types = () if examples is None else (tuple(_type_of(example) for example in examples),)
-    return numba.njit(*types, cache=cache)(function)
+    return numba.njit(*types, cache=cache, error_model="python" if raises else "numpy")(function)
+
+
+def beside(kernel: Any, run_once: Callable[[Any], None], start: str) -> Any:
+    """Return a compiled kernel that is on disk; else None, while another process compiles it beside the work.
+
+    Parameters
+    ----------
+    kernel
+        Of `compiled`, with a cache.
+    run_once : function of the kernel
+        Calls it with arguments of all its types; later calls have to have these types.
+    start : str
+        "module:function" that calls this function, for the other process.
+    """
+    import numba
+    from llvmlite.binding import get_host_cpu_name
+
+    mode = os.environ.get(VARIABLE, "beside")
+    if mode == "never":
+        return None
+    source = Path(kernel.py_func.__code__.co_filename)
+    own = [cell.cell_contents for cell in kernel.py_func.__closure__ or ()]
+    state = [numba.__version__, sys.version, get_host_cpu_name(), *own, str(source.stat().st_mtime_ns)]
+    name = hashlib.sha256(" ".join(state).encode()).hexdigest()[:24]
+    ready = Path(kernel.stats.cache_path) / f"{source.stem}-{name}.ready"
+    if mode == "now" or ready.exists():
+        run_once(kernel)
+        kernel.disable_compile()  # other types are a mistake: their compilation would take long
+        if not ready.exists():
+            ready.touch()
+        return kernel
+    _start(start, ready.with_suffix(".begun"))
+    return None
+
+
+def _start(start: str, begun: Path) -> None:
+    """Call a function of a module in another process, unless one has begun already."""
+    module, function = start.split(":")
+    call = f"import os; getattr(os, 'nice', int)(10); import {module}; {module}.{function}()"
+    try:
+        begun.parent.mkdir(parents=True, exist_ok=True)
+        if begun.exists() and time.time() - begun.stat().st_mtime < GIVEN_UP:
+            return
+        begun.touch()
+        subprocess.Popen(
+            [sys.executable, "-c", call],
+            env={**os.environ, VARIABLE: "now", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return  # no cache on disk, no processes: the work stays interpreted
 
 
 def is_compiled(function: object) -> bool:

@@ -1,4 +1,7 @@
-"""What holds for every test: no windows, one thread per process, random examples that repeat; a list of the skipped."""
+"""What holds for every test: no windows, one thread per process, no compilation, random examples that repeat.
+
+It also writes a list of the tests that are skipped.
+"""
 
 import os
 from pathlib import Path
@@ -6,6 +9,8 @@ from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests are interpreted, but for those that compile: no process that compiles runs beside them.
+os.environ.setdefault("NOSNOC_PY_COMPILED", "never")
 
 from hypothesis import settings
 

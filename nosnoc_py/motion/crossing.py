@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.chebyshev import chebder, chebvander
 
+from nosnoc_py.compiled import compiled_as
+
 Array = np.ndarray
 # Guards (m, n) at times (m,), and the rates (m, k) of the first k of them, which are distances.
 GuardFunction = Callable[[Array], tuple[Array, Array]]
@@ -117,6 +119,52 @@ def first_crossing(
     return search.first(times, values, slopes, values[0] > size if enabled is None else enabled)
 
 
+def _clear_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
+    for g in range(guards.shape[1]):
+        if guards[0, g] == np.inf:
+            for k in range(1, 8):
+                if guards[k, g] != np.inf:
+                    return False
+            continue
+        least = 0.0
+        for i in range(8):
+            size = 0.0
+            for k in range(8):
+                size += _COEFFICIENTS[i, k] * guards[k, g]
+            least += abs(size) * (1.0 if i == 0 else -1.0 if i < 5 else -5.0)
+        if g < count:
+            mismatch = 0.0
+            for i in range(8):
+                apart = -length * rates[i, g]
+                for k in range(8):
+                    apart += _SLOPE[i, k] * guards[k, g]
+                if not abs(apart) <= mismatch:
+                    mismatch = abs(apart)
+            least -= mismatch
+        if not (least > max(touching, 0.0) and guards[0, g] > 0.0):
+            return False
+    return True
+
+
+@compiled_as(_clear_by_loops)
+def is_clear(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
+    """Return True if all guards of a piece stay away from zero by the size of their coefficients: most do.
+
+    Guards (8, n) at the samples of a piece of this length, with the rates (8, >= count) of the first of them.
+    """
+    here = np.isfinite(guards[0])
+    if not (guards[:, ~here] == np.inf).all():
+        return False
+    size = np.abs(_COEFFICIENTS @ guards[:, here])
+    # The constant coefficient is the mean of the guard; a positive one with small others means no zero.
+    least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
+    own = here[:count]
+    mismatch = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, :count][:, own])
+    least[: mismatch.shape[1]] -= mismatch.max(axis=0, initial=0.0)
+    clear = (least > max(touching, 0.0)) & (guards[0, here] > 0.0)
+    return bool(clear.all())
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GuardSearch:
     """Search for the first crossing on a piece with known samples.
@@ -153,7 +201,7 @@ class GuardSearch:
         enabled : (n,)
             Guards that are positive at the beginning, or about to be.
         """
-        if self._is_clear(guards, rates, float(t[-1] - t[0])):
+        if is_clear(guards, rates, rates.shape[1], float(t[-1] - t[0]), self.touching):
             return None
         count = rates.shape[1]
         finite = np.isfinite(guards)
@@ -193,20 +241,6 @@ class GuardSearch:
 
         return min(crossings, key=order, default=None)
 
-    def _is_clear(self, guards: Array, rates: Array, length: float) -> bool:
-        """Return True if all guards stay away from zero by the size of their coefficients: enough for most steps."""
-        here, count = np.isfinite(guards[0]), rates.shape[1]
-        if not (guards[:, ~here] == np.inf).all():
-            return False
-        size = np.abs(_COEFFICIENTS @ guards[:, here])
-        # The constant coefficient is the mean of the guard; a positive one with small others means no zero.
-        least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
-        own = here[:count]
-        mismatch = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, own])
-        least[: mismatch.shape[1]] -= mismatch.max(axis=0, initial=0.0)
-        clear = (least > max(self.touching, 0.0)) & (guards[0, here] > 0.0)
-        return bool(clear.all())
-
     def _search_halves(self, t: Array, enabled: Array, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])
         for low, high in ((t[0], middle), (middle, t[-1])):
@@ -239,6 +273,11 @@ class GuardSearch:
             above = np.flatnonzero(self.evaluate(times)[0][:, guard] > rise)
             if above.size:
                 return self._between(guard, float(times[above[0]]), float(t[j]))
+        if enabled and speeds[0] > self.slow and speeds[j] < 0.0:
+            # Rounding hides how far it rose; its rate tells when: it is back after twice the time to its turn.
+            turn = root(lambda s: self._rate(guard, s), float(t[0]), float(t[j]))
+            back = min(2.0 * turn - float(t[0]), float(t[j]))
+            return Crossing(guard=guard, low=turn, high=float(t[j]), time=back)
         return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)
 
     def _value(self, guard: int, t: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,9 +61,17 @@ class MotionRecord:
         return values
 
     def trajectory(
-        self, system: Described, p: Array, control: tuple[Array, Array], status: Status, notes: Iterable[str]
+        self,
+        system: Described,
+        p: Array,
+        control: tuple[Array, Array],
+        status: Status,
+        notes: Sequence[str],
+        later: Callable[[], Sequence[str]] | None = None,
     ) -> Trajectory:
-        """Return the trajectory, with the names of a system; `control` is (u_grid, u), and notes make its message."""
+        """Return the trajectory, with the names of a system; `control` is (u_grid, u), and notes make its message,
+        with those that `later` returns when it is read.
+        """
         return Trajectory(
             **{**self.fields, "units": {**system.units, **self.units}},
             state_names=system.state_names,
@@ -72,8 +80,15 @@ class MotionRecord:
             control_names=system.control_names,
             parameters=dict(zip(system.parameter_names, p, strict=True)),
             status=status,
-            message="; ".join(note for note in notes if note),
+            message=message_of(notes, later),
         )
+
+
+def message_of(notes: Sequence[str], later: Callable[[], Sequence[str]] | None) -> Any:
+    """Return the message of a trajectory, or the function that writes it."""
+    if later is None:
+        return "; ".join(note for note in notes if note)
+    return lambda: message_of([*notes, *later()], None)
 
 
 def contact_series(

@@ -21,6 +21,7 @@ from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteEleme
 from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.motion.loop import driven
+from nosnoc_py.motion.record import message_of
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy
 from nosnoc_py.ocp import OCP
@@ -510,6 +511,7 @@ class FiniteElementStepper:
         system, problem = self.system, self.problem
         parameters = dict(zip(system.parameter_names, state.p, strict=True))
         fields: dict[str, Any] = {"parameters": parameters, "status": state.status}
+        later = None
         if done:
             # Ends of all parts, counted back from the end of their step.
             ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
@@ -518,12 +520,12 @@ class FiniteElementStepper:
             u = np.array(rows).reshape(len(rows), len(problem.dcs.u_names))
             elements = Readout.join([step.readout for step in done if step.readout is not None])
             fields |= problem.fields_of(elements, state.p, u, u_grid)
-            more = more + not_unique_note(_several(problem, elements, state.p))
+            later = _later(problem, elements, state.p)
         else:
             fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
             fields |= {"state_names": system.state_names, "control_names": system.control_names}
         more = more + no_time_note(state.status, len(done))
-        return Trajectory(**fields, message=_message(notes, not state.parts, more))
+        return Trajectory(**fields, message=message_of([_message(notes, not state.parts, more)], later))
 
 
 @dataclass(frozen=True)
@@ -636,12 +638,11 @@ def _count(steps: Any, rows: int) -> int:
     return count
 
 
-def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
-    """Return the times [s] of impacts with other admissible outcomes."""
-    system = problem.ocp.system
+def _later(problem: Transcription, r: Readout, p: np.ndarray) -> Callable[[], list[str]] | None:
+    """Return the function of a note about impacts with other admissible outcomes, None where nothing jumps."""
     if problem.dcs.jump is None:
-        return []
-    rows = impact_rows(problem.dcs, r, p)
-    ambiguous = several_outcomes(system, r.x_minus[rows], p, rest_velocity_of(problem.fesdj, simulation=True))
-    # Impacts happen at the left ends of elements.
-    return (np.cumsum(r.h) - r.h)[rows[ambiguous]].tolist()
+        return None
+    system, rows, rest = problem.ocp.system, impact_rows(problem.dcs, r, p), rest_velocity_of
+    rest_velocity, before = rest(problem.fesdj, simulation=True), r.x_minus[rows]
+    times = (np.cumsum(r.h) - r.h)[rows]  # impacts happen at the left ends of elements
+    return lambda: not_unique_note(times[several_outcomes(system, before, p, rest_velocity)].tolist())

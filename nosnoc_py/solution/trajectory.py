@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,26 @@ if TYPE_CHECKING:
 
 # Attribute with the problem or the system of a result; it is no field, so that files and copies do without it.
 PROBLEM = "_problem"
+# Attribute with the function that writes a message which nobody has read yet.
+UNWRITTEN = "_unwritten"
 # Fields and properties that `to_dict` copies.
 SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
 # Largest number of events that a summary lists.
 SHOWN = 20
+
+
+class _WrittenWhenRead:
+    """Default of a message: a text, or what its function returns, which is called when the message is first read.
+
+    Without `__set__` the value in the instance comes first, so that the function is called once.
+    """
+
+    def __get__(self, instance: Trajectory | None, owner: type) -> str:
+        if instance is None:
+            return ""  # the default of the field, which `dataclass` asks for
+        own = vars(instance)
+        own["message"] = own.pop(UNWRITTEN)() if UNWRITTEN in own else ""
+        return str(own["message"])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -67,7 +83,8 @@ class Trajectory:
     parameters
         Values of the parameters, by name.
     status, message
-        Status, and the message of the solver or simulator.
+        Status, and the message of the solver or simulator; a function that returns it is called when it is read, as a
+        search for other outcomes of impacts may take longer than the simulation.
     units
         Units by name, for the labels of axes.
     sensitivity
@@ -107,7 +124,7 @@ class Trajectory:
     series: Mapping[str, Series] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
     status: Status = Status.SOLVED
-    message: str = ""
+    message: str = cast(str, _WrittenWhenRead())
     units: Mapping[str, str] = field(default_factory=dict)
     sensitivity: Sensitivity | None = None
     numerical: Trajectory | None = None
@@ -115,6 +132,9 @@ class Trajectory:
     discretization: Discretization | None = None
 
     def __post_init__(self) -> None:
+        if callable(written := vars(self)["message"]):
+            del vars(self)["message"]
+            assign(self, **{UNWRITTEN: written})
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))
         t, u_grid = read_only(self.t, "t", "nodes"), read_only(self.u_grid, "u_grid", "control stages + 1")
         # One time is allowed: a simulation may fail at its start, and its result still has the initial state.
@@ -352,8 +372,9 @@ class Trajectory:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without the problem, which cannot be sent to another process."""
-        # Expressions of CasADi in the problem could not be pickled.
-        return {name: value for name, value in vars(self).items() if name != PROBLEM}
+        own = {**vars(self), "message": self.message}  # reading it replaces the function, which could not be pickled
+        # Nor could expressions of CasADi in the problem.
+        return {name: value for name, value in own.items() if name not in (PROBLEM, UNWRITTEN)}
 
     @property
     def names(self) -> tuple[str, ...]:

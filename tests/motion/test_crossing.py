@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import NODES, GuardSearch, first_crossing, root
+from nosnoc_py.motion.crossing import NODES, GuardSearch, _clear_by_loops, first_crossing, is_clear, root
 
 pytestmark = pytest.mark.quick
 
@@ -196,3 +196,36 @@ def test_a_touch_close_to_an_end_of_the_piece(bottom: float) -> None:
     assert found is not None
     assert found.touches
     assert found.time == pytest.approx(bottom, abs=1e-9)
+
+
+def test_a_rise_that_rounding_hides_ends_where_the_rate_says() -> None:
+    """A gap that starts 4e-17 below zero with 1.7e-7 and falls with 1000: it is back after 3.4e-10, not at once."""
+
+    def evaluate(t: Array) -> tuple[Array, Array]:
+        return (-4e-17 + 1.7e-7 * t - 500.0 * t**2)[:, None], (1.7e-7 - 1000.0 * t)[:, None]
+
+    t = 1.8e-6 * NODES
+    search = GuardSearch(evaluate=evaluate, noise=np.array([1e-11]), slow=1e-10)
+    found = search.first(t, *evaluate(t), np.array([True]))
+    assert found is not None
+    assert not found.at_once
+    assert found.time == pytest.approx(3.4e-10, rel=1e-6)
+
+
+def test_pieces_that_are_clear_are_so_by_loops() -> None:
+    """The kernel's copy of the test, on random polynomials, some of them infinite or no numbers."""
+    rng, answers = np.random.default_rng(0), []
+    powers = NODES[:, None] ** np.arange(4)
+    for _ in range(400):
+        terms = rng.choice([0.01, 0.3, 1.0]) * rng.normal(size=(4, 3))
+        terms[0] += rng.uniform(0.0, 2.0, 3)
+        values, slopes = powers @ terms, powers[:, :3] @ (np.arange(1, 4)[:, None] * terms[1:, :2])
+        if rng.random() < 0.5:
+            values[:, 2] = np.inf
+        if rng.random() < 0.1:
+            values[rng.integers(8), rng.integers(3)] = rng.choice([np.nan, np.inf, 1.0])
+        with np.errstate(invalid="ignore"):
+            pair = [test(values, slopes, 2, 1.0, 1e-3) for test in (is_clear, _clear_by_loops)]
+        assert pair[0] == pair[1]
+        answers.append(pair[0])
+    assert 40 < sum(answers) < 360

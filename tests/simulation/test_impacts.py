@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
 import casadi as ca
 import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.contact_problems.problem import ContactProblem
+from nosnoc_py.contact_problems.solver import ContactSolver
 from nosnoc_py.simulation import fesd
 from nosnoc_py.transcription import transcribe_step
 
@@ -232,3 +238,29 @@ def test_blocks_that_fall_together_touch_without_force(masses: tuple[float, floa
     )
     assert found.success, found.message
     np.testing.assert_allclose(found.final_state, [0.0, 0.2, 0.0, 0.0], rtol=0, atol=1e-9)
+
+
+def jamming() -> tuple[ns.CLS, list[float]]:
+    """A contact whose friction jams, G_nn - mu |G_nt| < 0, leaves while another one is hit: it may also stay.
+
+    Its numbers are those of `test_contact_problem.test_several_solutions_are_found_and_told`.
+    """
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    inverse = np.array([[1.0, -0.9, 0.0], [-0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    jams = ns.Contact("jams", gap=q[0], friction=1.5, tangent=ca.DM([0.0, 1.0, 0.0]))
+    contacts = [jams, ns.Contact("hit", gap=q[2])]
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(np.linalg.inv(inverse)), force=ca.SX(3, 1), contacts=contacts)
+    return system, [0.0, 0.0, 0.0, 0.1, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("method", [ns.EventDriven(), ns.TimeStepping(step=0.05), ns.FESDJ()])
+def test_other_outcomes_are_searched_when_the_message_is_read(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[ContactProblem] = []
+    search = ContactSolver.is_unique
+    monkeypatch.setattr(ContactSolver, "is_unique", lambda *given: searches.append(given[1]) or search(*given))
+    system, x0 = jamming()
+    motion = ns.simulate(system, x0=x0, duration=0.1, method=method)
+    assert not searches
+    assert copy(motion).message.startswith("the impact at t = 0 is not unique")
+    assert motion.message == replace(motion, t=motion.t).message
+    assert len(searches) == 1

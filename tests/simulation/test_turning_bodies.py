@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from models import free_box
+from models import free_box, quadruped
+from nosnoc_py.contact_problems.modes import FREE, SLIP
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
+from nosnoc_py.systems.kinematics import Kinematics
 
 TILT = (0.2, 0.25, 0.15)
 LANDED = 0.24  # [s]: one corner has struck and slides
@@ -133,3 +136,39 @@ def test_slips_that_begin_in_space_do_not_end_at_once(seed: int, duration: float
     kinds = [event.kind for event in motion.events if event.kind in ("stick", "slip")]
     assert kinds[-2:] == ["stick", "slip"]
     assert len(kinds) <= 4
+
+
+@pytest.mark.parametrize("rtol", [1e-4, 1e-6, 1e-12])
+def test_slips_that_begin_together_begin_at_every_tolerance(rtol: float) -> None:
+    """A crouched quadruped pushes off until its hind feet slip: at 1e-6 their slips used to end at once, for ever."""
+    x0, feet = quadruped.start(), quadruped.robot()
+    x0[7:19] = np.tile([0.0, 1.1, -2.1], 4)
+    height = ca.Function("height", [feet.q], [feet.position("FL_foot")[2]])
+    x0[2] += quadruped.FOOT - float(height(x0[:19]))
+    system = quadruped.build(gains=quadruped.Gains())
+    motion = ns.simulate(system, x0=x0, duration=0.0236, method=ns.EventDriven(rtol=rtol, atol=0.1 * rtol))
+    assert motion.success, motion.message
+    assert {(event.name, event.kind) for event in motion.events} == {("RL_foot", "slip"), ("RR_foot", "slip")}
+    times = [event.time for event in motion.events]
+    np.testing.assert_allclose(times, 0.023563275226, rtol=0, atol=max(1e-2 * rtol, 1e-11))
+
+
+def test_the_direction_of_a_slip_is_differentiated() -> None:
+    """Its part of the Jacobian, by central differences; a slip below and one above the speed of its start."""
+    system = free_box.build()
+    mechanics, at_v = system.mechanics, system.at_v
+    modes = (SLIP, *(FREE,) * (mechanics.frames.count - 1))
+
+    def regime_at(x: np.ndarray) -> tuple[ContactRegime, Kinematics]:
+        at = mechanics.at(x, np.zeros(system.n_u), np.zeros(system.n_p))
+        return regime_of(mechanics.frames, modes, np.tile([0.8, 0.6], mechanics.frames.count), at), at
+
+    for speed in (3e-10, 1e-6):
+        x = free_box.start((0.0, 0.0, 0.0), 0.0)
+        x[at_v][:2] = speed, 0.5 * speed
+        regime, at = regime_at(x)
+        found, columns = regime.turning(at), []
+        for step in 1e-3 * speed * np.eye(x.size)[at_v]:
+            ahead, behind = (regime.motion(regime_at(x + sign * step)[1])[0] for sign in (1, -1))
+            columns.append((ahead - behind) / (2e-3 * speed))
+        np.testing.assert_allclose(found, np.transpose(columns), rtol=0, atol=2e-6 * np.abs(found).max())

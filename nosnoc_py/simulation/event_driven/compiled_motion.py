@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 # Larger systems take long to compile, and the overhead of Python in their steps is small.
-MOST_CONTACTS, MOST_COORDINATES, MOST_ROWS = 8, 12, 6
+MOST_CONTACTS, MOST_COORDINATES, MOST_ROWS, MOST_OPERATIONS = 8, 12, 6, 500
 
 
 def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps | None:
@@ -24,18 +24,23 @@ def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> Com
 
     The direction of a slip in space depends on rounding at its end, and so would derivatives of that end.
     """
-    frames, system = mechanics.frames, mechanics.system
-    large = frames.count > MOST_CONTACTS or system.n_v > MOST_COORDINATES or regime.rows.size > MOST_ROWS
-    if large or regime.redundant or regime.spatial:
+    if not is_small(mechanics, regime):
         return None
     known = mechanics.once(_no_steps)
     # The direction of a slip is data of the phase, so that both signs of a slip in the plane share one function.
     modes = tuple(SLIP if mode == SLIP_BACK else mode for mode in regime.modes)
     if modes not in known:
-        steps = _compile(mechanics, regime)
-        # None is cached as well: a regime that is too large for compilation is not built again.
-        known[modes] = steps if steps.small else None
+        known[modes] = _compile(mechanics, regime)
     return known[modes]
+
+
+def is_small(mechanics: ContactMechanics, regime: ContactRegime) -> bool:
+    """Return True if the steps of a regime can be compiled soon enough."""
+    frames, system = mechanics.frames, mechanics.system
+    large = frames.count > MOST_CONTACTS or system.n_v > MOST_COORDINATES or regime.rows.size > MOST_ROWS
+    if large or regime.redundant or regime.spatial:
+        return False
+    return mechanics.function.n_instructions() <= MOST_OPERATIONS
 
 
 def phase_data(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -43,7 +48,7 @@ def phase_data(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarra
     return np.concatenate([u, p, regime.direction])
 
 
-def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps | None]:
+def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps]:
     """Return the compiled steps of a system by modes, before the first one."""
     return {}
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, phase_data
+from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
+from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, is_small, phase_data
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
+from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion, contact_arrays
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
@@ -58,15 +59,30 @@ class ContactFlow:
         """Return the kinematics at time t and state x."""
         return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
-    def compiled(self, regime: ContactRegime) -> tuple[Any, np.ndarray] | None:
-        """Return the `CompiledSteps` of a regime under a constant control, with their data.
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Numbers of guards, forces and rates in a `Sample`."""
+        count = self.distances + self.frames.n_t
+        return 5 * self.distances, count, count
 
-        None to use SciPy's steps.
-        """
+    def motion(self, regime: ContactRegime) -> InterpretedMotion:
+        """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
-            return None
+            return InterpretedMotion(self, regime)
+        perform = compiled_loop()
+        arrays = None
+        if perform is not None:
+            arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p)
+        if arrays is not None:
+            return KernelMotion(self, regime, arrays, perform)
         steps = compiled_steps_of(self.mechanics, regime)
-        return None if steps is None else (steps, phase_data(regime, self.control.u, self.p))
+        if steps is None:
+            return InterpretedMotion(self, regime)
+        return WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
+
+    def is_small(self, regime: ContactRegime) -> bool:
+        """Return True if one call evaluates a whole step."""
+        return isinstance(self.control, Held) and is_small(self.mechanics, regime)
 
     def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,); NaN where the contact forces have no value."""
@@ -102,6 +118,12 @@ class ContactFlow:
     def has_stiff_start(self, regime: ContactRegime, t: float, x: np.ndarray) -> bool:
         """Return True if a slip in space is so slow that its direction is stiff: an implicit integrator is needed."""
         return bool(regime.spatial) and regime.slowest(self.kinematics(t, x).rates) < GROWN * self.scales.speed
+
+    def turning(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
+        """Return the part (n_x, n_x) of the Jacobian that makes the start of a slip in space stiff: its direction."""
+        slopes, at_v = np.zeros((x.size, x.size)), self.mechanics.system.at_v
+        slopes[at_v, at_v] = regime.turning(self.kinematics(t, x))
+        return slopes
 
     def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, has_stiff_start: bool) -> np.ndarray:
         """Return increments (n_x,) of the states for a finite-difference Jacobian."""

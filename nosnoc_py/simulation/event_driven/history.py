@@ -25,7 +25,7 @@ from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.hybrid import HybridModel
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase, PhaseRun
+from nosnoc_py.simulation.event_driven.phase import STIFF_STEPS, IntegratorStep, Phase, PhaseRun
 from nosnoc_py.simulation.event_driven.records import Held, Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
@@ -199,6 +199,7 @@ class _EventLoop:
     counted: list[float] = field(default_factory=list)
     at_once: list[int] = field(default_factory=list)
     stiff: bool = False
+    patient: int = STIFF_STEPS
     ended: Phase | None = None
     stopped: Status | None = None
 
@@ -245,14 +246,17 @@ class _EventLoop:
             return replace(state, status=status, message=message)
         flow, regime = self.crossing.flow, node.regime
         enabled = flow.enabled(regime, node.t, node.after)
-        run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff)
+        run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff, patient=self.patient)
         work.count(work.EVENT)
-        phase = run.run(lambda t, x: self._is_over(run, t, x))
+        # A callback wants to see every step; limits of time and work can wait for some.
+        most = {} if self.callback is None else {"most": 1}
+        phase = run.run(lambda t, x: self._is_over(run, t, x), **most)
+        self._count(run)
         self.phases.append(phase)
         self.flows.append(flow)
         # Stiffness is a property of the model: later phases begin with the implicit method and need not detect it
         # again.
-        self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
+        self.regime, self.stiff, self.patient = phase.regime, self.stiff or phase.stiff, phase.patient
         self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
         if phase.failure:
             status, message = Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
@@ -267,11 +271,16 @@ class _EventLoop:
         return self.nodes[self.begun :] if self.control.constant else []
 
     def _is_over(self, run: PhaseRun, t: float, x: np.ndarray) -> bool:
-        """Count a step of the integrator, and return True if the simulation is to end before it (callback or limit)."""
-        work.count(work.SMALL if run.uses_compiled_steps else self.simulator.step_work)
+        """Return True if the simulation is to end before the next step of the integrator (callback or limit)."""
+        self._count(run)
         if self.callback is not None and t > self.nodes[-1].t:
             self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
         return self.stopped is not None or work.exhausted() or time.monotonic() > self.deadline
+
+    def _count(self, run: PhaseRun) -> None:
+        """Count the work of steps since the last count."""
+        work.count((run.attempted - run.counted) * (work.SMALL if run.is_small else self.simulator.step_work))
+        run.counted = run.attempted
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Return status and message of the motion after a node."""

@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
+from nosnoc_py.simulation.event_driven.motions import InterpretedMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node, Sample
@@ -87,8 +88,18 @@ class HybridFlow:
         flow, guards, rates = self.model.motion(x, self.control(t, x), self.p)
         return flow[:, 0], guards[:, 0], rates[:, 0]
 
-    def compiled(self, regime: Any) -> None:
-        """Return None: steps are SciPy's."""
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Numbers of guards, forces and rates in a `Sample`."""
+        return self.distances, 0, self.distances
+
+    def motion(self, regime: Any) -> InterpretedMotion:
+        """Return the motion for the loop of `explicit`."""
+        return InterpretedMotion(self, regime)
+
+    def is_small(self, regime: Any) -> bool:
+        """Return False: every evaluation is a call of its own."""
+        return False
 
     def rhs(self, regime: Any, t: float, x: Array) -> Array:
         """Return dx/dt (n_x,)."""

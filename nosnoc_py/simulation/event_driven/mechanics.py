@@ -90,6 +90,16 @@ class ContactRegime:
         along = slip - min(0.0, 2.0 * (slip @ previous)) * previous + weight * previous
         return np.asarray(along / np.linalg.norm(along))
 
+    def turns(self, contact: int, rates: Array) -> Array:
+        """Return the derivative (2, 2) of `slip_direction` by the slip, in space."""
+        part = self.frames.tangents[contact]
+        previous, slip, starting = self.direction[part], rates[self.frames.count :][part], STARTING * self.speed
+        size = 1.0 + slip @ slip / starting**2
+        along = slip - min(0.0, 2.0 * (slip @ previous)) * previous + starting / size * previous
+        unit, mirrors = along / np.linalg.norm(along), float(slip @ previous < 0.0)
+        by_slip = np.eye(2) - np.outer(previous, 2.0 * mirrors * previous + 2.0 * slip / (starting * size**2))
+        return np.asarray((by_slip - np.outer(unit, unit @ by_slip)) / np.linalg.norm(along))
+
     def slowest(self, rates: Array) -> float:
         """Return the speed of the slowest slip in space, at least that of a `STARTING` one; infinite without one."""
         slips = [rates[self.frames.count :][self.frames.tangents[c]] for c in self.spatial]
@@ -143,6 +153,19 @@ class ContactRegime:
         except np.linalg.LinAlgError:
             return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
+
+    def turning(self, at: Kinematics) -> Array:
+        """Return the derivative (n_v, n_v) of the acceleration by the velocity as far as it turns slips in space."""
+        columns, n_c = self.columns(at), self.frames.count
+        forces, slopes = self.motion(at)[1], np.zeros(at.mass.shape)
+        for k, c in enumerate(self.closed):
+            if c in self.spatial:
+                part = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
+                turns = self.turns(c, at.rates) @ at.jacobian[part]
+                slopes -= self.frames.friction[c] * forces[k] * at.response[:, part] @ turns
+        rows = at.jacobian[self.rows]
+        # Other friction changes the forces, so that the accelerations along the rows stay zero.
+        return np.asarray(slopes - columns @ np.linalg.lstsq(rows @ columns, rows @ slopes, rcond=REDUNDANT)[0])
 
     def forces(self, at: Kinematics) -> Array:
         """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes."""

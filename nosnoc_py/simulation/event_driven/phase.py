@@ -6,7 +6,8 @@ state at the crossing is not taken from the dense output, which is less accurate
 ends at the event, with Newton corrections of its time (`_locate`). After each accepted step the state is projected onto
 the constraints of the regime, which prevents drift.
 
-Stiffness is detected by the stability limit of DOP853, as in Hairer's code.
+Stiffness is detected by the stability limit of DOP853, as in Hairer's code. A method of low order may still be the
+slower one, at tight tolerances: Radau has to show in its first steps that it is not.
 
 References
 ----------
@@ -28,6 +29,8 @@ from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
+from nosnoc_py.simulation.event_driven.mechanics import STARTING
+from nosnoc_py.simulation.event_driven.motions import flushed
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.tableaus import lagrange_basis
 from nosnoc_py.tolerances import RESTING, TOUCHING
@@ -35,11 +38,11 @@ from nosnoc_py.tolerances import RESTING, TOUCHING
 # The smooth motion of a system under one control law, in any of its regimes.
 Flow = ContactFlow | FilippovFlow
 
-# Hairer's test: DOP853 is limited by stability if h |lambda| exceeds STABILITY_LIMIT in STIFF_STEPS steps in a row.
-STABILITY_LIMIT = 6.1
-STIFF_STEPS = 15
-# Smaller states and rates are set to zero: the squares of their errors would underflow in SciPy's norm.
-TINY = 1e-50
+# DOP853 is limited by stability in so many steps in a row: Radau is tried, on trial in its first TRIAL steps. If it is
+# slower, the next trial needs PATIENCE times as many.
+STIFF_STEPS, TRIAL, PATIENCE = 15, 20, 4
+# Most steps between two looks at limits of time and work.
+LEAP = 16
 # TINY_STEPS steps in a row, all shorter than this share of the remaining time, mean that the integrator stands at a
 # jump of the control or of a force. A slip in space has steps as short at its start and end, but fewer of them.
 TINY_STEPS, TINY_STEP = 500, 1e-9
@@ -48,6 +51,8 @@ STUCK = (
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
+# Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
+STARTED = 1e-2 * STARTING
 # Parts of a step shorter than this share of the time are not split off (rounding of times).
 SHORTEST = 1e-14
 # Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
@@ -102,6 +107,8 @@ class Phase:
         False if rates of the state were not finite there.
     length : float
         Length of the step with the crossing [s].
+    patient : int
+        Number of steps at the limit of stability after which a phase is taken to be stiff.
     """
 
     start: Any
@@ -115,6 +122,7 @@ class Phase:
     failure: str = ""
     finite: bool = True
     length: float = 0.0
+    patient: int = STIFF_STEPS
 
 
 class PhaseRun:
@@ -133,48 +141,103 @@ class PhaseRun:
         Guards that are positive or about to become so, and can cross.
     stiff : bool
         Start with Radau.
+    patient : int
+        As in `Phase`.
     """
 
     def __init__(
-        self, flow: Flow, regime: Any, t: float, x: np.ndarray, end: float, enabled: np.ndarray, *, stiff: bool
+        self,
+        flow: Flow,
+        regime: Any,
+        t: float,
+        x: np.ndarray,
+        end: float,
+        enabled: np.ndarray,
+        *,
+        stiff: bool,
+        patient: int = STIFF_STEPS,
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
-        self.t, self.x, self.enabled, self.stiff, self.slow = t, _flushed(x), enabled, stiff, 0
+        self.t, self.x, self.enabled, self.stiff, self.attempted = t, flushed(x), enabled, stiff, 0
         self.inertia, self.has_stiff_start, self.finite = (
             flow.inertia(regime, t, x),
             flow.has_stiff_start(regime, t, x),
             True,
         )
-        self.tiny, self.uses_compiled_steps = 0, False
-        self.rate: np.ndarray | None = None
-        self.compiled: Any = flow.compiled(regime)
+        self.tiny, self.most, self.counted = 0, 1, 0
+        # Steps left of a trial of Radau, and the time until which it has to be further than DOP853 would be.
+        self.patient, self.trial, self.goal = patient, 0, np.inf
+        # How a motion is evaluated does not matter for the work that is counted.
+        self.is_small = flow.is_small(regime)
+        self.motion: Any = flow.motion(regime)
         self.steps: list[IntegratorStep] = []
 
-    def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
-        """Integrate to the first crossing of a guard or to the end; `is_over` is called between steps, with (t, x)."""
-        if not np.isfinite(self.flow.rhs(self.regime, self.t, self.x)).all():
+    def run(self, is_over: Callable[[float, np.ndarray], bool], most: int = LEAP) -> Phase:
+        """Integrate to the first crossing of a guard or to the end.
+
+        Parameters
+        ----------
+        is_over : function of (t, x)
+            Called after at most `most` steps; `attempted` is the number of steps so far.
+        """
+        self.rate, self.most = self._rate(self.t, self.x), most
+        if not np.isfinite(self.rate).all():
             return self._finish(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
-            # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
-            self.finite, self.rate = True, self.solver.f
-            message = self._step(self.solver)
+            self.finite = True
+            explicit = getattr(self.solver, "explicit", False)
+            open_ = self._leap() if explicit else self._implicit_step()
             if self.solver.status == "failed":
-                return self._finish(failure=message, finite=self.finite)
-            dense = self.solver.dense_output()
-            step, guards = self._read(self.t, self.solver.t, dense)
-            crossing = self._crossing(step, guards, dense)
-            if crossing is not None and crossing.lost:
-                return self._lost(crossing)
-            if crossing is not None:
-                return self._end_at(crossing, dense)
-            self.steps.append(step)
-            # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
-            self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
-            self._continue()
-            if self._is_stuck(step):
+                return self._finish(failure=self.message, finite=self.finite)
+            if open_ is not None:
+                step, guards, dense = open_
+                self.step_end = float(self.solver.t)
+                crossing = self._crossing(step, guards, dense)
+                if crossing is not None:
+                    return self._lost(crossing) if crossing.lost else self._end_at(crossing, dense)
+                self._accept(step, guards)
+                self._continue(limited=explicit and self.solver.close())
+            if self.tiny >= TINY_STEPS:
                 return self._finish(failure=STUCK)
         return self._finish()
+
+    def _leap(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
+        """Take explicit steps in which no guard can cross; return the one in which one may, with its guards."""
+        limited, solver = self.solver.leap(), self.solver
+        self.finite = self.finite and solver.finite
+        self.message = solver.message if self.finite else self.flow.not_finite
+        closed, rows = solver.taken - solver.open, solver.rows
+        self.attempted += solver.taken
+        for k in range(closed):
+            self._accept(*self._row(rows, k))
+        if closed:
+            self._continue(limited)
+        # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
+        self.rate = solver.f
+        return (*self._row(rows, closed), solver.dense_output()) if solver.open else None
+
+    def _row(self, rows: Any, k: int) -> tuple[IntegratorStep, np.ndarray]:
+        """Return a step and its guards (8, n_g) from the samples of a leap."""
+        parts = {name: getattr(rows, name)[k].copy() for name in ("t", "x", "forces", "rates")}
+        return IntegratorStep(**parts), rows.guards[k].copy()
+
+    def _implicit_step(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
+        """Take a step of SciPy's Radau; return it with its guards (8, n_g) and its dense output."""
+        self.rate, self.attempted = self.solver.f, self.attempted + 1
+        self.message = self._step(self.solver)
+        if self.solver.status == "failed":
+            return None
+        dense = self.solver.dense_output()
+        return (*self._read(self.t, self.solver.t, dense), dense)
+
+    def _accept(self, step: IntegratorStep, guards: np.ndarray) -> None:
+        """Record a step without a crossing."""
+        self.steps.append(step)
+        # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
+        self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
+        short = step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0])
+        self.tiny = min(self.tiny + 1, TINY_STEPS) if short or self.tiny >= TINY_STEPS else 0
 
     def _crossing(self, step: IntegratorStep, guards: np.ndarray, dense: Any) -> Crossing | None:
         """Return the first crossing of a guard in a step, or None."""
@@ -182,7 +245,7 @@ class PhaseRun:
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work.count(work.SAMPLE * t.size)
-            guards, _, rates = self._samples(t, dense(t).T)
+            guards, _, rates = self.motion.samples(t, dense(t).T)
             return guards, rates[:, :count]
 
         scales = self.flow.scales
@@ -193,7 +256,7 @@ class PhaseRun:
 
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
-        length = self.solver.t - self.t
+        length = self.step_end - self.t
         # The start of the step is the event; the dense output beyond it decides the modes.
         if crossing.at_once:
             return self._finish(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
@@ -228,11 +291,6 @@ class PhaseRun:
             self.t, self.x = crossing.low, x
         return self._finish(failure=LOST.format(crossing.low), finite=False)
 
-    def _is_stuck(self, step: IntegratorStep) -> bool:
-        """Return True if the steps have become so small that the end cannot be reached."""
-        self.tiny = self.tiny + 1 if step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0]) else 0
-        return self.tiny >= TINY_STEPS
-
     def _finish(self, **fields: Any) -> Phase:
         return Phase(
             start=self.start,
@@ -240,36 +298,44 @@ class PhaseRun:
             steps=tuple(self.steps),
             t=self.t,
             x=self.x,
-            stiff=self.stiff,
+            stiff=self.stiff and not self.trial,
+            patient=self.patient,
             **fields,
         )
 
-    def _continue(self) -> None:
-        """Continue after a step: project the state, update the regime, and change the integrator for a stiff motion."""
-        solver, flow = self.solver, self.flow
-        self.t, y = float(solver.t), _flushed(self._project(solver.y))
-        self.x, before = y, self.regime
-        self.regime = flow.updated(before, self.t, y)
-        if self.regime is not before:
-            self.compiled = flow.compiled(self.regime)
-        self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
-        grown = self.has_stiff_start and not flow.has_stiff_start(self.regime, self.t, y)
-        self.has_stiff_start = self.has_stiff_start and not grown
-        self.stiff = self.stiff or self.slow >= STIFF_STEPS
-        if (grown or self.slow >= STIFF_STEPS) and solver.status == "running":
-            self.slow, self.solver = 0, self._solver(self.t, y, self.end)
-        # DOP853 uses the rate at the end of a step as its first stage of the next one: it has to be that of the
-        # projected state.
-        elif not np.array_equal(solver.y, y):
-            solver.y = y
-            solver.f = solver.fun(solver.t, y)
+    def _continue(self, limited: bool) -> None:
+        """Continue after steps with the state on its constraints; change the integrator for a stiff motion.
 
-    def _project(self, x: np.ndarray) -> np.ndarray:
-        """Return the state projected onto the constraints of the regime."""
-        if self.compiled is not None and self.compiled[0].projects:
-            steps, data = self.compiled
-            return np.asarray(steps.project(x, data))
-        return self.flow.project(self.regime, self.t, x)
+        `limited` tells that stability has limited the steps.
+        """
+        solver, flow, implicit = self.solver, self.flow, not getattr(self.solver, "explicit", False)
+        if not implicit:
+            self.t, self.x = solver.start
+        else:
+            self.t = float(solver.t)
+            self.x, rate = np.array(solver.y), np.array(solver.f)
+            self.motion.put(self.t, self.x, rate)
+            if not np.array_equal(solver.y, self.x):
+                solver.y, solver.f = self.x.copy(), rate
+        self.regime = self.motion.regime
+        grown = self.has_stiff_start and not flow.has_stiff_start(self.regime, self.t, self.x)
+        self.has_stiff_start = self.has_stiff_start and not grown
+        if limited:
+            # DOP853 is given the shortest of its last steps.
+            lengths = [step.t[-1] - step.t[0] for step in self.steps[-STIFF_STEPS:]]
+            self.stiff, self.trial, self.goal = True, TRIAL, self.t + TRIAL * min(lengths)
+        failed = self._fails_trial() if implicit and self.trial else False
+        if ((grown and implicit) or limited or failed) and solver.status == "running":
+            self.solver = self._solver(self.t, self.x, self.end)
+
+    def _fails_trial(self) -> bool:
+        """Return True if the trial of Radau ends now because DOP853 would be further."""
+        self.trial -= 1
+        if self.trial or self.t >= self.goal:
+            self.trial = 0 if self.t >= self.goal else self.trial
+            return False
+        self.stiff, self.patient = False, PATIENCE * self.patient
+        return True
 
     def _watches(self) -> bool:
         """Return True while stiffness may still be detected."""
@@ -277,36 +343,44 @@ class PhaseRun:
 
     def _solver(self, t: float, x: np.ndarray, end: float, first_step: float | None = None) -> Any:
         """Return an integrator that starts at (t, x)."""
-        from scipy.integrate import DOP853, Radau  # not paid for by an import of the library
-
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.has_stiff_start))
-        self.uses_compiled_steps = False
-        shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
+        # A slip that starts has to be resolved, or an error of its direction reverses it at once.
+        finest = STARTED if self.has_stiff_start else np.inf
+        rtol, atol = min(options.rtol, finest), min(self.flow.atol, finest * self.flow.scales.speed)
+        shared = {"rtol": rtol, "atol": atol, "max_step": limit}
         if stiff:
-            return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
-        if self.compiled is not None:
-            from nosnoc_py.simulation.event_driven.whole_step import CompiledDOP853  # which imports SciPy's
+            from scipy.integrate import Radau  # not paid for by an import of the library
 
-            self.uses_compiled_steps = True
-            return CompiledDOP853(self.compiled[0], lambda: self.compiled[1], self._rate, t, x, end, **shared)
-        return DOP853(self._rate, t, x, end, **shared)
+            return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
+        from nosnoc_py.simulation.event_driven.explicit import ExplicitSolver, Rule  # which import SciPy's
+
+        flow = self.flow
+        rule = Rule(
+            end=end,
+            touching=TOUCHING * flow.scales.length,
+            distances=flow.distances,
+            patient=self.patient if self._watches() else 0,
+            most=self.most,
+            **shared,
+        )
+        return ExplicitSolver(self.motion, t, x, self._rate(t, x), rule, flow.widths, first_step)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,), and note if it is not finite."""
-        if self.compiled is not None:
-            rate = _flushed(self.compiled[0].rate(x, self.compiled[1]))
-        else:
-            rate = _flushed(self.flow.rhs(self.regime, t, x))
+        rate: np.ndarray = self.motion.rate(t, x)
         self.finite = self.finite and bool(np.isfinite(rate).all())
         return rate
 
     def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return forward differences (n_x, n_x).
 
-        With SciPy's, increments of states without influence grow until they overflow.
+        With SciPy's, increments of states without influence grow until they overflow. Where only the start of a slip
+        is stiff, its direction is differentiated: steps are so short that nothing else changes in them.
         """
+        if isinstance(self.flow, ContactFlow) and self.has_stiff_start and not self.stiff:
+            return self.flow.turning(self.regime, t, x)
         here, columns = self._rate(t, x), []
         for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
             near = x.copy()
@@ -330,26 +404,14 @@ class PhaseRun:
         """Return the samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
-        guards, forces, rates = self._samples(t, x)
+        guards, forces, rates = self.motion.samples(t, x)
         return IntegratorStep(t=t, x=x, forces=forces, rates=rates), guards
-
-    def _samples(self, t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
-        if self.compiled is not None:
-            steps, data = self.compiled
-            values: tuple[np.ndarray, np.ndarray, np.ndarray] = steps.samples(x, data)
-            return values
-        samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
-        guards, forces, rates = (
-            np.array([getattr(s, name) for s in samples]) for name in ("guards", "forces", "rates")
-        )
-        return guards, forces, rates
 
     def _locate(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
         """Return time, state and steps up to a crossing, by integrator steps that end there instead of dense output."""
 
         def guard(s: float, x: np.ndarray) -> float:
-            return float(self._samples(np.array([s]), x[None, :])[0][0, crossing.guard])
+            return float(self.motion.samples(np.array([s]), x[None, :])[0][0, crossing.guard])
 
         time = crossing.time
         for _ in range(CORRECTIONS):
@@ -379,7 +441,9 @@ class PhaseRun:
         """
         if not time > self.t:
             return self.x, []
-        if self.uses_compiled_steps and self.rate is not None:
+        # The direction of a slip in space has no limit at its end: an error has to divide the step there.
+        smooth = getattr(self.solver, "explicit", False) and not getattr(self.regime, "spatial", ())
+        if smooth and time <= self.step_end:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
         # The whole rest as first step: it is shorter than an accepted step, so that it is rarely divided.
@@ -407,18 +471,3 @@ class _MotionAhead:
                 self.pieces.append((float(solver.t), solver.dense_output()))
         inside = next((dense for high, dense in self.pieces if t <= high), None)
         return np.full(self.run.x.size, np.nan) if inside is None else np.asarray(inside(t))
-
-
-def _flushed(x: np.ndarray) -> np.ndarray:
-    """Return x with tiny numbers set to zero."""
-    return np.where(np.abs(x) < TINY, 0.0, x)
-
-
-def _is_at_limit(solver: Any) -> bool:
-    """Return True if a step of DOP853 is at its stability limit (Hairer's test, from the two stages at its end)."""
-    K = solver.K
-    # Two stages at the end of a step: the ratio of the differences of their rates and states estimates the largest
-    # |lambda|.
-    apart = solver.h_previous * (solver.B - solver.A[-1]) @ K[:-1]
-    size = float(np.linalg.norm(apart))
-    return size > 0.0 and solver.h_previous * float(np.linalg.norm(K[-1] - K[-2])) > STABILITY_LIMIT * size

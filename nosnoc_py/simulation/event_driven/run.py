@@ -98,7 +98,14 @@ def trajectory_of(
         *_not_finite_note(system, history, control),
         *no_time_note(history.status, len(history.steps)),
     ]
-    return record_of(system, history).trajectory(system, history.p, rows, history.status, messages)
+    impacts = [(node.t, node.impact) for node in history.nodes if node.impact is not None]
+
+    def later() -> list[str]:
+        # The search for other outcomes may take longer than the motion: it is made when somebody reads the message.
+        return not_unique_note([t for t, impact in impacts if not impact.unique])
+
+    record = record_of(system, history)
+    return record.trajectory(system, history.p, rows, history.status, messages, later if impacts else None)
 
 
 def _not_finite_note(system: Described, history: SimulationResult, control: Control) -> list[str]:
@@ -194,12 +201,10 @@ def _multipliers(history: SimulationResult) -> dict[str, Series]:
 
 
 def _messages(history: SimulationResult) -> list[str]:
-    """Return messages: reason of the end, touches without speed, motions that are not unique."""
+    """Return messages: reason of the end, and touches without speed."""
     notes = [history.message] if history.message else []
     touched = [node for node in history.nodes if node.grazing and not node.message]
     if touched and history.status is not Status.GRAZING:
         notes.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
     open_ = [node for node in history.nodes if node.message and node.message != history.message]
-    notes += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
-    several = [node.t for node in history.nodes if node.impact is not None and not node.impact.unique]
-    return notes + not_unique_note(several)
+    return notes + [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]

@@ -109,7 +109,7 @@ class _TimeSteppingLoop:
             status = Status.INACCURATE
         notes = [self._not_finite_message(float(t[-1]), x[-1])] if status is Status.NUMERICAL_ERROR else []
         notes += no_time_note(status, len(self.applied))
-        notes += [*self.refused, *self.unsolved.notes, *not_unique_note(self._ambiguous_impacts(self.impacts))]
+        notes += [*self.refused, *self.unsolved.notes]
         u = np.array(self.applied).reshape(len(self.applied), self.system.n_u)
         series, units = self.record.series(t)
         record = MotionRecord(
@@ -120,7 +120,7 @@ class _TimeSteppingLoop:
             series=series,
             units=units,
         )
-        return record.trajectory(self.system, self.p, (t, u), status, notes)
+        return record.trajectory(self.system, self.p, (t, u), status, notes, self._other_outcomes())
 
     def _not_finite_message(self, t: float, x: np.ndarray) -> str:
         """Return the message about numbers that are not finite."""
@@ -159,13 +159,21 @@ class _TimeSteppingLoop:
             infeasibility=step.penetration,
         )
 
-    def _ambiguous_impacts(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
-        """Return the times [s] of impacts with other admissible outcomes."""
-        if not impacts or self.system.mechanics.frames.count > MOST_CONTACTS:
-            return []
-        times, states, impact_contacts = zip(*impacts, strict=True)
-        name = several_outcomes(self.system, np.array(states), self.p, self.limits.rest_velocity, impact_contacts)
-        return list(np.array(times)[name])
+    def _other_outcomes(self) -> Callable[[], list[str]] | None:
+        """Return the function of a note about impacts with other admissible outcomes, None if there is no such impact.
+
+        The search takes longer than many steps: it is made when somebody reads the message.
+        """
+        if not self.impacts or self.system.mechanics.frames.count > MOST_CONTACTS:
+            return None
+        system, p, rest_velocity = self.system, self.p, self.limits.rest_velocity
+        times, states, closing = zip(*self.impacts, strict=True)
+
+        def later() -> list[str]:
+            several = several_outcomes(system, np.array(states), p, rest_velocity, closing)
+            return not_unique_note(np.array(times)[several].tolist())
+
+        return later
 
 
 class _ToleranceMonitor:

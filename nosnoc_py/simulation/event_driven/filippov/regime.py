@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.compiled_motion import compiled_steps_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
+from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
@@ -180,15 +180,21 @@ class FilippovFlow:
         flow, rates = self.laws.motion(s, w, u, regime.masks)
         return MotionAtInstant(s=s, rate=flow[:, 0], rates=rates[:, 0])
 
-    def compiled(self, regime: FilippovRegime) -> tuple[Any, Array] | None:
-        """Return the `CompiledSteps` of a regime under a constant control, with their data.
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Numbers of guards, forces and rates in a `Sample`."""
+        n_y, n_z = self.laws.n_y, self.laws.n_z
+        return 3 * n_y + 2 * n_z, n_y + n_z, n_y
 
-        None to use SciPy's steps.
-        """
-        if not isinstance(self.control, Held):
-            return None
-        steps = compiled_steps_of(regime)
-        return None if steps is None else (steps, np.concatenate([self.p, self.control.u]))
+    def motion(self, regime: FilippovRegime) -> InterpretedMotion:
+        """Return the motion for the loop of `explicit`: written out under a constant control, where it is small."""
+        if not isinstance(self.control, Held) or (steps := compiled_steps_of(regime)) is None:
+            return InterpretedMotion(self, regime)
+        return WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
+
+    def is_small(self, regime: FilippovRegime) -> bool:
+        """Return True if one call evaluates a whole step."""
+        return isinstance(self.control, Held) and compiled_steps_of(regime) is not None
 
     def functions(self, x: Array) -> tuple[Array, Array]:
         """Return switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""

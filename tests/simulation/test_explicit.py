@@ -1,0 +1,230 @@
+"""The loop of explicit steps: the same steps as SciPy's; the same motions interpreted, written out, and compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+from scipy.integrate import DOP853
+
+import nosnoc_py as ns
+from models import bouncing_ball, bowl, falling_rod, free_box, relay_feedback, stick_slip
+from nosnoc_py.compiled import VARIABLE
+from nosnoc_py.simulation.event_driven import compiled_loop as loops
+from nosnoc_py.simulation.event_driven import kernel as kernels
+from nosnoc_py.simulation.event_driven import mechanics, motions
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
+from nosnoc_py.simulation.event_driven.explicit import ExplicitSolver, rule_of
+from nosnoc_py.simulation.event_driven.mechanics import regime_of
+from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion
+from nosnoc_py.simulation.event_driven.records import Held
+from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
+from nosnoc_py.systems.scales import UNIT
+from problems.benchmarks.accuracy import scenes
+from tests.references.restarts import CASES
+
+Array = np.ndarray
+START = np.array([1.2, 0.3])
+GRAVITY = np.array([9.81])
+FLOW = "nosnoc_py.simulation.event_driven.contact_flow."
+
+
+def pendulum() -> CompiledSteps:
+    """x'' = -d sin(x) - 0.1 x', with a guard, a force and a rate to sample."""
+    x, d = ca.SX.sym("x", 2), ca.SX.sym("d")
+    return CompiledSteps(
+        x, d, ca.vertcat(x[1], -d * ca.sin(x[0]) - 0.1 * x[1]), x[0] + 9, ca.vertcat(x[1] ** 2, x[0]), x[1]
+    )
+
+
+def pendulum_rate(t: float, x: Array) -> Array:
+    return np.array([x[1], -9.81 * np.sin(x[0]) - 0.1 * x[1]])
+
+
+def smooth(steps: CompiledSteps, data: Array) -> WrittenMotion:
+    """A motion without constraints."""
+    flow = SimpleNamespace(updated=lambda regime, t, x: regime, project=lambda regime, t, x: x)
+    return WrittenMotion(flow, None, steps, data)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-8, 1e-12])
+def test_steps_are_those_of_scipy(tolerance: float) -> None:
+    """From where SciPy's steps begin, and so long; lengths follow errors, which rounding changes."""
+    options = {"rtol": tolerance, "atol": tolerance}
+    known, motion, count = DOP853(pendulum_rate, 0.0, START, 3.0, **options), smooth(pendulum(), GRAVITY), 0
+    solver = ExplicitSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule_of(end=3.0, **options), (1, 2, 1))
+    assert solver.place.span[1] == pytest.approx(known.h_abs, rel=1e-9)
+    while known.status == "running":
+        known.step()
+        count += 1
+        end, dense = solver.part(known.t_old, known.y_old, known.K[0], known.t)
+        np.testing.assert_allclose(end, known.y, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(solver.place.K[:13], known.K, rtol=0, atol=1e-11)
+        shares = known.t_old + (known.t - known.t_old) * np.linspace(0.0, 1.0, 5)
+        np.testing.assert_allclose(dense(shares), known.dense_output()(shares), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(dense(shares[2]), known.dense_output()(shares[2]), rtol=0, atol=1e-12)
+    rule = rule_of(end=3.0, distances=1, most=4, **options)
+    whole = ExplicitSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule, (1, 2, 1))
+    while whole.status == "running":
+        assert not whole.leap()
+        count -= whole.taken
+    assert whole.t == known.t
+    np.testing.assert_allclose(whole.y, known.y, rtol=0, atol=max(1e-3 * tolerance, 1e-11))
+    assert abs(count) <= 1
+
+
+@pytest.mark.quick
+def test_other_data_make_another_step() -> None:
+    steps, rate = pendulum(), pendulum_rate(0.0, START)
+    here, other = (steps.step(START, rate, 0.1, np.array([g]))[0] for g in (9.81, 9.80))
+    assert np.abs(here - other).max() > 1e-5
+
+
+@pytest.mark.quick
+def test_samples_in_one_call_are_those_one_by_one() -> None:
+    steps, states = pendulum(), START + np.linspace(0.0, 1.0, 16).reshape(8, 2)
+    together, single = steps.samples(states, GRAVITY), steps.samples(states[:3], GRAVITY)
+    for many, few in zip(together, single, strict=True):
+        np.testing.assert_array_equal(many[:3], few)
+    np.testing.assert_allclose(together[1], np.column_stack([states[:, 1] ** 2, states[:, 0]]), rtol=1e-15)
+
+
+def test_a_step_that_is_not_finite_fails() -> None:
+    x = ca.SX.sym("x")
+    steps = CompiledSteps(x, ca.SX(0, 1), ca.sqrt(1 - x), x + 1, x, x)
+    motion = smooth(steps, np.zeros(0))
+    rule = rule_of(end=9.0, rtol=1e-3, atol=1e-6)
+    solver = ExplicitSolver(motion, 0.0, np.zeros(1), np.ones(1), rule, (1, 1, 1), 5.0)
+    while solver.status == "running":
+        solver.leap()
+        assert not solver.open
+        assert solver.y[0] <= 1.0 + 1e-9
+    # q' = sqrt(1 - q) comes to rest at 1 after two seconds: what lies behind has no rate
+    assert solver.status == "failed" or solver.y[0] == pytest.approx(1.0, abs=1e-6)
+
+
+# --- the same motions in every way ---
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    """The compiled loop; the first time on a machine its compilation takes half a minute."""
+    pytest.importorskip("numba")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, VARIABLE, "now")
+        loops.compiled_loop.cache_clear()
+        loop = loops.compiled_loop()
+    loops.compiled_loop.cache_clear()
+    return loop
+
+
+def interpret(patch: pytest.MonkeyPatch) -> None:
+    """Leave neither compiled loops nor steps that are written out."""
+    patch.setattr(f"{FLOW}compiled_loop", lambda: None)
+    patch.setattr(f"{FLOW}compiled_steps_of", lambda mechanics, regime: None)
+    patch.setattr("nosnoc_py.simulation.event_driven.filippov.regime.compiled_steps_of", lambda regime: None)
+
+
+MOTIONS: dict[str, tuple[Callable[[], Any], Any, float]] = {
+    "sliding relay": (relay_feedback.build, relay_feedback.limit_cycle().start, 20.0),
+    "stick-slip": (stick_slip.build, [0.0, stick_slip.STANDARD.belt], 5.0),
+    "rod with friction": (falling_rod.build, falling_rod.tilted(0.5, 0.5), 0.8),
+    "bowl with friction": (lambda: bowl.build(bowl.Constants(friction=0.3)), bowl.slide(1.0, 0.0, 2.0)(0.0)[0], 2.0),
+    "bouncing ball": (bouncing_ball.build, [1.0, 0.0], 2.0),
+    "tumbling box": (free_box.build, free_box.start((0.2, 0.25, 0.15), 0.4), 0.24),
+    **{name: (case.build, case.x0, case.duration) for name, case in CASES.items() if case.u is None},
+}
+
+
+def agree(motion: ns.Trajectory, known: ns.Trajectory) -> None:
+    """Events at the same times, states at the end and forces in the middle."""
+    assert motion.status is known.status is ns.Status.SOLVED
+    assert [(event.kind, event.name) for event in motion.events] == [(event.kind, event.name) for event in known.events]
+    times = [[event.time for event in each.events] for each in (motion, known)]
+    np.testing.assert_allclose(*times, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(motion.final_state, known.final_state, rtol=0, atol=2e-10)
+    middle = 0.37 * known.duration
+    for series in known.series:
+        if not any(abs(event.time - middle) < 1e-3 for event in known.events):
+            here, there = (
+                np.interp(middle, each.series[series].t, each.series[series].values) for each in (motion, known)
+            )
+            assert here == pytest.approx(there, abs=1e-2 * (1.0 + abs(there)))
+
+
+@pytest.mark.parametrize("name", MOTIONS)
+def test_motions_that_are_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, x0, duration = MOTIONS[name]
+    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: None)
+    whole = ns.simulate(build(), x0=x0, duration=duration)
+    interpret(monkeypatch)
+    agree(whole, ns.simulate(build(), x0=x0, duration=duration))
+
+
+@pytest.mark.parametrize("name", MOTIONS)
+def test_motions_that_are_compiled(name: str, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, x0, duration = MOTIONS[name]
+    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    whole = ns.simulate(build(), x0=x0, duration=duration)
+    interpret(monkeypatch)
+    agree(whole, ns.simulate(build(), x0=x0, duration=duration))
+
+
+def test_a_robot_lands_the_same_way(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to its third foot event by event; then impacts follow each other within 1e-8 s, and rounding decides how many
+    there are: the sums of their impulses and the state at the end are the same.
+    """
+    scene = scenes.landing()
+    system, method = scene.robot.system(), ns.EventDriven(grazing="continue")
+    answers = []
+    for loop in (compiled, None):
+        monkeypatch.setattr(f"{FLOW}compiled_loop", lambda loop=loop: loop)
+        answers.append([ns.simulate(system, x0=scene.x0, duration=end, method=method) for end in (0.09, 0.2)])
+    (early, whole), (known, exact) = answers
+    agree(early, known)
+    np.testing.assert_allclose(whole.final_state, exact.final_state, rtol=0, atol=1e-10)
+    for name in (contact.name for contact in system.contacts):
+        sums = [sum(event.impulse or 0.0 for event in each.impacts if event.name == name) for each in (whole, exact)]
+        np.testing.assert_allclose(*sums, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("modes", [(0, 0, 0, 0), (2, 0, 0, 0), (3, 2, 2, 0), (3, 3, 3, 3)])
+def test_kernels_of_a_robot(modes: tuple[int, ...], compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates, samples and projections in many regimes, to rounding."""
+    scene, rng = scenes.landing(), np.random.default_rng(1)
+    system, x = scene.robot.system(), scene.x0.copy()
+    x[system.at_v] += 0.1 * rng.normal(size=system.n_v)
+    flow = ContactFlow(system.mechanics, ns.EventDriven(), Held(np.zeros(system.n_u)), np.zeros(system.n_p), UNIT)
+    regime = regime_of(flow.frames, modes, np.tile([0.6, 0.8], 4), flow.kinematics(0.0, x))
+    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    motion, known = flow.motion(regime), InterpretedMotion(flow, regime)
+    assert isinstance(motion, KernelMotion)
+    np.testing.assert_allclose(motion.rate(0.0, x), known.rate(0.0, x), rtol=1e-12, atol=1e-9)
+    for count in (1, 8):
+        states = x + 1e-3 * rng.normal(size=(count, x.size))
+        for here, there in zip(*(each.samples(np.zeros(count), states) for each in (motion, known)), strict=True):
+            np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-9)
+    solvers = []
+    for each in (motion, known):
+        solver = ExplicitSolver(each, 0.0, x, known.rate(0.0, x), rule_of(end=1.0), flow.widths, 1e-3)
+        solver.part(0.0, x, known.rate(0.0, x), 1e-4)
+        solver.place.span[2:] = 1e-4, 1e-4
+        solver.close()
+        solvers.append(solver)
+    first, second = (solver.place for solver in solvers)
+    np.testing.assert_allclose(first.x, second.x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(first.f, second.f, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(motion.regime.direction, known.regime.direction, rtol=0, atol=1e-12)
+
+
+@pytest.mark.quick
+def test_constants_are_written_twice_but_equal() -> None:
+    """A kernel takes numbers from its own module only."""
+    assert kernels.STARTING == mechanics.STARTING
+    assert kernels.TINY == motions.TINY
