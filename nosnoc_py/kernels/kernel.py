@@ -13,6 +13,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.kernels.machine_code import MachineCode
+
 Array = np.ndarray
 
 
@@ -49,6 +51,13 @@ class Kernel:
         self.n, self.m = int(a.numel()), int(rows.numel())
         self.has_cost = not self.cost.is_constant()
         self._all = ca.densify(ca.vertcat(ca.SX(0, 1), rows, self.cost))
+        self._codes: dict[str, MachineCode] = {}
+
+    def code(self, name: str) -> MachineCode:
+        """Return the function "values", "first" or "second" in the form in which it is evaluated now."""
+        if name not in self._codes:
+            self._codes[name] = MachineCode(getattr(self, name))
+        return self._codes[name]
 
     @cached_property
     def values(self) -> ca.Function:
@@ -104,7 +113,7 @@ class Evaluator:
     def __init__(self, kernel: Kernel, a: Array) -> None:
         self.kernel, self.a, self.places = kernel, a, len(a)
         self.multipliers = np.zeros((self.places, kernel.m + 1))
-        self._runs: dict[str, tuple[Any, Array, Any]] = {}
+        self._runs: dict[str, tuple[Any, Array, Any, ca.Function]] = {}
 
     def values(self) -> Array:
         """Return rows and cost (places, m + 1); valid until the next call."""
@@ -119,16 +128,17 @@ class Evaluator:
         return self._run("second", self.a, self.multipliers)
 
     def _run(self, name: str, *inputs: Array) -> Array:
-        if name not in self._runs:
-            function = getattr(self.kernel, name)
+        code = self.kernel.code(name)
+        if code.count(self.places) or name not in self._runs or self._runs[name][3] is not code.function:
+            function = code.function
             mapped = function.map(self.places) if self.places > 1 else function
             buffer, run = mapped.buffer()
             out = np.zeros((self.places, function.size1_out(0)))
             for i, array in enumerate(inputs):
                 buffer.set_arg(i, array.reshape(-1).data)
             buffer.set_res(0, out.reshape(-1).data)
-            self._runs[name] = run, out, (buffer, mapped)  # which have to outlive their views
-        run, out, _ = self._runs[name]
+            self._runs[name] = run, out, (buffer, mapped), function  # which have to outlive their views
+        run, out, *_ = self._runs[name]
         run()
         return out
 
