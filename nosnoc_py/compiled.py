@@ -7,6 +7,7 @@ is.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.util
 import os
@@ -21,6 +22,9 @@ from typing import Any, TypeVar
 from nosnoc_py.errors import OptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Functions that were marked since the last kernel, with what numba compiles in their place.
+_UNTOLD: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+_CALLS: list[Callable[..., Any]] = []
 # Environment variable: "never", "now", or "beside" the work.
 VARIABLE = "NOSNOC_PY_COMPILED"
 # After so many seconds a compilation that has begun has failed.
@@ -34,24 +38,61 @@ def available() -> bool:
 
 def jitable(function: F) -> F:
     """Mark a function as one that kernels call, compiled or interpreted."""
-    if not available():
-        return function
-    from numba.extending import register_jitable
-
-    return register_jitable(function)
+    return compiled_as(function)(function)
 
 
 def compiled_as(loops: Callable[..., Any]) -> Callable[[F], F]:
     """Mark a function that kernels run as `loops` where they are compiled, and as it is written where they are not."""
 
     def mark(function: F) -> F:
-        if available():
-            from numba.extending import overload
-
-            overload(function, strict=False)(lambda *arguments, **named: loops)
+        _UNTOLD.append((function, loops))
         return function
 
     return mark
+
+
+def _tell() -> None:
+    """Tell numba of the marked functions, which it does not know before a kernel is compiled."""
+    from numba.extending import overload
+
+    while _UNTOLD:
+        function, loops = _UNTOLD.pop()
+        overload(function, strict=False)(_always(loops))
+    if not _CALLS:
+        _CALLS.append(_pointer_call())
+        overload(call_pointer, strict=False)(_always(_CALLS[0]))
+
+
+def _always(loops: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **named: loops
+
+
+def call_pointer(address: int, arguments: Any, results: Any, integers: Any, work: Any) -> int:
+    """Call machine code of a CasADi function: addresses (n,) of its arguments and results, and room for its work."""
+    code = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4, ctypes.c_int)(address)
+    return code(*(array.ctypes.data for array in (arguments, results, integers, work)), 0)
+
+
+def _pointer_call() -> Callable[..., Any]:
+    """Return what numba compiles in place of `call_pointer`: the address is a number, so that code can be cached."""
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def called(context: Any, address: Any, a: Any, r: Any, i: Any, w: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            data, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(number, [data] * 4 + [number])
+            code = builder.inttoptr(values[0], kind.as_pointer())
+            return builder.call(code, [builder.inttoptr(value, data) for value in values[1:]] + [number(0)])
+
+        return types.int32(types.int64, *[types.uintp] * 4), generate
+
+    def call(address: int, arguments: Any, results: Any, integers: Any, work: Any) -> Any:
+        return called(address, arguments.ctypes.data, results.ctypes.data, integers.ctypes.data, work.ctypes.data)
+
+    return call
 
 
 def faster(loops: F, arrays: F) -> F:
@@ -89,6 +130,7 @@ def compiled(
         )
     import numba
 
+    _tell()
     if examples is None and is_compiled(function):
         return function
     types = () if examples is None else (tuple(_type_of(example) for example in examples),)

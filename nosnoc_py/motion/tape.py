@@ -7,12 +7,13 @@ one kernel runs the instructions of all, for one vector of arguments, or for eig
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.compiled import jitable
+from nosnoc_py.compiled import call_pointer, jitable
 
 Array = np.ndarray
 LANES = 8
@@ -51,16 +52,50 @@ class Tape(NamedTuple):
         Operation, target, and two operands; of an input or output its position.
     constants : (n,)
     work, lanes : (n_work,), (n_work, 8)
+    address : int
+        Machine code of the same function with one argument and one output, by a C compiler; 0 without. It replaces the
+        instructions.
+    slots, integers : (2,), (n,) int
+        Addresses of argument and output, and room for CasADi's integers.
+    one_in, one_out : (n_in,), (n_out,)
+        Room for one of eight arguments.
     """
 
     code: Array
     constants: Array
     work: Array
     lanes: Array
+    address: int
+    slots: Array
+    integers: Array
+    one_in: Array
+    one_out: Array
 
 
-def tape_of(function: ca.Function) -> Tape | None:
-    """Return the instructions of a function of SX; None if the machine does not know one of them."""
+def no_tape() -> Tape:
+    """Return a tape without instructions."""
+    return _tape(np.zeros((0, 4), dtype=np.int32), np.zeros(0), 1, 0, 0, 0, 0)
+
+
+def _tape(code: Array, constants: Array, work: int, integers: int, n_in: int, n_out: int, address: int) -> Tape:
+    return Tape(
+        code=code,
+        constants=constants,
+        work=np.zeros(work),
+        lanes=np.zeros((work, LANES)),
+        address=address,
+        slots=np.zeros(2, dtype=np.int64),
+        integers=np.zeros(integers, dtype=np.int64),
+        one_in=np.zeros(n_in),
+        one_out=np.zeros(n_out),
+    )
+
+
+def tape_of(function: ca.Function, compile: Callable[[ca.Function], int] | None = None) -> Tape | None:
+    """Return the instructions of a function of SX; None if the machine does not know one of them.
+
+    `compile` returns the address of the machine code of a function, which has to stay loaded, or 0.
+    """
     arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
     # Expressions that occur twice are evaluated once: a tenth of the instructions of a robot.
     outputs = ca.cse([ca.densify(output) for output in function.call(arguments)])
@@ -79,8 +114,9 @@ def tape_of(function: ca.Function) -> Tape | None:
             row = (targets[0], *[*inputs, 0, 0][:2])
             constants[k] = whole.instruction_constant(k) if operation == CONST else 0.0
         code[k] = operation, *row
-    size = max(1, int(code[:, 1:].max(initial=0)) + 1)
-    return Tape(code=code, constants=constants, work=np.zeros(size), lanes=np.zeros((size, LANES)))
+    work = max(1, int(code[:, 1:].max(initial=0)) + 1, whole.sz_w())
+    address = 0 if compile is None else compile(whole)
+    return _tape(code, constants, work, whole.sz_iw(), whole.numel_in(0), whole.numel_out(0), address)
 
 
 @jitable
@@ -171,6 +207,10 @@ def compared(operation: int, a: float, b: float) -> float:
 def run(tape: Tape, x: Array, out: Array) -> None:
     """Evaluate a function at x (n_in,); its values go to out (n_out,)."""
     code, w = tape.code, tape.work
+    if tape.address != 0:
+        tape.slots[0], tape.slots[1] = x.ctypes.data, out.ctypes.data
+        call_pointer(tape.address, tape.slots[:1], tape.slots[1:], tape.integers, w)
+        return
     for k in range(code.shape[0]):
         operation, d, a, b = code[k, 0], code[k, 1], code[k, 2], code[k, 3]
         if operation == MUL:
@@ -205,6 +245,14 @@ def run(tape: Tape, x: Array, out: Array) -> None:
 def run_lanes(tape: Tape, x: Array, out: Array) -> None:
     """Evaluate a function at eight arguments, the columns of x (n_in, 8); out is (n_out, 8)."""
     code, w = tape.code, tape.lanes
+    if tape.address != 0:
+        for lane in range(LANES):
+            for i in range(tape.one_in.size):
+                tape.one_in[i] = x[i, lane]
+            run(tape, tape.one_in, tape.one_out)
+            for i in range(tape.one_out.size):
+                out[i, lane] = tape.one_out[i]
+        return
     for k in range(code.shape[0]):
         operation, d, a, b = code[k, 0], code[k, 1], code[k, 2], code[k, 3]
         if operation == MUL:

@@ -10,7 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
-from scipy.integrate import DOP853
+from scipy.integrate import DOP853, Radau
 
 import nosnoc_py as ns
 from models import bouncing_ball, bowl, falling_rod, free_box, relay_feedback, stick_slip
@@ -19,7 +19,7 @@ from nosnoc_py.simulation.event_driven import compiled_loop as loops
 from nosnoc_py.simulation.event_driven import kernel as kernels
 from nosnoc_py.simulation.event_driven import mechanics, motions
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
-from nosnoc_py.simulation.event_driven.explicit import ExplicitSolver, rule_of
+from nosnoc_py.simulation.event_driven.loop import LoopSolver, rule_of
 from nosnoc_py.simulation.event_driven.mechanics import regime_of
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.records import Held
@@ -58,7 +58,7 @@ def test_steps_are_those_of_scipy(tolerance: float) -> None:
     """From where SciPy's steps begin, and so long; lengths follow errors, which rounding changes."""
     options = {"rtol": tolerance, "atol": tolerance}
     known, motion, count = DOP853(pendulum_rate, 0.0, START, 3.0, **options), smooth(pendulum(), GRAVITY), 0
-    solver = ExplicitSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule_of(end=3.0, **options), (1, 2, 1))
+    solver = LoopSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule_of(end=3.0, **options), (1, 2, 1))
     assert solver.place.span[1] == pytest.approx(known.h_abs, rel=1e-9)
     while known.status == "running":
         known.step()
@@ -70,7 +70,7 @@ def test_steps_are_those_of_scipy(tolerance: float) -> None:
         np.testing.assert_allclose(dense(shares), known.dense_output()(shares), rtol=0, atol=1e-12)
         np.testing.assert_allclose(dense(shares[2]), known.dense_output()(shares[2]), rtol=0, atol=1e-12)
     rule = rule_of(end=3.0, distances=1, most=4, **options)
-    whole = ExplicitSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule, (1, 2, 1))
+    whole = LoopSolver(motion, 0.0, START, pendulum_rate(0.0, START), rule, (1, 2, 1))
     while whole.status == "running":
         assert not whole.leap()
         count -= whole.taken
@@ -100,7 +100,7 @@ def test_a_step_that_is_not_finite_fails() -> None:
     steps = CompiledSteps(x, ca.SX(0, 1), ca.sqrt(1 - x), x + 1, x, x)
     motion = smooth(steps, np.zeros(0))
     rule = rule_of(end=9.0, rtol=1e-3, atol=1e-6)
-    solver = ExplicitSolver(motion, 0.0, np.zeros(1), np.ones(1), rule, (1, 1, 1), 5.0)
+    solver = LoopSolver(motion, 0.0, np.zeros(1), np.ones(1), rule, (1, 1, 1), 5.0)
     while solver.status == "running":
         solver.leap()
         assert not solver.open
@@ -212,7 +212,7 @@ def test_kernels_of_a_robot(modes: tuple[int, ...], compiled: Any, monkeypatch: 
             np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-9)
     solvers = []
     for each in (motion, known):
-        solver = ExplicitSolver(each, 0.0, x, known.rate(0.0, x), rule_of(end=1.0), flow.widths, 1e-3)
+        solver = LoopSolver(each, 0.0, x, known.rate(0.0, x), rule_of(end=1.0), flow.widths, 1e-3)
         solver.part(0.0, x, known.rate(0.0, x), 1e-4)
         solver.place.span[2:] = 1e-4, 1e-4
         solver.close()
@@ -223,8 +223,63 @@ def test_kernels_of_a_robot(modes: tuple[int, ...], compiled: Any, monkeypatch: 
     np.testing.assert_allclose(motion.regime.direction, known.regime.direction, rtol=0, atol=1e-12)
 
 
+def slip_start() -> tuple[ContactFlow, Any, Array]:
+    """A robot on four feet; one sticks, and the others begin to slip."""
+    scene, rng = scenes.landing(), np.random.default_rng(2)
+    system, x = scene.robot.system(), scene.x0.copy()
+    flow = ContactFlow(system.mechanics, ns.EventDriven(), Held(np.zeros(system.n_u)), np.zeros(system.n_p), UNIT)
+    regime = regime_of(flow.frames, (2, 3, 3, 3), np.tile([0.6, 0.8], 4), flow.kinematics(0.0, x))
+    x = flow.project(regime, 0.0, x)
+    at = flow.kinematics(0.0, x)
+    slips = at.jacobian[at.gaps.size :]
+    wanted = np.concatenate([np.zeros(2), *([3e-9, 4e-9] + 1e-10 * rng.normal(size=2) for _ in range(3))])
+    x[system.at_v] += np.linalg.lstsq(np.vstack([at.jacobian[:4], slips]), np.append(np.zeros(4), wanted))[0]
+    return flow, regime, x
+
+
+def test_starts_of_slips_are_those_of_scipy() -> None:
+    """Radau's steps from where SciPy's begin, with the same Jacobian; both take about as many."""
+    flow, regime, x = slip_start()
+    motion, limits = InterpretedMotion(flow, regime), {"rtol": 1e-11, "atol": 1e-11}
+    rate, end = motion.rate(0.0, x), 1e-10
+    known = Radau(motion.rate, 0.0, x, end, jac=lambda t, y: np.matmul(*flow.turning(regime, t, y)), **limits)
+    whole = LoopSolver(motion, 0.0, x, rate, rule_of(end=end, implicit=True, **limits), flow.widths)
+    assert whole.place.span[1] == pytest.approx(known.h_abs, rel=1e-6)
+    counts = [0, 0]
+    for k, solver in enumerate((known, whole)):
+        while solver.status == "running" and counts[k] < 100:
+            assert not solver.step()
+            counts[k] += 1
+    assert known.t == whole.t == end
+    assert abs(counts[0] - counts[1]) <= 0.3 * counts[0]
+    np.testing.assert_allclose(whole.y, known.y, rtol=0, atol=1e-10)
+    slips = [np.abs(flow.kinematics(end, state).rates[6:]).min() for state in (x, whole.y)]
+    assert slips[0] < 5e-9
+    assert slips[1] > 5e-8
+    low, high = whole.place.span[0], whole.place.span[2]
+    ends = whole.dense_output()(np.array([low, high]))
+    np.testing.assert_allclose(ends.T, [whole.place.x, whole.y], rtol=0, atol=1e-14)
+
+
+def test_kernel_of_directions(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of Radau and the state after it, compiled and interpreted, to the tolerance of Newton's method."""
+    flow, regime, x = slip_start()
+    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    ends = []
+    for motion in (flow.motion(regime), InterpretedMotion(flow, regime)):
+        rule = rule_of(end=1e-6, rtol=1e-11, atol=1e-11, implicit=True)
+        solver = LoopSolver(motion, 0.0, x, motion.rate(0.0, x), rule, flow.widths, 1e-12)
+        solver.step()
+        solver.close()
+        ends.append((solver.start, motion.regime.direction))
+    (first, second), directions = [end[0] for end in ends], [end[1] for end in ends]
+    assert first[0] == pytest.approx(second[0], rel=1e-9)
+    np.testing.assert_allclose(first[1], second[1], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(*directions, rtol=0, atol=1e-6)
+
+
 @pytest.mark.quick
 def test_constants_are_written_twice_but_equal() -> None:
     """A kernel takes numbers from its own module only."""
-    assert kernels.STARTING == mechanics.STARTING
+    assert (kernels.STARTING, kernels.GROWN) == (mechanics.STARTING, mechanics.GROWN)
     assert kernels.TINY == motions.TINY

@@ -167,7 +167,8 @@ def test_the_direction_of_a_slip_is_differentiated() -> None:
         x = free_box.start((0.0, 0.0, 0.0), 0.0)
         x[at_v][:2] = speed, 0.5 * speed
         regime, at = regime_at(x)
-        found, columns = regime.turning(at), []
+        left, right = regime.turning(at)
+        found, columns = left @ right, []
         for step in 1e-3 * speed * np.eye(x.size)[at_v]:
             ahead, behind = (regime.motion(regime_at(x + sign * step)[1])[0] for sign in (1, -1))
             columns.append((ahead - behind) / (2e-3 * speed))

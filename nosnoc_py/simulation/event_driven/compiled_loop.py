@@ -1,4 +1,4 @@
-"""The compiled loop of `explicit`, where numba has compiled it; the interpreted one otherwise.
+"""The compiled loop of `loop`, where numba has compiled it; the interpreted one otherwise.
 
 Compilation takes half a minute, once per machine: it goes on beside the work, in a process that fills numba's cache,
 and this process stays interpreted. Which of the two it is, is decided once per process. The environment variable
@@ -23,20 +23,17 @@ def compiled_loop() -> Any:
     """Return the compiled loop, None to use the interpreted one."""
     if not available():
         return None
-    from nosnoc_py.simulation.event_driven import explicit  # which imports SciPy's
+    from nosnoc_py.simulation.event_driven import loop  # which imports SciPy's
 
-    loop = compiled(explicit.versioned(version_of(tape, kernel)), cache=True, raises=False)
-    return beside(loop, run_once, f"{__name__}:compiled_loop")
+    made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
+    return beside(made, run_once, f"{__name__}:compiled_loop")
 
 
-def run_once(loop: Any) -> None:
+def run_once(made: Any) -> None:
     """Call the loop with arguments of all its types, which compiles it or reads it from the disk."""
-    from nosnoc_py.simulation.event_driven import explicit
+    from nosnoc_py.simulation.event_driven import loop
 
-    widths = (0, 0, 0)
-    loop(
-        explicit.CLOSE, idle(), explicit.rule_of(), explicit.place_of(np.zeros(0)), explicit.rows_of(1, 0, widths), 0.0
-    )
+    made(loop.CLOSE, idle(), loop.rule_of(), loop.place_of(np.zeros(0)), loop.rows_of(1, 0, (0, 0, 0)), 0.0)
 
 
 def idle() -> kernel.ArrayMotion:

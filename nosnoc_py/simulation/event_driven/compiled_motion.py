@@ -30,7 +30,8 @@ def compiled_steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> Com
     # The direction of a slip is data of the phase, so that both signs of a slip in the plane share one function.
     modes = tuple(SLIP if mode == SLIP_BACK else mode for mode in regime.modes)
     if modes not in known:
-        known[modes] = _compile(mechanics, regime)
+        steps = _compile(mechanics, regime)
+        known[modes] = steps if steps.small else None
     return known[modes]
 
 
@@ -48,7 +49,7 @@ def phase_data(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarra
     return np.concatenate([u, p, regime.direction])
 
 
-def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps]:
+def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps | None]:
     """Return the compiled steps of a system by modes, before the first one."""
     return {}
 

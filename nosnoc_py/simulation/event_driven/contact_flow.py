@@ -119,11 +119,12 @@ class ContactFlow:
         """Return True if a slip in space is so slow that its direction is stiff: an implicit integrator is needed."""
         return bool(regime.spatial) and regime.slowest(self.kinematics(t, x).rates) < GROWN * self.scales.speed
 
-    def turning(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """Return the part (n_x, n_x) of the Jacobian that makes the start of a slip in space stiff: its direction."""
-        slopes, at_v = np.zeros((x.size, x.size)), self.mechanics.system.at_v
-        slopes[at_v, at_v] = regime.turning(self.kinematics(t, x))
-        return slopes
+    def turning(self, regime: ContactRegime, t: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return factors (n_x, k), (k, n_x) of the Jacobian of the directions of slips in space."""
+        first, second = regime.turning(self.kinematics(t, x))
+        left, right, at_v = np.zeros((x.size, len(second))), np.zeros((len(second), x.size)), self.mechanics.system.at_v
+        left[at_v], right[:, at_v] = first, second
+        return left, right
 
     def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, has_stiff_start: bool) -> np.ndarray:
         """Return increments (n_x,) of the states for a finite-difference Jacobian."""

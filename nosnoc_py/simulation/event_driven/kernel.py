@@ -18,7 +18,7 @@ from nosnoc_py.motion.tape import LANES, Tape, run, run_lanes
 
 Array = np.ndarray
 # As in `mechanics`: see there.
-STARTING = 1e-9
+STARTING, GROWN = 1e-9, 1e-4
 # Smaller states and rates are set to zero: the squares of their errors would underflow.
 TINY = 1e-50
 
@@ -382,3 +382,68 @@ def project(motion: ArrayMotion, x: Array) -> bool:
         for k in range(motion.rows.size):
             x[n_q + i] -= motion.right[i, 1 + motion.column[motion.rows[k]]] * motion.forces[k]
     return True
+
+
+@jitable
+def is_slow(motion: ArrayMotion) -> bool:
+    """Return True if a slip in space is slower than `GROWN` at the last rates, see `ContactFlow.has_stiff_start`."""
+    n_c = motion.sizes.n_c
+    for c in range(n_c):
+        if motion.widths[c] == 2 and motion.modes[c] != FREE and motion.modes[c] != STICK:
+            i = n_c + motion.starts[c]
+            if math.sqrt(motion.rates[i] ** 2 + motion.rates[i + 1] ** 2) < GROWN * motion.speed[0]:
+                return True
+    return False
+
+
+@jitable
+def turning(motion: ArrayMotion, x: Array, left: Array, right: Array) -> int:
+    """Set the factors (n_x, k), (k, n_x) of the Jacobian of the directions, see `ContactRegime.turning`; return k."""
+    n_q, n_v, n_c, n_r = motion.sizes.n_q, motion.sizes.n_v, motion.sizes.n_c, motion.sizes.n_r
+    for i in range(x.size):
+        motion.argument[i] = x[i]
+    run(motion.first, motion.argument, motion.out)
+    accelerate(motion, motion.out, x[n_q : n_q + n_v], False)
+    m, count, starting = motion.rows.size, 0, STARTING * motion.speed[0]
+    for k in range(motion.closed.size):
+        c = motion.closed[k]
+        if motion.widths[c] != 2 or motion.modes[c] == STICK:
+            continue
+        t = motion.starts[c]
+        px, py = motion.direction[t], motion.direction[t + 1]
+        sx, sy = motion.rates[n_c + t], motion.rates[n_c + t + 1]
+        size = 1.0 + (sx * sx + sy * sy) / starting**2
+        mirrors = 1.0 if sx * px + sy * py < 0.0 else 0.0
+        back = starting / size - 2.0 * mirrors * (sx * px + sy * py)
+        ux, uy = motion.along[t], motion.along[t + 1]
+        length = math.sqrt((sx + back * px) ** 2 + (sy + back * py) ** 2)
+        gx, gy = 2.0 * (mirrors * px + sx / (starting * size**2)), 2.0 * (mirrors * py + sy / (starting * size**2))
+        a, b, c_, d = 1.0 - px * gx, -px * gy, -py * gx, 1.0 - py * gy
+        ax, ay = ux * a + uy * c_, ux * b + uy * d
+        a, b, c_, d = (a - ux * ax) / length, (b - ux * ay) / length, (c_ - uy * ax) / length, (d - uy * ay) / length
+        part = -motion.friction[c] * motion.forces[k]
+        for i in range(n_v):
+            first = motion.right[i, 1 + motion.column[n_c + t]]
+            second = motion.right[i, 1 + motion.column[n_c + t + 1]]
+            left[n_q + i, count] = part * (first * a + second * c_)
+            left[n_q + i, count + 1] = part * (first * b + second * d)
+            right[count, n_q + i] = motion.out[n_c + i * n_r + n_c + t]
+            right[count + 1, n_q + i] = motion.out[n_c + i * n_r + n_c + t + 1]
+        count += 2
+    pushed = np.zeros((m, count))
+    for a_ in range(m):
+        row = motion.rows[a_]
+        for b_ in range(m):
+            total = 0.0
+            for i in range(n_v):
+                total += motion.out[n_c + i * n_r + row] * motion.columns[i, b_]
+            motion.small[a_, b_] = total
+        for j in range(count):
+            for i in range(n_v):
+                pushed[a_, j] += motion.out[n_c + i * n_r + row] * left[n_q + i, j]
+    if eliminate(motion.small, pushed, m, count):
+        for i in range(n_v):
+            for j in range(count):
+                for a_ in range(m):
+                    left[n_q + i, j] -= motion.columns[i, a_] * pushed[a_, j]
+    return count

@@ -154,18 +154,21 @@ class ContactRegime:
             return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
 
-    def turning(self, at: Kinematics) -> Array:
-        """Return the derivative (n_v, n_v) of the acceleration by the velocity as far as it turns slips in space."""
-        columns, n_c = self.columns(at), self.frames.count
-        forces, slopes = self.motion(at)[1], np.zeros(at.mass.shape)
+    def turning(self, at: Kinematics) -> tuple[Array, Array]:
+        """Return factors (n_v, k), (k, n_v) of the derivative of the acceleration by the velocity as far as it turns
+        slips in space.
+        """
+        columns, n_c, n_v = self.columns(at), self.frames.count, len(at.mass)
+        forces, left, right = self.motion(at)[1], [np.zeros((n_v, 0))], [np.zeros((0, n_v))]
         for k, c in enumerate(self.closed):
             if c in self.spatial:
                 part = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
-                turns = self.turns(c, at.rates) @ at.jacobian[part]
-                slopes -= self.frames.friction[c] * forces[k] * at.response[:, part] @ turns
-        rows = at.jacobian[self.rows]
+                left.append(-self.frames.friction[c] * forces[k] * at.response[:, part] @ self.turns(c, at.rates))
+                right.append(at.jacobian[part])
+        rows, pushed = at.jacobian[self.rows], np.hstack(left)
         # Other friction changes the forces, so that the accelerations along the rows stay zero.
-        return np.asarray(slopes - columns @ np.linalg.lstsq(rows @ columns, rows @ slopes, rcond=REDUNDANT)[0])
+        held = columns @ np.linalg.lstsq(rows @ columns, rows @ pushed, rcond=REDUNDANT)[0]
+        return np.asarray(pushed - held), np.vstack(right)
 
     def forces(self, at: Kinematics) -> Array:
         """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes."""

@@ -1,4 +1,4 @@
-"""Smooth motion of one phase as the loop of `explicit` wants it: interpreted, written out by CasADi, or on arrays.
+"""Smooth motion of one phase as the loop of `loop` wants it: interpreted, written out by CasADi, or on arrays.
 
 All have the same functions: rates, samples, stages of a step, and the projection onto the constraints, after which the
 regime follows the motion.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.tape import LANES, Tape, tape_of
+from nosnoc_py.motion.tape import LANES, Tape, no_tape, tape_of
 from nosnoc_py.simulation.event_driven.kernel import TINY, ArrayMotion, Sizes
 
 Array = np.ndarray
@@ -30,11 +30,11 @@ class InterpretedMotion:
     regime
         Modes, with directions of slip or multipliers that follow the motion.
     data
-        What the loop of `explicit` gets: this motion.
+        What the loop of `loop` gets: this motion.
     """
 
     def __init__(self, flow: Any, regime: Any) -> None:
-        from nosnoc_py.simulation.event_driven.explicit import perform  # which imports SciPy's
+        from nosnoc_py.simulation.event_driven.loop import perform  # which imports SciPy's
 
         self.flow, self.regime, self.perform = flow, regime, perform
 
@@ -61,7 +61,7 @@ class InterpretedMotion:
 
     def stages(self, t: float, x: Array, h: float, K: Array, first: int, last: int, y: Array) -> None:
         """Set some stages K of a step; y is the state of the last one."""
-        from nosnoc_py.simulation.event_driven.explicit import A, C  # which import SciPy's
+        from nosnoc_py.simulation.event_driven.steps import A, C  # which import SciPy's
 
         for i in range(first, last):
             y[:] = x + h * (A[i, :i] @ K[:i])
@@ -137,7 +137,7 @@ class KernelMotion(InterpretedMotion):
 
     def rate(self, t: float, x: Array) -> Array:
         """Return dx/dt (n_x,)."""
-        from nosnoc_py.simulation.event_driven.explicit import RATE
+        from nosnoc_py.simulation.event_driven.loop import RATE
 
         rule, place, rows = self._one(1, x.size)
         place.y[:] = x
@@ -146,7 +146,7 @@ class KernelMotion(InterpretedMotion):
 
     def samples(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         """Return guards (m, n_g), forces and rates at states (m, n_x)."""
-        from nosnoc_py.simulation.event_driven.explicit import SAMPLE
+        from nosnoc_py.simulation.event_driven.loop import SAMPLE
 
         rule, place, rows = self._one(len(x), x.shape[1])
         rows.x[0] = x
@@ -155,7 +155,7 @@ class KernelMotion(InterpretedMotion):
 
     def _one(self, count: int, n_x: int) -> Any:
         """Return room for single evaluations."""
-        from nosnoc_py.simulation.event_driven.explicit import place_of, rows_of, rule_of
+        from nosnoc_py.simulation.event_driven.loop import place_of, rows_of, rule_of
 
         if count not in self.single:
             self.single[count] = rule_of(), place_of(np.zeros(n_x)), rows_of(1, n_x, self.flow.widths, count)
@@ -209,9 +209,7 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
     )
 
 
-NO_TAPE = Tape(
-    code=np.zeros((0, 4), dtype=np.int32), constants=np.zeros(0), work=np.zeros(1), lanes=np.zeros((1, LANES))
-)
+NO_TAPE = no_tape()
 
 
 def contact_tapes(system: Any) -> tuple[Tape, Tape] | None:

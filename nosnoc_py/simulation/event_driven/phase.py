@@ -186,8 +186,8 @@ class PhaseRun:
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
             self.finite = True
-            explicit = getattr(self.solver, "explicit", False)
-            open_ = self._leap() if explicit else self._implicit_step()
+            by_loop = hasattr(self.solver, "leap")
+            open_ = self._leap() if by_loop else self._scipy_step()
             if self.solver.status == "failed":
                 return self._finish(failure=self.message, finite=self.finite)
             if open_ is not None:
@@ -197,14 +197,14 @@ class PhaseRun:
                 if crossing is not None:
                     return self._lost(crossing) if crossing.lost else self._end_at(crossing, dense)
                 self._accept(step, guards)
-                self._continue(limited=explicit and self.solver.close())
+                self._continue(changes=by_loop and self.solver.close())
             if self.tiny >= TINY_STEPS:
                 return self._finish(failure=STUCK)
         return self._finish()
 
     def _leap(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take explicit steps in which no guard can cross; return the one in which one may, with its guards."""
-        limited, solver = self.solver.leap(), self.solver
+        changes, solver = self.solver.leap(), self.solver
         self.finite = self.finite and solver.finite
         self.message = solver.message if self.finite else self.flow.not_finite
         closed, rows = solver.taken - solver.open, solver.rows
@@ -212,7 +212,7 @@ class PhaseRun:
         for k in range(closed):
             self._accept(*self._row(rows, k))
         if closed:
-            self._continue(limited)
+            self._continue(changes)
         # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
         self.rate = solver.f
         return (*self._row(rows, closed), solver.dense_output()) if solver.open else None
@@ -222,7 +222,7 @@ class PhaseRun:
         parts = {name: getattr(rows, name)[k].copy() for name in ("t", "x", "forces", "rates")}
         return IntegratorStep(**parts), rows.guards[k].copy()
 
-    def _implicit_step(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
+    def _scipy_step(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take a step of SciPy's Radau; return it with its guards (8, n_g) and its dense output."""
         self.rate, self.attempted = self.solver.f, self.attempted + 1
         self.message = self._step(self.solver)
@@ -303,13 +303,13 @@ class PhaseRun:
             **fields,
         )
 
-    def _continue(self, limited: bool) -> None:
-        """Continue after steps with the state on its constraints; change the integrator for a stiff motion.
+    def _continue(self, changes: bool) -> None:
+        """Continue after steps with the state on its constraints; change the integrator if it is better now.
 
-        `limited` tells that stability has limited the steps.
+        `changes` tells so of the loop: stability limits its steps, or a slip is not slow any more.
         """
-        solver, flow, implicit = self.solver, self.flow, not getattr(self.solver, "explicit", False)
-        if not implicit:
+        solver, flow, by_loop = self.solver, self.flow, hasattr(self.solver, "leap")
+        if by_loop:
             self.t, self.x = solver.start
         else:
             self.t = float(solver.t)
@@ -320,12 +320,12 @@ class PhaseRun:
         self.regime = self.motion.regime
         grown = self.has_stiff_start and not flow.has_stiff_start(self.regime, self.t, self.x)
         self.has_stiff_start = self.has_stiff_start and not grown
-        if limited:
+        if changes and not solver.rule.implicit:
             # DOP853 is given the shortest of its last steps.
             lengths = [step.t[-1] - step.t[0] for step in self.steps[-STIFF_STEPS:]]
             self.stiff, self.trial, self.goal = True, TRIAL, self.t + TRIAL * min(lengths)
-        failed = self._fails_trial() if implicit and self.trial else False
-        if ((grown and implicit) or limited or failed) and solver.status == "running":
+        fails = not by_loop and bool(self.trial) and self._fails_trial()
+        if (changes or fails) and solver.status == "running":
             self.solver = self._solver(self.t, self.x, self.end)
 
     def _fails_trial(self) -> bool:
@@ -345,7 +345,7 @@ class PhaseRun:
         """Return an integrator that starts at (t, x)."""
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
-        stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.has_stiff_start))
+        stiff = options.integrator == "Radau" or (options.integrator == "auto" and self.stiff)
         # A slip that starts has to be resolved, or an error of its direction reverses it at once.
         finest = STARTED if self.has_stiff_start else np.inf
         rtol, atol = min(options.rtol, finest), min(self.flow.atol, finest * self.flow.scales.speed)
@@ -354,7 +354,8 @@ class PhaseRun:
             from scipy.integrate import Radau  # not paid for by an import of the library
 
             return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
-        from nosnoc_py.simulation.event_driven.explicit import ExplicitSolver, Rule  # which import SciPy's
+        from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
+        from nosnoc_py.simulation.event_driven.steps import Rule
 
         flow = self.flow
         rule = Rule(
@@ -363,9 +364,10 @@ class PhaseRun:
             distances=flow.distances,
             patient=self.patient if self._watches() else 0,
             most=self.most,
+            implicit=options.integrator == "auto" and self.has_stiff_start,
             **shared,
         )
-        return ExplicitSolver(self.motion, t, x, self._rate(t, x), rule, flow.widths, first_step)
+        return LoopSolver(self.motion, t, x, self._rate(t, x), rule, flow.widths, first_step)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,), and note if it is not finite."""
@@ -376,11 +378,8 @@ class PhaseRun:
     def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return forward differences (n_x, n_x).
 
-        With SciPy's, increments of states without influence grow until they overflow. Where only the start of a slip
-        is stiff, its direction is differentiated: steps are so short that nothing else changes in them.
+        With SciPy's, increments of states without influence grow until they overflow.
         """
-        if isinstance(self.flow, ContactFlow) and self.has_stiff_start and not self.stiff:
-            return self.flow.turning(self.regime, t, x)
         here, columns = self._rate(t, x), []
         for i, increment in enumerate(self.flow.increments(self.regime, t, x, has_stiff_start=self.has_stiff_start)):
             near = x.copy()
@@ -442,7 +441,7 @@ class PhaseRun:
         if not time > self.t:
             return self.x, []
         # The direction of a slip in space has no limit at its end: an error has to divide the step there.
-        smooth = getattr(self.solver, "explicit", False) and not getattr(self.regime, "spatial", ())
+        smooth = hasattr(self.solver, "leap") and not getattr(self.regime, "spatial", ())
         if smooth and time <= self.step_end:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]

@@ -1,4 +1,4 @@
-"""Stages of a step of DOP853 and samples of a small system in one compiled call (by CasADi), for `explicit`.
+"""Stages of a step of DOP853 and samples of a small system in one compiled call (by CasADi), for `loop`.
 
 A call of Python at every stage takes longer than the arithmetic of a few bodies.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
-from nosnoc_py.simulation.event_driven.explicit import STAGES, A
+from nosnoc_py.simulation.event_driven.steps import STAGES, A
 
 Array = np.ndarray
 # Systems whose rates need more operations use SciPy's steps: compiling theirs takes too long.
