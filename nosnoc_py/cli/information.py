@@ -15,6 +15,7 @@ import casadi as ca
 
 from nosnoc_py import __version__
 from nosnoc_py.cli.benchmarks import WHAT_TO_DO, folder_of
+from nosnoc_py.kernels import machine_code
 
 REQUIRED = ("casadi", "numpy", "scipy", "matplotlib", "pydantic", "rich", "typer", "ruamel.yaml", "qdldl")
 # Optional packages and the extra that installs each, as in pyproject.toml.
@@ -46,6 +47,11 @@ def information() -> dict[str, Any]:
         "packages": {name: version(name) for name in REQUIRED},
         "optional": {name: {"version": version(name), "extra": extra} for name, extra in OPTIONAL.items()},
         "solvers": solvers(),
+        "compiled": {
+            "compiler": machine_code.compiler(),
+            "mode": machine_code.mode(),
+            "code": str(machine_code.folder()),
+        },
         "threads": {"cores": os.cpu_count(), **{name: os.environ.get(name) for name in THREADS}},
         "problems": None if problems is None else str(problems),
     }
@@ -113,5 +119,9 @@ def described(facts: dict[str, Any]) -> str:
         lines.append(f"{title:<16}{', '.join(name for name, works in names.items() if works) or 'none'}")
     variables = ", ".join(f"{name}={value or 'unset'}" for name, value in facts["threads"].items() if name != "cores")
     lines += ["", f"{'cores':<16}{facts['threads']['cores']}; {variables}"]
+    code = facts["compiled"]
+    lines += [
+        f"{'C compiler':<16}{code['compiler'] or 'absent'}; {machine_code.MODE}={code['mode']}; code in {code['code']}"
+    ]
     lines += [f"{'problems':<16}{facts['problems'] or 'absent. ' + WHAT_TO_DO}"]
     return "\n".join(lines)

@@ -28,6 +28,7 @@ def test_versions_solvers_threads():
     assert report["solvers"]["conic"]["qrqp"] is True
     assert report["solvers"]["ipopt"]["mumps"] is True
     assert report["threads"]["cores"] >= 1
+    assert report["compiled"]["mode"] in ("never", "now", "beside")
     assert Path(report["problems"]).name == "problems"
 
 
@@ -38,6 +39,8 @@ def test_lines_for_people(monkeypatch: pytest.MonkeyPatch):
     lines = information.described(report).splitlines()
     assert lines[0].startswith(f"nosnoc_py {ns.__version__} in ")
     assert 'viser           absent; pip install "nosnoc_py[viser]"' in lines
+    (code,) = [line for line in lines if line.startswith("C compiler")]
+    assert "; NOSNOC_PY_COMPILED=" in code
     assert any(line.startswith("NLP solvers") and "ipopt" in line for line in lines)
     assert lines[-1].startswith("problems        absent. ")
     assert "nosnoc-py examples DIR" in lines[-1]
