@@ -41,6 +41,8 @@ MOST_STAGES = 5
 BEYOND = 0.5
 # Largest change of the best control by a local start, as a fraction of that extended range.
 NEAR = 0.5
+# Work of a search over finite elements as a multiple of that of one over sequences: its programs cost more.
+COSTLIER = 2.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,7 +130,7 @@ class ElementSearch(CompleteMethod):
         method: Any = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)
         method = method.replace(control_stages=self.control_stages)
         problem, effort, rng = transcribe(ocp, method), EFFORTS[self.effort], np.random.default_rng(self.seed)
-        limit = effort.work * StartTask.of(ocp).growth
+        limit = COSTLIER * effort.work * StartTask.of(ocp).growth
 
         def left(state: ElementState) -> float:
             return (1.0 - LAST) * limit - sum(candidate.work for candidate in state.candidates)

@@ -147,7 +147,7 @@ class Search(CompleteMethod):
     Parameters
     ----------
     effort : {"quick", "normal", "thorough"}
-        Limit of work (10, 60, 600 units of about a second, more for problems of more than ten states) and patience:
+        Limit of work (4, 24, 240 units of about a second, more for problems of more than ten states) and patience:
         starts without a gain before the search ends (6, 15, 90).
     seed : int
         Seed of the random starts. Every kind has its own random numbers.

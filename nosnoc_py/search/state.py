@@ -41,8 +41,9 @@ SAME_SEQUENCE = 2.0 * AGREE
 MUCH = 0.3
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
 EXPECTED = 3.0
-# Prior of the work per turn; larger for kinds that simulate or solve a lot for one start. Other kinds count as 1.
-USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0, "stances": 3.0}
+# Prior of the work per turn; larger for kinds that simulate or solve a lot for one start.
+TURN = 0.4
+USUAL = {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2}
 # Root mean square distance of two motions, relative to the sizes of their states, from which on they are different
 # starts of one sequence: its program may have another optimum near each of them.
 FAR = 0.3
@@ -280,7 +281,7 @@ class SearchState:
     def priority(self, kind: str) -> float:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""
         sound = kind == MOVES and self.sound
-        usual = 1.0 if sound else USUAL.get(kind, 1.0)
+        usual = TURN if sound else USUAL.get(kind, TURN)
         expected = EXPECTED if sound or kind == STANCES else 1.0
         return (expected + self.gains.get(kind, 0)) / (usual + self.spent.get(kind, 0.0) / self.task.growth)
 
