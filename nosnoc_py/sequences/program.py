@@ -66,7 +66,7 @@ class PhaseStart:
     margins : mapping label -> float
         Margins by which inequalities are tightened, so that they hold between the stages as well (user's units).
     near : bool
-        True if the motion is a solution of the same sequence on another mesh: if IPOPT fails, it starts close to it.
+        True if the motion is a solution of the same sequence on another mesh: the solver then starts beside its bounds.
     """
 
     edges: Array

@@ -459,7 +459,7 @@ class Refinement:
             return self.run_solver(program, program.w0, "phases", options=options, **bound)
 
         def again(best: PhasePoint | None) -> PhasePoint | None:
-            # IPOPT ran out of iterations, or stalled, at or near a feasible point: continue there.
+            # The solver ran out of iterations, or stalled, at or near a feasible point: continue there.
             near = best is not None and best.residual <= NEARLY
             return self.run_solver(program, best.w, "phases", **bound) if best is not None and near else None
 
@@ -545,7 +545,7 @@ class Refinement:
         return not self.is_feasible(other) or one.objective <= scale.above(other.objective, self.method.tolerance)
 
     def is_feasible(self, point: PhasePoint) -> bool:
-        """True if the point satisfies all rows and bounds, whatever IPOPT says of it."""
+        """True if the point satisfies all rows and bounds, whatever the solver says of it."""
         return Rank.of_point(point.objective, point.residual, self.method.tolerance).feasible
 
     def run_solver(
