@@ -311,8 +311,10 @@ class Search(CompleteMethod):
         with counted(limit):
             if isinstance(start, Proposal):
                 return self._try_motion(state, kind, start.motion, account, sequence=start.sequence)
-            motion = state.task.motion(start, state.work.seconds_left()) if isinstance(start, Start) else start
-            return self._try_motion(state, kind, motion, account, getattr(start, "p", None))
+            if isinstance(start, Start):
+                motion = state.task.motion(start, state.work.seconds_left())
+                return self._try_motion(state, kind, motion, account, start.p)
+            return self._try_motion(state, kind, start, account)  # a guess
 
     def terminate(self, state: SearchState) -> Status | None:
         """Return the status with which the search ends; None while it goes on."""

@@ -843,6 +843,9 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
 
 
 def _parameters(ocp: OCP, motion: Trajectory) -> Array:
-    """Return the parameters (n_p,) of a solution, else those of the OCP."""
-    p = getattr(motion, "p", np.empty(0))
-    return p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p)
+    """Return the parameters (n_p,) of the OCP; those that are free have the values of a solution."""
+    p, known = np.array(ocp.p, float), np.asarray(getattr(motion, "p", np.empty(0)), float)
+    free = [ocp.system.parameter_names.index(name) for name in ocp.free_parameters]
+    if known.size == p.size:
+        p[free] = known[free]
+    return p
