@@ -8,14 +8,15 @@ FEASIBLE. Rows that other rows imply need no treatment: the linear systems are r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.mpcc.ipopt import NLPResult
-from nosnoc_py.programs import BlockProgram
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.programs import BlockProgram, ForCasadi
 from nosnoc_py.sequences.program import PhaseNLP
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.status import Status
@@ -24,6 +25,11 @@ Array = np.ndarray
 # Tight tolerances: the solution is compared with a simulation, whose events depend on its last digits.
 SETTINGS = {"tol": 1e-9, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-9, "acceptable_tol": 1e-7}
 NOT_FINITE = "Invalid_Number_Detected"
+# Words of the method for a program of which IPOPT may know more: its multipliers may have grown without limit where
+# rows depend on each other (legs with many inequalities). And the residual that counts as very near.
+STUCK, VERY_NEAR = ("Infeasible_Problem_Detected", "Restoration_Failed", "Search_Direction_Becomes_Too_Small"), 1e-3
+# Options of IPOPT. Redundant contacts make rows dependent, so that the Jacobian is regularised first.
+IPOPT = {**SETTINGS, "mu_target": 0.0, "perturb_always_cd": "yes"}
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
 # DESCENT of what it could without any row.
 RADIUS, DESCENT = 1e-3, 1e-4
@@ -32,7 +38,9 @@ RADIUS, DESCENT = 1e-3, 1e-4
 def optimise(
     program: PhaseNLP, w: Array, options: Mapping[str, Any], deadline: float, lower: Array | None = None
 ) -> PhasePoint:
-    """Solve a program by the interior-point method.
+    """Solve a program by the interior-point method; by IPOPT where that ends near a feasible point, but not at one.
+
+    Of programs with `patience`, of which a search has many, only those that end very near go to IPOPT.
 
     Parameters
     ----------
@@ -48,8 +56,14 @@ def optimise(
     """
     nlp = program.nlp
     bounds = {} if lower is None else {"lbx": lower / nlp.scale}
-    method = InteriorPoint(nlp, {**SETTINGS, **options})
-    result = method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+    result = InteriorPoint(nlp, {**SETTINGS, **options}).solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+    left = nlp.residual(np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw))
+    if program.tolerance < left < (VERY_NEAR if "patience" in options else np.inf) and result.solver_status in STUCK:
+        asked = {name: value for name, value in options.items() if name != "patience"}
+        ipopt = Ipopt(ForCasadi(nlp), {**IPOPT, **asked})
+        other = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+        better = nlp.residual(np.clip(other.x * nlp.scale, nlp.lbw, nlp.ubw)) < left
+        result = replace(other if better else result, iterations=result.iterations + other.iterations)
     # Bounds hold up to rounding of their scales; lengths and forces have to be nonnegative exactly.
     solution = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
     if program.ocp.free_time is None:
