@@ -1,11 +1,14 @@
-"""Programs of neighbours, solved ahead of the search by helper processes.
+"""Work of the search that is done ahead, by helper processes and by this one while it waits for them.
 
 Which sequence is tried next depends on all results before, so the search itself stays one sequence of turns. But the
 neighbours of a motion are a list that is known beforehand, and are half or more of the work: helpers solve those that
-come next, while this process tries starts and refines. An answer is used only if this process would have computed the
-same numbers: nothing was cut by a limit of work, and no decision by the cutoff of the objective differs. Otherwise the
-program is solved again here. So any number of helpers gives the candidates of one process, and no answer is used in the
-order of its arrival.
+come next, while this process tries starts and refines. While it waits for an answer it prepares the starts of coming
+turns: the next one of a kind, its motion, and the program of its sequence.
+
+What was done ahead is used only if this process would have computed the same numbers in its turn: nothing was cut by a
+limit of work, and no decision by the cutoff of the objective differs. Otherwise it is computed again. Its work counts
+when it is used. So any number of helpers gives the candidates of one process, and no answer is used in the order of its
+arrival. (One limit is left: a start that takes more than the work of its turn is not cut at the same place.)
 """
 
 from __future__ import annotations
@@ -23,27 +26,32 @@ import numpy as np
 
 from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.ocp import OCP
-from nosnoc_py.processes import Helper, helpers
+from nosnoc_py.processes import Helper, can_fork, helpers
+from nosnoc_py.search.kinds import STARTS
+from nosnoc_py.search.starts import Start
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.sequences.refinement import PhaseAttempt, Refinement, start_of_motion
-from nosnoc_py.solution import Sequence, Solution
+from nosnoc_py.solution import Sequence, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 
 if TYPE_CHECKING:
     from nosnoc_py.search.state import SearchState, SequenceNode
 
 # Number of tasks that a helper has at a time: about as many neighbours as a start takes time here.
-DEPTH = 6
+DEPTH = 3
 # Longest wait [s] before limits of time are looked at again.
 POLL = 0.5
+# Kinds of start that are prepared, those of the highest priority, and pieces of their work without a start.
+PREPARED, PIECES = 3, 4
+# Marks the end of a generator, as None is an item of it.
+END: Any = object()
 # Attributes of a point and of its program that the search reads, computed where the program is.
 CACHED = ("sequence", "objective_at_start", "is_inside_mode", "p", "lengths", "edges")
 OF_PROGRAM = ("plan", "at_end", "tolerance")
 # Numbers by which the laws of contacts are scaled; other laws have none.
 SCALES = ("rest_velocity", "force", "speed", "length")
-Solve = Callable[[Refinement, Any, Sequence, Any, float], PhaseAttempt | None]
 
 
 class Peekable(Iterator[Sequence]):
@@ -78,6 +86,77 @@ class ComparedRefinement(Refinement):
             self.objectives.append(attempt.point.objective)
         return attempt
 
+    def cost(self, work: float, cutoff: float, limit: float) -> Cost:
+        """Return the cost of all attempts so far."""
+        objectives = tuple(self.objectives)
+        return Cost(work=work, log=tuple(self.log), objectives=objectives, cutoff=cutoff, limit=limit)
+
+
+class PreparedStream(Iterator[Any]):
+    """Generator of starts whose next ones may be computed ahead; their work counts when they are taken."""
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self.source = source
+        self.ready: deque[tuple[Any, float]] = deque()
+
+    def __next__(self) -> Any:
+        if not self.ready:
+            return next(self.source)
+        item, work = self.ready.popleft()
+        charge(work)
+        if item is END:
+            raise StopIteration
+        return item
+
+    def prepare(self, limit: float) -> None:
+        """Compute the next item."""
+        with counted(limit) as account:
+            item = next(self.source, END)
+        self.ready.append((item, account.total))
+
+    @property
+    def start(self) -> Any:
+        """The next start that is ready; None if there is none yet, END if there are no more."""
+        return next((item for item, _ in self.ready if item is not None), None)
+
+
+def charge(work: float) -> None:
+    """Count work that was done ahead, now that it is used."""
+    count(work)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cost:
+    """Work of an attempt that was made ahead, and what has to hold for it to be used.
+
+    Attributes
+    ----------
+    work : float
+    log : tuple of StepRecord
+    objectives : tuple of float
+        Objectives that were compared with the cutoff.
+    cutoff, limit : float
+        Cutoff and limit of work of the attempt.
+    """
+
+    work: float
+    log: tuple[StepRecord, ...]
+    objectives: tuple[float, ...]
+    cutoff: float
+    limit: float
+
+    def holds(self, cutoff: float) -> bool:
+        """True if this process would do the same with its own cutoff and the work that is left to it."""
+        same = all((value < cutoff) == (value < self.cutoff) for value in self.objectives)
+        tested = np.isfinite(cutoff) == np.isfinite(self.cutoff)
+        return bool(same and tested and self.work < min(self.limit, left()))
+
+    def pay(self, log: list[StepRecord]) -> None:
+        """Count the work, and append the records to the log of the search."""
+        charge(self.work)
+        first = len(log)
+        log.extend(replace(record, step=first + k) for k, record in enumerate(self.log))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
@@ -98,15 +177,7 @@ class Answer:
     cached: dict[str, Any]
     program: dict[str, Any]
     rest: dict[str, Any]
-    work: float
-    log: tuple[StepRecord, ...]
-    objectives: tuple[float, ...]
-
-    def holds(self, task: Task, cutoff: float) -> bool:
-        """True if this process would compute the same with its own cutoff and the work that is left to it."""
-        same = all((value < cutoff) == (value < task.cutoff) for value in self.objectives)
-        tested = np.isfinite(cutoff) == np.isfinite(task.cutoff)
-        return bool(same and tested and self.work < min(task.limit, left()))
+    cost: Cost
 
 
 class SolvedElsewhere:
@@ -129,20 +200,22 @@ class SolvedElsewhere:
         return getattr(self._program, name)
 
 
-class NeighboursAhead:
-    """Helpers of one search.
+class WorkAhead:
+    """Helpers of one search, and what this process has prepared.
 
     Parameters
     ----------
+    search : Search
     ocp : OCP
     method : MultiPhase
-        Coarse program of neighbours.
-    solve : function
-        `Search._solve`.
+        Coarse program.
     """
 
-    def __init__(self, ocp: OCP, method: MultiPhase, solve: Solve) -> None:
-        self.ocp, self.method, self.solve = ocp, method.replace(penalised=False), solve
+    def __init__(self, search: Any, ocp: OCP, method: MultiPhase) -> None:
+        self.search, self.ocp = search, ocp
+        self.method, self.penalised = method.replace(penalised=False), method.replace(penalised=True)
+        self.motions: dict[int, tuple[Any, Trajectory, float]] = {}  # by the identity of a start
+        self.attempts: dict[int, tuple[Trajectory, PhaseAttempt | None, Cost | None]] = {}  # of a motion
         self.helpers: list[Helper] = []
         self.node: SequenceNode | None = None  # of the tasks that were handed out last
         self.tasks: dict[int, tuple[Task, Helper]] = {}  # by the identity of a sequence, which the task holds
@@ -167,17 +240,32 @@ class NeighboursAhead:
         load = dict.fromkeys(self.helpers, 0)
         for number, (_, helper) in self.tasks.items():
             load[helper] += number not in self.answers
-        scales = tuple(getattr(node.laws, name) for name in SCALES) if isinstance(node.laws, ContactLaws) else ()
-        motion = node.attempt.solution
-        for sequence in node.moves.peek():
+        for task in self._next_tasks(node, state, cutoff, limit):
             helper = min(self.helpers, key=load.__getitem__)
             if load[helper] >= DEPTH:
                 return
+            self.tasks[id(task.sequence)] = task, helper
+            helper.send(id(task.sequence), (type(node.laws), task))
+            load[helper] += 1
+
+    def _next_tasks(self, node: SequenceNode, state: SearchState, cutoff: float, limit: float) -> Iterator[Task]:
+        """Yield the neighbours of a node that nobody has begun."""
+        scales = tuple(getattr(node.laws, name) for name in SCALES) if isinstance(node.laws, ContactLaws) else ()
+        fixed: dict[str, Any] = {"motion": node.attempt.solution, "scales": scales, "cutoff": cutoff, "limit": limit}
+        assert isinstance(node.moves, Peekable)
+        for sequence in node.moves.peek():
             if id(sequence) not in self.tasks and state.is_worth_trying(sequence):
-                task = Task(sequence=sequence, motion=motion, scales=scales, cutoff=cutoff, limit=limit)
-                self.tasks[id(sequence)] = task, helper
-                helper.send(id(sequence), (type(node.laws), task))
-                load[helper] += 1
+                yield Task(sequence=sequence, **fixed)
+
+    def solve_here(self, node: SequenceNode, state: SearchState, task: Task) -> bool:
+        """Solve a neighbour that nobody has begun, as a helper would; return False if there is none."""
+        following = next(self._next_tasks(node, state, task.cutoff, task.limit), None)
+        if following is None:
+            return False
+        number = id(following.sequence)
+        self.tasks[number] = following, self.tasks[id(task.sequence)][1]
+        self.answers[number] = self.answer((type(node.laws), following))
+        return True
 
     def take(self, state: SearchState, node: SequenceNode, sequence: Sequence, cutoff: float) -> PhaseAttempt | None:
         """Return the attempt at a neighbour; None if no helper has solved it as this process would."""
@@ -185,15 +273,77 @@ class NeighboursAhead:
         if number not in self.tasks:
             return None
         while number in self.tasks and number not in self.answers and state.work.seconds_left() > 0.0:
+            self._collect(0.0)
+            if number in self.answers or number not in self.tasks:
+                break
+            outside = contextvars.Context()
+            if outside.run(self.prepare, state) or outside.run(self.solve_here, node, state, self.tasks[number][0]):
+                continue
             self._collect(POLL, self.tasks[number][1])
         task, _ = self.tasks.pop(number, (None, None))
         answer = self.answers.pop(number, None)
-        if task is None or answer is None or not answer.holds(task, cutoff):
+        if task is None or answer is None or not answer.cost.holds(cutoff):
             return None
-        count(answer.work)
-        first = len(state.work.log)
-        state.work.log.extend(replace(record, step=first + k) for k, record in enumerate(answer.log))
+        answer.cost.pay(state.work.log)
         return self._attempt(answer, node, task)
+
+    # --- starts, in this process ---
+
+    def prepare(self, state: SearchState) -> bool:
+        """Do a piece of the work of a coming turn; return False if there is none."""
+        kinds = sorted((kind for kind in state.streams if kind in self.search.starts), key=state.priority, reverse=True)
+        for kind in kinds[:PREPARED]:
+            stream, limit = state.streams[kind], self.search._work_of_turn(state, kind)
+            if not isinstance(stream, PreparedStream):
+                continue
+            start = stream.start
+            if start is None and len(stream.ready) < PIECES:
+                stream.prepare(limit)
+                return True
+            if start is None or start is END:
+                continue
+            if isinstance(start, Start) and id(start) not in self.motions:
+                with counted(limit) as account:
+                    motion = state.task.motion(start)
+                self.motions[id(start)] = start, motion, account.total
+                return True
+            motion = self.motions[id(start)][1] if isinstance(start, Start) else start.motion
+            if id(motion) not in self.attempts:
+                self.attempts[id(motion)] = motion, *self._prepared(state, kind, start, motion, limit)
+                return True
+        return False
+
+    def _prepared(
+        self, state: SearchState, kind: str, start: Any, motion: Trajectory, limit: float
+    ) -> tuple[PhaseAttempt | None, Cost | None]:
+        """Return the attempt at the program of a start, and its cost; None if it would not be solved now."""
+        laws, sequence, begin = self.search._program_of(
+            state, motion, getattr(start, "p", None), getattr(start, "sequence", None)
+        )
+        if not self.search._is_new(state, kind, sequence, motion):
+            return None, None
+        work, cutoff = ComparedRefinement(self.penalised, self.ocp), state.cutoff(kind)
+        with counted(limit) as account:
+            attempt = self.search._solve(work, laws, sequence, begin, cutoff)
+        if attempt is None or account.left <= 0.0:
+            return None, None
+        return attempt, work.cost(account.total, cutoff, limit)
+
+    def motion(self, state: SearchState, start: Any) -> Trajectory:
+        """Return the motion of a start."""
+        known = self.motions.pop(id(start), None)
+        if known is None:
+            return state.task.motion(start, state.work.seconds_left())
+        charge(known[2])
+        return known[1]
+
+    def attempt_of(self, state: SearchState, motion: Trajectory, cutoff: float) -> PhaseAttempt | None:
+        """Return the attempt at the program of a motion that was made ahead; None if there is none to be used."""
+        _, attempt, cost = self.attempts.pop(id(motion), (None, None, None))
+        if attempt is None or cost is None or not cost.holds(cutoff):
+            return None
+        cost.pay(state.work.log)
+        return attempt
 
     def _collect(self, timeout: float, helper: Helper | None = None) -> None:
         """Read the answers that are there; of one helper after this time [s] at most."""
@@ -213,7 +363,9 @@ class NeighboursAhead:
 
         def again() -> PhaseAttempt | None:
             start = start_of_motion(self.ocp, task.sequence, task.motion)
-            return self.solve(ComparedRefinement(self.method, self.ocp), node.laws, task.sequence, start, task.cutoff)
+            work = ComparedRefinement(self.method, self.ocp)
+            attempt: PhaseAttempt | None = self.search._solve(work, node.laws, task.sequence, start, task.cutoff)
+            return attempt
 
         program: Any = SolvedElsewhere(again, laws=node.laws, **answer.program)
         point = PhasePoint(program=program, **answer.point)
@@ -228,7 +380,7 @@ class NeighboursAhead:
         work = ComparedRefinement(self.method, self.ocp)
         start = start_of_motion(self.ocp, task.sequence, task.motion)
         with counted(task.limit) as account:
-            attempt = self.solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)
+            attempt = self.search._solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)
         if attempt is None or account.left <= 0.0:
             return None
         point = attempt.point
@@ -237,19 +389,17 @@ class NeighboursAhead:
             cached={name: getattr(point, name) for name in CACHED},
             program={name: getattr(point.program, name) for name in OF_PROGRAM},
             rest={each.name: getattr(attempt, each.name) for each in fields(attempt) if each.name != "point"},
-            work=account.total,
-            log=tuple(work.log),
-            objectives=tuple(work.objectives),
+            cost=work.cost(account.total, task.cutoff, task.limit),
         )
 
 
 @contextmanager
-def solved_ahead(ocp: OCP, method: MultiPhase, solve: Solve, workers: int) -> Iterator[NeighboursAhead | None]:
-    """Start the helpers of a search for this block; None with one worker."""
-    if workers <= 1:
-        yield None
+def working_ahead(search: Any, state: SearchState) -> Iterator[SearchState]:
+    """Yield the state with the helpers of a search, which end with this block; with one worker the state itself."""
+    if search.workers <= 1 or not can_fork():
+        yield state
         return
-    ahead = NeighboursAhead(ocp, method, solve)
-    with helpers(ahead.answer, workers) as started:
-        ahead.helpers = started
-        yield ahead
+    ahead = WorkAhead(search, state.task.ocp, state.work.method)
+    with helpers(ahead.answer, search.workers) as ahead.helpers:
+        streams = {kind: PreparedStream(each) if kind in STARTS else each for kind, each in state.streams.items()}
+        yield replace(state, ahead=ahead, streams=streams)
