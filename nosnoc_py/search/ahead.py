@@ -14,8 +14,8 @@ arrival. (One limit is left: a start that takes more than the work of its turn i
 from __future__ import annotations
 
 import contextvars
+import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.attempts.work import count, counted, left
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.ocp import OCP
 from nosnoc_py.processes import Helper, can_fork, helpers
 from nosnoc_py.search.kinds import STARTS
+from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream, charge
 from nosnoc_py.search.starts import Start
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.sequences.refinement import PhaseAttempt, Refinement, start_of_motion
 from nosnoc_py.solution import Sequence, Solution, Trajectory
-from nosnoc_py.solution.records import StepRecord
 
 if TYPE_CHECKING:
     from nosnoc_py.search.state import SearchState, SequenceNode
@@ -45,8 +45,6 @@ DEPTH = 3
 POLL = 0.5
 # Kinds of start that are prepared, those of the highest priority, and pieces of their work without a start.
 PREPARED, PIECES = 3, 4
-# Marks the end of a generator, as None is an item of it.
-END: Any = object()
 # Attributes of a point and of its program that the search reads, computed where the program is.
 CACHED = ("sequence", "objective_at_start", "is_inside_mode", "p", "lengths", "edges")
 OF_PROGRAM = ("plan", "at_end", "tolerance")
@@ -54,29 +52,11 @@ OF_PROGRAM = ("plan", "at_end", "tolerance")
 SCALES = ("rest_velocity", "force", "speed", "length")
 
 
-class Peekable(Iterator[Sequence]):
-    """Iterator over sequences whose next ones can be looked at."""
-
-    def __init__(self, source: Iterator[Sequence]) -> None:
-        self.source = source
-        self.seen: deque[Sequence] = deque()
-
-    def __next__(self) -> Sequence:
-        return self.seen.popleft() if self.seen else next(self.source)
-
-    def peek(self) -> Iterator[Sequence]:
-        """Yield the next ones, which stay next."""
-        yield from tuple(self.seen)
-        for sequence in self.source:
-            self.seen.append(sequence)
-            yield sequence
-
-
 class ComparedRefinement(Refinement):
     """Refinement that records the objectives that it compares with the cutoff."""
 
-    def __init__(self, method: MultiPhase, ocp: OCP) -> None:
-        super().__init__(method, ocp, None, time.monotonic(), np.inf)
+    def __init__(self, method: MultiPhase, ocp: OCP, deadline: float = np.inf) -> None:
+        super().__init__(method, ocp, None, time.monotonic(), deadline)
         self.objectives: list[float] = []
 
     def attempt(self, laws: Any, plan: Any, mesh: Any, start: Any, cutoff: float = np.inf) -> PhaseAttempt:
@@ -90,72 +70,6 @@ class ComparedRefinement(Refinement):
         """Return the cost of all attempts so far."""
         objectives = tuple(self.objectives)
         return Cost(work=work, log=tuple(self.log), objectives=objectives, cutoff=cutoff, limit=limit)
-
-
-class PreparedStream(Iterator[Any]):
-    """Generator of starts whose next ones may be computed ahead; their work counts when they are taken."""
-
-    def __init__(self, source: Iterator[Any]) -> None:
-        self.source = source
-        self.ready: deque[tuple[Any, float]] = deque()
-
-    def __next__(self) -> Any:
-        if not self.ready:
-            return next(self.source)
-        item, work = self.ready.popleft()
-        charge(work)
-        if item is END:
-            raise StopIteration
-        return item
-
-    def prepare(self, limit: float) -> None:
-        """Compute the next item."""
-        with counted(limit) as account:
-            item = next(self.source, END)
-        self.ready.append((item, account.total))
-
-    @property
-    def start(self) -> Any:
-        """The next start that is ready; None if there is none yet, END if there are no more."""
-        return next((item for item, _ in self.ready if item is not None), None)
-
-
-def charge(work: float) -> None:
-    """Count work that was done ahead, now that it is used."""
-    count(work)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Cost:
-    """Work of an attempt that was made ahead, and what has to hold for it to be used.
-
-    Attributes
-    ----------
-    work : float
-    log : tuple of StepRecord
-    objectives : tuple of float
-        Objectives that were compared with the cutoff.
-    cutoff, limit : float
-        Cutoff and limit of work of the attempt.
-    """
-
-    work: float
-    log: tuple[StepRecord, ...]
-    objectives: tuple[float, ...]
-    cutoff: float
-    limit: float
-
-    def holds(self, cutoff: float) -> bool:
-        """True if this process would do the same with its own cutoff and the work that is left to it."""
-        same = all((value < cutoff) == (value < self.cutoff) for value in self.objectives)
-        tested = np.isfinite(cutoff) == np.isfinite(self.cutoff)
-        return bool(same and tested and self.work < min(self.limit, left()))
-
-    def pay(self, log: list[StepRecord]) -> None:
-        """Count the work, and append the records to the log of the search."""
-        charge(self.work)
-        first = len(log)
-        log.extend(replace(record, step=first + k) for k, record in enumerate(self.log))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -217,14 +131,16 @@ class WorkAhead:
         self.motions: dict[int, tuple[Any, Trajectory, float]] = {}  # by the identity of a start
         self.attempts: dict[int, tuple[Trajectory, PhaseAttempt | None, Cost | None]] = {}  # of a motion
         self.helpers: list[Helper] = []
+        self.deadline = np.inf  # of what this process does ahead; helpers are ended with the search
         self.node: SequenceNode | None = None  # of the tasks that were handed out last
-        self.tasks: dict[int, tuple[Task, Helper]] = {}  # by the identity of a sequence, which the task holds
+        # By the identity of a sequence, which the task holds: its helper, and the number by which that answers.
+        self.tasks: dict[int, tuple[Task, Helper, int]] = {}
         self.answers: dict[int, Answer | None] = {}
+        self.serial, self.numbered = itertools.count(), dict[int, int]()
         # In a helper: laws are recognised by their identity, and have caches of their own.
-        self.laws = lru_cache(maxsize=64)(self._laws)
-
-    def _laws(self, kind: type, scales: tuple[float, ...]) -> Any:
-        return kind(self.ocp.system, **dict(zip(SCALES, scales, strict=False)))
+        self.laws = lru_cache(maxsize=64)(
+            lambda kind, given: kind(ocp.system, **dict(zip(SCALES, given, strict=False)))
+        )
 
     # --- in this process ---
 
@@ -238,20 +154,31 @@ class WorkAhead:
             for helper in self.helpers:
                 helper.forget()
         load = dict.fromkeys(self.helpers, 0)
-        for number, (_, helper) in self.tasks.items():
-            load[helper] += number not in self.answers
+        for key, (_, helper, _) in self.tasks.items():
+            load[helper] += key not in self.answers
         for task in self._next_tasks(node, state, cutoff, limit):
             helper = min(self.helpers, key=load.__getitem__)
             if load[helper] >= DEPTH:
                 return
-            self.tasks[id(task.sequence)] = task, helper
-            helper.send(id(task.sequence), (type(node.laws), task))
+            helper.send(self._register(task, helper), (type(node.laws), task))
             load[helper] += 1
+
+    def _register(self, task: Task, helper: Helper) -> int:
+        """Return the number of a task. It is never used again, as answers may come after a task was given up."""
+        number = next(self.serial)
+        self.numbered[number] = id(task.sequence)
+        self.tasks[id(task.sequence)] = task, helper, number
+        return number
 
     def _next_tasks(self, node: SequenceNode, state: SearchState, cutoff: float, limit: float) -> Iterator[Task]:
         """Yield the neighbours of a node that nobody has begun."""
-        scales = tuple(getattr(node.laws, name) for name in SCALES) if isinstance(node.laws, ContactLaws) else ()
-        fixed: dict[str, Any] = {"motion": node.attempt.solution, "scales": scales, "cutoff": cutoff, "limit": limit}
+        scales = [getattr(node.laws, name) for name in SCALES] if isinstance(node.laws, ContactLaws) else []
+        fixed: dict[str, Any] = {
+            "motion": node.attempt.solution,
+            "scales": tuple(scales),
+            "cutoff": cutoff,
+            "limit": limit,
+        }
         assert isinstance(node.moves, Peekable)
         for sequence in node.moves.peek():
             if id(sequence) not in self.tasks and state.is_worth_trying(sequence):
@@ -262,26 +189,26 @@ class WorkAhead:
         following = next(self._next_tasks(node, state, task.cutoff, task.limit), None)
         if following is None:
             return False
-        number = id(following.sequence)
-        self.tasks[number] = following, self.tasks[id(task.sequence)][1]
-        self.answers[number] = self.answer((type(node.laws), following))
+        self.deadline = state.work.deadline
+        self._register(following, self.tasks[id(task.sequence)][1])
+        self.answers[id(following.sequence)] = self.answer((type(node.laws), following))
         return True
 
     def take(self, state: SearchState, node: SequenceNode, sequence: Sequence, cutoff: float) -> PhaseAttempt | None:
         """Return the attempt at a neighbour; None if no helper has solved it as this process would."""
-        number = id(sequence)
-        if number not in self.tasks:
+        key = id(sequence)
+        if key not in self.tasks:
             return None
-        while number in self.tasks and number not in self.answers and state.work.seconds_left() > 0.0:
+        while key in self.tasks and key not in self.answers and state.work.seconds_left() > 0.0:
             self._collect(0.0)
-            if number in self.answers or number not in self.tasks:
+            if key in self.answers or key not in self.tasks:
                 break
             outside = contextvars.Context()
-            if outside.run(self.prepare, state) or outside.run(self.solve_here, node, state, self.tasks[number][0]):
+            if outside.run(self.prepare, state) or outside.run(self.solve_here, node, state, self.tasks[key][0]):
                 continue
-            self._collect(POLL, self.tasks[number][1])
-        task, _ = self.tasks.pop(number, (None, None))
-        answer = self.answers.pop(number, None)
+            self._collect(POLL, self.tasks[key][1])
+        task, *_ = self.tasks.pop(key, (None,))
+        answer = self.answers.pop(key, None)
         if task is None or answer is None or not answer.cost.holds(cutoff):
             return None
         answer.cost.pay(state.work.log)
@@ -304,7 +231,7 @@ class WorkAhead:
                 continue
             if isinstance(start, Start) and id(start) not in self.motions:
                 with counted(limit) as account:
-                    motion = state.task.motion(start)
+                    motion = state.task.motion(start, state.work.seconds_left())
                 self.motions[id(start)] = start, motion, account.total
                 return True
             motion = self.motions[id(start)][1] if isinstance(start, Start) else start.motion
@@ -317,12 +244,11 @@ class WorkAhead:
         self, state: SearchState, kind: str, start: Any, motion: Trajectory, limit: float
     ) -> tuple[PhaseAttempt | None, Cost | None]:
         """Return the attempt at the program of a start, and its cost; None if it would not be solved now."""
-        laws, sequence, begin = self.search._program_of(
-            state, motion, getattr(start, "p", None), getattr(start, "sequence", None)
-        )
+        given = getattr(start, "p", None), getattr(start, "sequence", None)
+        laws, sequence, begin = self.search._program_of(state, motion, *given)
         if not self.search._is_new(state, kind, sequence, motion):
             return None, None
-        work, cutoff = ComparedRefinement(self.penalised, self.ocp), state.cutoff(kind)
+        work, cutoff = ComparedRefinement(self.penalised, self.ocp, state.work.deadline), state.cutoff(kind)
         with counted(limit) as account:
             attempt = self.search._solve(work, laws, sequence, begin, cutoff)
         if attempt is None or account.left <= 0.0:
@@ -350,13 +276,18 @@ class WorkAhead:
         for each in (helper,) if helper is not None else tuple(self.helpers):
             try:
                 for number, success, value in each.answers(timeout):
+                    key = self.numbered.pop(number)
+                    if key not in self.tasks or self.tasks[key][2] != number:  # given up
+                        continue
                     if success or value:
-                        self.answers[number] = value if success else None
+                        self.answers[key] = value if success else None
                     else:  # forgotten
-                        self.tasks.pop(number, None)
+                        del self.tasks[key]
             except EOFError:  # it has died: its tasks are solved here
                 self.helpers.remove(each)
-                self.tasks = {number: pair for number, pair in self.tasks.items() if pair[1] is not each}
+                for key in [key for key, (_, helper, _) in self.tasks.items() if helper is each]:
+                    del self.tasks[key]
+                    self.answers.pop(key, None)
 
     def _attempt(self, answer: Answer, node: SequenceNode, task: Task) -> PhaseAttempt:
         """Return the attempt with the laws of this process."""
@@ -377,7 +308,7 @@ class WorkAhead:
     def answer(self, order: tuple[type, Task]) -> Answer | None:
         """Return the answer to a task; None if it was cut by its limit of work."""
         kind, task = order
-        work = ComparedRefinement(self.method, self.ocp)
+        work = ComparedRefinement(self.method, self.ocp, self.deadline)
         start = start_of_motion(self.ocp, task.sequence, task.motion)
         with counted(task.limit) as account:
             attempt = self.search._solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
-from nosnoc_py.search.ahead import Peekable, WorkAhead
+from nosnoc_py.search.ahead import WorkAhead
 from nosnoc_py.search.moves import neighbours
+from nosnoc_py.search.prepared import Peekable
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution

@@ -14,7 +14,8 @@ import nosnoc_py as ns
 from nosnoc_py import processes
 from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.search import portfolio
-from nosnoc_py.search.ahead import END, Cost, Peekable, PreparedStream, WorkAhead
+from nosnoc_py.search.ahead import WorkAhead
+from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream
 
 needs_fork = pytest.mark.skipif(not processes.can_fork(), reason="processes cannot be forked here")
 
