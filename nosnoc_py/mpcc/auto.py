@@ -47,10 +47,6 @@ EQUAL = 1e-5
 RELATIVE = ObjectiveScale()
 # Fields of the state that are those of Auto, not those of an attempt.
 OWN = ("status", "records", "solvers", "p")
-# Limits of the plain homotopy: an NLP that needs more iterations often ends in a restoration that fails, and a smaller
-# sigma from where it stands costs less. On eight optimal control problems of NOSBENCH a seventh of the time is saved,
-# and no result is worse.
-LIMITED: dict[str, Any] = {"max_iterations": 150, "repeats": 2}
 # Options of the elastic homotopy. A branch read at a residual above 1e-3 is too often wrong. An NLP with more than 150
 # iterations costs more than continuing from its end with a smaller sigma, except for the first one, which is repeated.
 ELASTIC: dict[str, Any] = {
@@ -192,9 +188,9 @@ class Auto(Strategy):
 
     @property
     def _relaxed(self) -> Homotopy:
-        """Homotopy of Scholtes from a large sigma, with every NLP solved to full accuracy within `LIMITED`."""
+        """Homotopy of Scholtes from a large sigma, with every NLP solved to full accuracy."""
         known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
-        return Homotopy(nlp_solver="interior_point", ipopt=known, **LIMITED)
+        return Homotopy(nlp_solver="interior_point", ipopt=known)
 
     def init(self, *args: Any, nearby: Nearby | None = None, **options: Any) -> AutoState:
         """Return the state before the first step.

@@ -1,18 +1,21 @@
-"""Programs of neighbours, solved ahead of the search by helper processes.
+"""Work of the search that is done ahead, by helper processes and by this one while it waits for them.
 
 Which sequence is tried next depends on all results before, so the search itself stays one sequence of turns. But the
 neighbours of a motion are a list that is known beforehand, and are half or more of the work: helpers solve those that
-come next, while this process tries starts and refines. An answer is used only if this process would have computed the
-same numbers: nothing was cut by a limit of work, and no decision by the cutoff of the objective differs. Otherwise the
-program is solved again here. So any number of helpers gives the candidates of one process, and no answer is used in the
-order of its arrival.
+come next, while this process tries starts and refines. While it waits for an answer it prepares the starts of coming
+turns: the next one of a kind, its motion, and the program of its sequence.
+
+What was done ahead is used only if this process would have computed the same numbers in its turn: nothing was cut by a
+limit of work, and no decision by the cutoff of the objective differs. Otherwise it is computed again. Its work counts
+when it is used. So any number of helpers gives the candidates of one process, and no answer is used in the order of its
+arrival. (One limit is left: a start that takes more than the work of its turn is not cut at the same place.)
 """
 
 from __future__ import annotations
 
 import contextvars
+import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -21,54 +24,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.attempts.work import count, counted, left
+from nosnoc_py.attempts.work import counted
 from nosnoc_py.ocp import OCP
-from nosnoc_py.processes import Helper, helpers
+from nosnoc_py.processes import Helper, can_fork, helpers
+from nosnoc_py.search.kinds import STARTS
+from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream, charge
+from nosnoc_py.search.starts import Start
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.sequences.refinement import PhaseAttempt, Refinement, start_of_motion
-from nosnoc_py.solution import Sequence, Solution
-from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.solution import Sequence, Solution, Trajectory
 
 if TYPE_CHECKING:
     from nosnoc_py.search.state import SearchState, SequenceNode
 
 # Number of tasks that a helper has at a time: about as many neighbours as a start takes time here.
-DEPTH = 6
+DEPTH = 3
 # Longest wait [s] before limits of time are looked at again.
 POLL = 0.5
+# Kinds of start that are prepared, those of the highest priority, and pieces of their work without a start.
+PREPARED, PIECES = 3, 4
 # Attributes of a point and of its program that the search reads, computed where the program is.
 CACHED = ("sequence", "objective_at_start", "is_inside_mode", "p", "lengths", "edges")
 OF_PROGRAM = ("plan", "at_end", "tolerance")
 # Numbers by which the laws of contacts are scaled; other laws have none.
 SCALES = ("rest_velocity", "force", "speed", "length")
-Solve = Callable[[Refinement, Any, Sequence, Any, float], PhaseAttempt | None]
-
-
-class Peekable(Iterator[Sequence]):
-    """Iterator over sequences whose next ones can be looked at."""
-
-    def __init__(self, source: Iterator[Sequence]) -> None:
-        self.source = source
-        self.seen: deque[Sequence] = deque()
-
-    def __next__(self) -> Sequence:
-        return self.seen.popleft() if self.seen else next(self.source)
-
-    def peek(self) -> Iterator[Sequence]:
-        """Yield the next ones, which stay next."""
-        yield from tuple(self.seen)
-        for sequence in self.source:
-            self.seen.append(sequence)
-            yield sequence
 
 
 class ComparedRefinement(Refinement):
     """Refinement that records the objectives that it compares with the cutoff."""
 
-    def __init__(self, method: MultiPhase, ocp: OCP) -> None:
-        super().__init__(method, ocp, None, time.monotonic(), np.inf)
+    def __init__(self, method: MultiPhase, ocp: OCP, deadline: float = np.inf) -> None:
+        super().__init__(method, ocp, None, time.monotonic(), deadline)
         self.objectives: list[float] = []
 
     def attempt(self, laws: Any, plan: Any, mesh: Any, start: Any, cutoff: float = np.inf) -> PhaseAttempt:
@@ -77,6 +65,11 @@ class ComparedRefinement(Refinement):
         if np.isfinite(cutoff):
             self.objectives.append(attempt.point.objective)
         return attempt
+
+    def cost(self, work: float, cutoff: float, limit: float) -> Cost:
+        """Return the cost of all attempts so far."""
+        objectives = tuple(self.objectives)
+        return Cost(work=work, log=tuple(self.log), objectives=objectives, cutoff=cutoff, limit=limit)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,15 +91,7 @@ class Answer:
     cached: dict[str, Any]
     program: dict[str, Any]
     rest: dict[str, Any]
-    work: float
-    log: tuple[StepRecord, ...]
-    objectives: tuple[float, ...]
-
-    def holds(self, task: Task, cutoff: float) -> bool:
-        """True if this process would compute the same with its own cutoff and the work that is left to it."""
-        same = all((value < cutoff) == (value < task.cutoff) for value in self.objectives)
-        tested = np.isfinite(cutoff) == np.isfinite(task.cutoff)
-        return bool(same and tested and self.work < min(task.limit, left()))
+    cost: Cost
 
 
 class SolvedElsewhere:
@@ -129,29 +114,33 @@ class SolvedElsewhere:
         return getattr(self._program, name)
 
 
-class NeighboursAhead:
-    """Helpers of one search.
+class WorkAhead:
+    """Helpers of one search, and what this process has prepared.
 
     Parameters
     ----------
+    search : Search
     ocp : OCP
     method : MultiPhase
-        Coarse program of neighbours.
-    solve : function
-        `Search._solve`.
+        Coarse program.
     """
 
-    def __init__(self, ocp: OCP, method: MultiPhase, solve: Solve) -> None:
-        self.ocp, self.method, self.solve = ocp, method.replace(penalised=False), solve
+    def __init__(self, search: Any, ocp: OCP, method: MultiPhase) -> None:
+        self.search, self.ocp = search, ocp
+        self.method, self.penalised = method.replace(penalised=False), method.replace(penalised=True)
+        self.motions: dict[int, tuple[Any, Trajectory, float]] = {}  # by the identity of a start
+        self.attempts: dict[int, tuple[Trajectory, PhaseAttempt | None, Cost | None]] = {}  # of a motion
         self.helpers: list[Helper] = []
+        self.deadline = np.inf  # of what this process does ahead; helpers are ended with the search
         self.node: SequenceNode | None = None  # of the tasks that were handed out last
-        self.tasks: dict[int, tuple[Task, Helper]] = {}  # by the identity of a sequence, which the task holds
+        # By the identity of a sequence, which the task holds: its helper, and the number by which that answers.
+        self.tasks: dict[int, tuple[Task, Helper, int]] = {}
         self.answers: dict[int, Answer | None] = {}
+        self.serial, self.numbered = itertools.count(), dict[int, int]()
         # In a helper: laws are recognised by their identity, and have caches of their own.
-        self.laws = lru_cache(maxsize=64)(self._laws)
-
-    def _laws(self, kind: type, scales: tuple[float, ...]) -> Any:
-        return kind(self.ocp.system, **dict(zip(SCALES, scales, strict=False)))
+        self.laws = lru_cache(maxsize=64)(
+            lambda kind, given: kind(ocp.system, **dict(zip(SCALES, given, strict=False)))
+        )
 
     # --- in this process ---
 
@@ -165,55 +154,149 @@ class NeighboursAhead:
             for helper in self.helpers:
                 helper.forget()
         load = dict.fromkeys(self.helpers, 0)
-        for number, (_, helper) in self.tasks.items():
-            load[helper] += number not in self.answers
-        scales = tuple(getattr(node.laws, name) for name in SCALES) if isinstance(node.laws, ContactLaws) else ()
-        motion = node.attempt.solution
-        for sequence in node.moves.peek():
+        for key, (_, helper, _) in self.tasks.items():
+            load[helper] += key not in self.answers
+        for task in self._next_tasks(node, state, cutoff, limit):
             helper = min(self.helpers, key=load.__getitem__)
             if load[helper] >= DEPTH:
                 return
+            helper.send(self._register(task, helper), (type(node.laws), task))
+            load[helper] += 1
+
+    def _register(self, task: Task, helper: Helper) -> int:
+        """Return the number of a task. It is never used again, as answers may come after a task was given up."""
+        number = next(self.serial)
+        self.numbered[number] = id(task.sequence)
+        self.tasks[id(task.sequence)] = task, helper, number
+        return number
+
+    def _next_tasks(self, node: SequenceNode, state: SearchState, cutoff: float, limit: float) -> Iterator[Task]:
+        """Yield the neighbours of a node that nobody has begun."""
+        scales = [getattr(node.laws, name) for name in SCALES] if isinstance(node.laws, ContactLaws) else []
+        fixed: dict[str, Any] = {
+            "motion": node.attempt.solution,
+            "scales": tuple(scales),
+            "cutoff": cutoff,
+            "limit": limit,
+        }
+        assert isinstance(node.moves, Peekable)
+        for sequence in node.moves.peek():
             if id(sequence) not in self.tasks and state.is_worth_trying(sequence):
-                task = Task(sequence=sequence, motion=motion, scales=scales, cutoff=cutoff, limit=limit)
-                self.tasks[id(sequence)] = task, helper
-                helper.send(id(sequence), (type(node.laws), task))
-                load[helper] += 1
+                yield Task(sequence=sequence, **fixed)
+
+    def solve_here(self, node: SequenceNode, state: SearchState, task: Task) -> bool:
+        """Solve a neighbour that nobody has begun, as a helper would; return False if there is none."""
+        following = next(self._next_tasks(node, state, task.cutoff, task.limit), None)
+        if following is None:
+            return False
+        self.deadline = state.work.deadline
+        self._register(following, self.tasks[id(task.sequence)][1])
+        self.answers[id(following.sequence)] = self.answer((type(node.laws), following))
+        return True
 
     def take(self, state: SearchState, node: SequenceNode, sequence: Sequence, cutoff: float) -> PhaseAttempt | None:
         """Return the attempt at a neighbour; None if no helper has solved it as this process would."""
-        number = id(sequence)
-        if number not in self.tasks:
+        key = id(sequence)
+        if key not in self.tasks:
             return None
-        while number in self.tasks and number not in self.answers and state.work.seconds_left() > 0.0:
-            self._collect(POLL, self.tasks[number][1])
-        task, _ = self.tasks.pop(number, (None, None))
-        answer = self.answers.pop(number, None)
-        if task is None or answer is None or not answer.holds(task, cutoff):
+        while key in self.tasks and key not in self.answers and state.work.seconds_left() > 0.0:
+            self._collect(0.0)
+            if key in self.answers or key not in self.tasks:
+                break
+            outside = contextvars.Context()
+            if outside.run(self.prepare, state) or outside.run(self.solve_here, node, state, self.tasks[key][0]):
+                continue
+            self._collect(POLL, self.tasks[key][1])
+        task, *_ = self.tasks.pop(key, (None,))
+        answer = self.answers.pop(key, None)
+        if task is None or answer is None or not answer.cost.holds(cutoff):
             return None
-        count(answer.work)
-        first = len(state.work.log)
-        state.work.log.extend(replace(record, step=first + k) for k, record in enumerate(answer.log))
+        answer.cost.pay(state.work.log)
         return self._attempt(answer, node, task)
+
+    # --- starts, in this process ---
+
+    def prepare(self, state: SearchState) -> bool:
+        """Do a piece of the work of a coming turn; return False if there is none."""
+        kinds = sorted((kind for kind in state.streams if kind in self.search.starts), key=state.priority, reverse=True)
+        for kind in kinds[:PREPARED]:
+            stream, limit = state.streams[kind], self.search._work_of_turn(state, kind)
+            if not isinstance(stream, PreparedStream):
+                continue
+            start = stream.start
+            if start is None and len(stream.ready) < PIECES:
+                stream.prepare(limit)
+                return True
+            if start is None or start is END:
+                continue
+            if isinstance(start, Start) and id(start) not in self.motions:
+                with counted(limit) as account:
+                    motion = state.task.motion(start, state.work.seconds_left())
+                self.motions[id(start)] = start, motion, account.total
+                return True
+            motion = self.motions[id(start)][1] if isinstance(start, Start) else start.motion
+            if id(motion) not in self.attempts:
+                self.attempts[id(motion)] = motion, *self._prepared(state, kind, start, motion, limit)
+                return True
+        return False
+
+    def _prepared(
+        self, state: SearchState, kind: str, start: Any, motion: Trajectory, limit: float
+    ) -> tuple[PhaseAttempt | None, Cost | None]:
+        """Return the attempt at the program of a start, and its cost; None if it would not be solved now."""
+        given = getattr(start, "p", None), getattr(start, "sequence", None)
+        laws, sequence, begin = self.search._program_of(state, motion, *given)
+        if not self.search._is_new(state, kind, sequence, motion):
+            return None, None
+        work, cutoff = ComparedRefinement(self.penalised, self.ocp, state.work.deadline), state.cutoff(kind)
+        with counted(limit) as account:
+            attempt = self.search._solve(work, laws, sequence, begin, cutoff)
+        if attempt is None or account.left <= 0.0:
+            return None, None
+        return attempt, work.cost(account.total, cutoff, limit)
+
+    def motion(self, state: SearchState, start: Any) -> Trajectory:
+        """Return the motion of a start."""
+        known = self.motions.pop(id(start), None)
+        if known is None:
+            return state.task.motion(start, state.work.seconds_left())
+        charge(known[2])
+        return known[1]
+
+    def attempt_of(self, state: SearchState, motion: Trajectory, cutoff: float) -> PhaseAttempt | None:
+        """Return the attempt at the program of a motion that was made ahead; None if there is none to be used."""
+        _, attempt, cost = self.attempts.pop(id(motion), (None, None, None))
+        if attempt is None or cost is None or not cost.holds(cutoff):
+            return None
+        cost.pay(state.work.log)
+        return attempt
 
     def _collect(self, timeout: float, helper: Helper | None = None) -> None:
         """Read the answers that are there; of one helper after this time [s] at most."""
         for each in (helper,) if helper is not None else tuple(self.helpers):
             try:
                 for number, success, value in each.answers(timeout):
+                    key = self.numbered.pop(number)
+                    if key not in self.tasks or self.tasks[key][2] != number:  # given up
+                        continue
                     if success or value:
-                        self.answers[number] = value if success else None
+                        self.answers[key] = value if success else None
                     else:  # forgotten
-                        self.tasks.pop(number, None)
+                        del self.tasks[key]
             except EOFError:  # it has died: its tasks are solved here
                 self.helpers.remove(each)
-                self.tasks = {number: pair for number, pair in self.tasks.items() if pair[1] is not each}
+                for key in [key for key, (_, helper, _) in self.tasks.items() if helper is each]:
+                    del self.tasks[key]
+                    self.answers.pop(key, None)
 
     def _attempt(self, answer: Answer, node: SequenceNode, task: Task) -> PhaseAttempt:
         """Return the attempt with the laws of this process."""
 
         def again() -> PhaseAttempt | None:
             start = start_of_motion(self.ocp, task.sequence, task.motion)
-            return self.solve(ComparedRefinement(self.method, self.ocp), node.laws, task.sequence, start, task.cutoff)
+            work = ComparedRefinement(self.method, self.ocp)
+            attempt: PhaseAttempt | None = self.search._solve(work, node.laws, task.sequence, start, task.cutoff)
+            return attempt
 
         program: Any = SolvedElsewhere(again, laws=node.laws, **answer.program)
         point = PhasePoint(program=program, **answer.point)
@@ -225,10 +308,10 @@ class NeighboursAhead:
     def answer(self, order: tuple[type, Task]) -> Answer | None:
         """Return the answer to a task; None if it was cut by its limit of work."""
         kind, task = order
-        work = ComparedRefinement(self.method, self.ocp)
+        work = ComparedRefinement(self.method, self.ocp, self.deadline)
         start = start_of_motion(self.ocp, task.sequence, task.motion)
         with counted(task.limit) as account:
-            attempt = self.solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)
+            attempt = self.search._solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)
         if attempt is None or account.left <= 0.0:
             return None
         point = attempt.point
@@ -237,19 +320,17 @@ class NeighboursAhead:
             cached={name: getattr(point, name) for name in CACHED},
             program={name: getattr(point.program, name) for name in OF_PROGRAM},
             rest={each.name: getattr(attempt, each.name) for each in fields(attempt) if each.name != "point"},
-            work=account.total,
-            log=tuple(work.log),
-            objectives=tuple(work.objectives),
+            cost=work.cost(account.total, task.cutoff, task.limit),
         )
 
 
 @contextmanager
-def solved_ahead(ocp: OCP, method: MultiPhase, solve: Solve, workers: int) -> Iterator[NeighboursAhead | None]:
-    """Start the helpers of a search for this block; None with one worker."""
-    if workers <= 1:
-        yield None
+def working_ahead(search: Any, state: SearchState) -> Iterator[SearchState]:
+    """Yield the state with the helpers of a search, which end with this block; with one worker the state itself."""
+    if search.workers <= 1 or not can_fork():
+        yield state
         return
-    ahead = NeighboursAhead(ocp, method, solve)
-    with helpers(ahead.answer, workers) as started:
-        ahead.helpers = started
-        yield ahead
+    ahead = WorkAhead(search, state.task.ocp, state.work.method)
+    with helpers(ahead.answer, search.workers) as ahead.helpers:
+        streams = {kind: PreparedStream(each) if kind in STARTS else each for kind, each in state.streams.items()}
+        yield replace(state, ahead=ahead, streams=streams)

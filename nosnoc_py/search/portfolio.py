@@ -27,7 +27,7 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.processes import can_fork
-from nosnoc_py.search.ahead import solved_ahead
+from nosnoc_py.search.ahead import working_ahead
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import conflict, nearest_motion
 from nosnoc_py.search.progress_line import progress_line
@@ -37,6 +37,7 @@ from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState, SequenceNo
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.optimise import NOT_FINITE
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
+from nosnoc_py.sequences.program import PhaseStart
 from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
@@ -215,11 +216,7 @@ class Search(CompleteMethod):
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        with (
-            solved_ahead(ocp, state.work.method, self._solve, self.workers) as ahead,
-            progress_line(self.progress, callback) as shown,
-        ):
-            state = replace(state, ahead=ahead)
+        with working_ahead(self, state) as state, progress_line(self.progress, callback) as shown:
             state = iterated(state, self.step, ended, shown, np.inf)
             solution = self.solution(state)
         if self.workers > 1 and not can_fork():
@@ -312,8 +309,7 @@ class Search(CompleteMethod):
             if isinstance(start, Proposal):
                 return self._try_motion(state, kind, start.motion, account, sequence=start.sequence)
             if isinstance(start, Start):
-                motion = state.task.motion(start, state.work.seconds_left())
-                return self._try_motion(state, kind, motion, account, start.p)
+                return self._try_motion(state, kind, self._motion(state, start), account, start.p)
             return self._try_motion(state, kind, start, account)  # a guess
 
     def terminate(self, state: SearchState) -> Status | None:
@@ -444,25 +440,20 @@ class Search(CompleteMethod):
 
         A motion that obeys no law (a `Proposal`) comes with its sequence, as none can be read from it.
         """
-        ocp, work, best = state.task.ocp, state.work, None
+        best = None
         state = replace(state, since=state.since + 1.0)  # a gain sets it to zero
         for turn in range(FOLLOWED):
-            laws = laws_of(ocp, motion)
-            start = start_of_motion(ocp, Sequence([{}]), motion)
-            start = start if p is None else replace(start, p=p)
-            moves = len(motion.t) > 1  # else its simulation failed at once
-            if sequence is None:
-                sequence = read_sequence(laws, motion, start.p) if moves else constant_mode(laws, motion.x[0], start.p)
-                sequence = with_longest_phases(sequence, laws, float(ocp.horizon))
-            place = self._place(state, motion)
-            if not state.is_new(sequence, kind, place, ATTEMPTS):
+            laws, sequence, start = self._program_of(state, motion, p, sequence)
+            if not self._is_new(state, kind, sequence, motion):
                 # A start whose sequence is known costs a simulation only.
                 counts = float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN))
                 state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
-            start = replace(start_of_motion(ocp, sequence, motion), p=start.p)
-            attempt = self._solve(work, laws, sequence, start, state.cutoff(kind))
-            state = state.with_tried(sequence, kind, place)
+            cutoff = state.cutoff(kind)
+            attempt = None if state.ahead is None else state.ahead.attempt_of(state, motion, cutoff)
+            if attempt is None:
+                attempt = self._solve(state.work, laws, sequence, start, cutoff)
+            state = state.with_tried(sequence, kind, self._place(state, motion))
             if attempt is None:
                 break
             state = state.with_tried(attempt.point.sequence, kind).with_attempt(attempt, kind)
@@ -471,6 +462,30 @@ class Search(CompleteMethod):
                 break
             motion, p, sequence = attempt.certificate.trajectory, attempt.point.p, None
         return state.with_candidate(kind, account.total, best)
+
+    @staticmethod
+    def _motion(state: SearchState, start: Start) -> Trajectory:
+        """Return the exact motion of a start."""
+        left = state.work.seconds_left()
+        return state.task.motion(start, left) if state.ahead is None else state.ahead.motion(state, start)
+
+    @staticmethod
+    def _program_of(
+        state: SearchState, motion: Trajectory, p: Any, sequence: Sequence | None
+    ) -> tuple[Any, Sequence, PhaseStart]:
+        """Return laws, sequence and start of the program of a motion; the sequence is read unless it is given."""
+        ocp = state.task.ocp
+        laws = laws_of(ocp, motion)
+        p = start_of_motion(ocp, Sequence([{}]), motion).p if p is None else p
+        if sequence is None:
+            moves = len(motion.t) > 1  # else its simulation failed at once
+            sequence = read_sequence(laws, motion, p) if moves else constant_mode(laws, motion.x[0], p)
+            sequence = with_longest_phases(sequence, laws, float(ocp.horizon))
+        return laws, sequence, replace(start_of_motion(ocp, sequence, motion), p=p)
+
+    def _is_new(self, state: SearchState, kind: str, sequence: Sequence, motion: Trajectory) -> bool:
+        """True if the program of a motion is worth solving."""
+        return state.is_new(sequence, kind, self._place(state, motion), ATTEMPTS)
 
     @staticmethod
     def _place(state: SearchState, motion: Trajectory) -> np.ndarray:

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
-from nosnoc_py.search.ahead import NeighboursAhead, Peekable
+from nosnoc_py.search.ahead import WorkAhead
 from nosnoc_py.search.moves import neighbours
+from nosnoc_py.search.prepared import Peekable
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution
@@ -112,8 +113,8 @@ class SearchState:
         Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
-    ahead : NeighboursAhead, optional
-        Helper processes that solve neighbours ahead.
+    ahead : WorkAhead, optional
+        Helper processes, and what was done ahead.
     order : tuple
         Nodes and refined sequences of which the ranked nodes are known, and these: states with the same ones share it.
     """
@@ -136,7 +137,7 @@ class SearchState:
     scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
-    ahead: NeighboursAhead | None = None
+    ahead: WorkAhead | None = None
     order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
 
     def __repr__(self) -> str:

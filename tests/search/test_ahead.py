@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from dataclasses import replace
 from typing import Any
 
@@ -13,21 +14,17 @@ import nosnoc_py as ns
 from nosnoc_py import processes
 from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.search import portfolio
-from nosnoc_py.search.ahead import Answer, NeighboursAhead, Peekable, Task
+from nosnoc_py.search.ahead import WorkAhead
+from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream
 
 needs_fork = pytest.mark.skipif(not processes.can_fork(), reason="processes cannot be forked here")
 
 
-def paddle() -> ns.OCP:
-    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
-    system = ns.CLS(
-        q=q, v=v, u=u, mass_matrix=ca.diag([1.0, 0.1]), force=ca.vertcat(u - 9.81, -0.981),
-        contacts=[ns.Contact("paddle", gap=q[1] - q[0], restitution=0.8)],
-    )  # fmt: skip
-    return ns.OCP(
-        system, horizon=1.0, x0=[0, 1, 0, 0], stage_cost=0.01 * (u - 9.81) ** 2,
-        terminal_constraints=[q[1] == 2, v[1] == 1], bounds=ns.Bounds(u=(-50, 50)),
-    )  # fmt: skip
+def ball() -> ns.OCP:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    ground = ns.Contact("ground", gap=q, restitution=0.5)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ground])
+    return ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=u**2, terminal_constraints=[q == 0.5, v == 0])
 
 
 def search(**options: Any) -> ns.Search:
@@ -38,32 +35,43 @@ def rows(solution: ns.Solution) -> list[tuple[Any, ...]]:
     return [(c.start, c.sequence, c.verdict, c.objective) for c in solution.candidates or ()]
 
 
-def ours(monkeypatch: pytest.MonkeyPatch, method: ns.Search, spoil: Any = None) -> tuple[ns.Solution, list[bool]]:
-    """The solution of a search, and whether a helper's attempt was used, for every neighbour."""
-    used, take = list[bool](), NeighboursAhead.take
+def ours(monkeypatch: pytest.MonkeyPatch, method: ns.Search, spoil: Any = None) -> tuple[ns.Solution, Any, Any]:
+    """The solution of a search, whether a helper's attempt was used, and whether a motion was prepared.
 
-    def counting(self: NeighboursAhead, *given: Any) -> Any:
+    Starts are prepared before every neighbour, whether this process has to wait or not.
+    """
+    used, take = list[bool](), WorkAhead.take
+    prepared, motion = list[bool](), WorkAhead.motion
+
+    def seeing(self: WorkAhead, state: Any, start: Any) -> Any:
+        prepared.append(id(start) in self.motions)
+        return motion(self, state, start)
+
+    def counting(self: WorkAhead, *given: Any) -> Any:
         if spoil is not None:
             spoil(self)
+        contextvars.Context().run(self.prepare, given[0])
         attempt = take(self, *given)
         used.append(attempt is not None)
         return attempt
 
-    monkeypatch.setattr(NeighboursAhead, "take", counting)
-    return ns.solve(paddle(), method), used
+    monkeypatch.setattr(WorkAhead, "take", counting)
+    monkeypatch.setattr(WorkAhead, "motion", seeing)
+    return ns.solve(ball(), method), used, prepared
 
 
 @pytest.fixture(scope="module")
 def alone() -> ns.Solution:
-    return ns.solve(paddle(), search())
+    return ns.solve(ball(), search())
 
 
 @needs_fork
 class TestSameSearch:
     def test_candidates_of_one_process(self, alone: ns.Solution, monkeypatch: pytest.MonkeyPatch) -> None:
         """Bit for bit but the work, whose sums have another order: 1e-12."""
-        solution, used = ours(monkeypatch, search(workers=2))
+        solution, used, prepared = ours(monkeypatch, search(workers=2))
         assert sum(used) > 5, used
+        assert any(prepared), prepared
         assert rows(solution) == rows(alone)
         works = [[c.work for c in each.candidates or ()] for each in (solution, alone)]
         assert works[0] == pytest.approx(works[1], rel=1e-12)
@@ -73,21 +81,21 @@ class TestSameSearch:
         assert [line.iterations for line in solution.log] == [line.iterations for line in alone.log]
 
     def test_helpers_that_die_are_missed_by_nobody(self, alone: ns.Solution, monkeypatch: pytest.MonkeyPatch) -> None:
-        def kill(ahead: NeighboursAhead) -> None:
+        def kill(ahead: WorkAhead) -> None:
             for helper in ahead.helpers:
                 helper.process.kill()
 
-        solution, used = ours(monkeypatch, search(workers=2), kill)
+        solution, used, _ = ours(monkeypatch, search(workers=2), kill)
         assert len(used) > 5
         assert rows(solution) == rows(alone)
 
     def test_a_program_is_built_again_where_it_is_asked_for(self) -> None:
         """A helper's attempt has the program that this process would have built: its point has the same residual."""
-        state = search().init(paddle())
+        state = search().init(ball())
         while state.expandable is None:
             state = search().step(state)
         node, ocp = state.expandable, state.task.ocp
-        ahead = NeighboursAhead(ocp, state.work.method, portfolio.Search._solve)
+        ahead = WorkAhead(search(), ocp, state.work.method)
         with processes.helpers(ahead.answer, 1) as ahead.helpers:
             ahead.hand_out(node, state, np.inf, 10.0)
             sequence = next(node.moves)
@@ -105,26 +113,50 @@ class TestSameSearch:
         assert np.isfinite(values).all()
 
 
-def answer(**changes: Any) -> Answer:
-    fixed: dict[str, Any] = {"point": {}, "cached": {}, "program": {}, "rest": {}, "log": ()}
-    return Answer(**{**fixed, "work": 1.0, "objectives": (2.0, 3.0), **changes})
-
-
-class TestAnswers:
-    task = Task(sequence=ns.Sequence([{}]), motion=None, scales=(), cutoff=5.0, limit=2.0)  # type: ignore[arg-type]
+class TestCosts:
+    cost = Cost(work=1.0, log=(), objectives=(2.0, 3.0), cutoff=5.0, limit=2.0)
 
     @pytest.mark.parametrize(
         ("cutoff", "holds"), [(5.0, True), (3.5, True), (2.5, False), (1.0, False), (np.inf, False)]
     )
     def test_no_comparison_with_the_cutoff_may_differ(self, cutoff: float, holds: bool) -> None:
-        assert answer().holds(self.task, cutoff) is holds
+        assert self.cost.holds(cutoff) is holds
 
     @pytest.mark.parametrize(("work", "holds"), [(1.0, True), (1.5, False), (2.0, False)])
     def test_no_limit_of_work_may_have_cut(self, work: float, holds: bool) -> None:
         with counted(limit=3.0):
             count(1.5)
-            assert answer(work=work).holds(self.task, 5.0) is holds
-        assert not answer(work=2.0).holds(self.task, 5.0)
+            assert replace(self.cost, work=work).holds(5.0) is holds
+        assert not replace(self.cost, work=2.0).holds(5.0)
+
+    def test_work_is_paid_when_it_is_used(self) -> None:
+        with counted() as account:
+            self.cost.pay([])
+        assert account.total == 1.0
+
+
+def test_a_stream_that_is_prepared_yields_and_costs_the_same() -> None:
+    def source() -> Any:
+        for item in (None, "start", None):
+            count(0.5)
+            yield item
+        count(0.25)
+
+    plain, ahead = source(), PreparedStream(source())
+    assert ahead.start is None
+    with counted() as before:
+        ahead.prepare(10.0)
+        ahead.prepare(10.0)
+    assert (before.total, ahead.start) == (1.0, "start")
+    with counted() as account, counted() as reference:
+        assert [next(ahead), next(ahead), next(ahead)] == [None, "start", None]
+        assert reference.total == 1.5
+    ahead.prepare(10.0)
+    assert ahead.start is END
+    with pytest.raises(StopIteration):
+        next(ahead)
+    assert list(plain) == [None, "start", None]
+    assert account.total == 1.5
 
 
 def test_peeking_leaves_the_next_ones_next() -> None:
@@ -140,6 +172,6 @@ def test_peeking_leaves_the_next_ones_next() -> None:
 def test_without_forks_the_message_says_so(monkeypatch: pytest.MonkeyPatch, alone: ns.Solution) -> None:
     monkeypatch.setattr(processes, "can_fork", lambda: False)
     monkeypatch.setattr(portfolio, "can_fork", lambda: False)
-    solution = ns.solve(paddle(), search(workers=3))
+    solution = ns.solve(ball(), search(workers=3))
     assert "one process instead of workers=3" in solution.message
     assert rows(solution) == rows(replace(alone))

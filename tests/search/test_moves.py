@@ -31,8 +31,9 @@ class Recorded:
         self.state, self.t0 = state, t0
         self.impacts = [SimpleNamespace(time=t0 + t, impulse=size) for t, size in impacts.items()]
 
-    def __call__(self, t: float) -> np.ndarray:
-        return np.array(self.state(t - self.t0))
+    def __call__(self, t: Any) -> np.ndarray:
+        """The state at a time, or the states at several."""
+        return np.array([self.state(each - self.t0) for each in t] if np.ndim(t) else self.state(t - self.t0))
 
 
 def found(system: Any, laws: Any, sequence: ns.Sequence, edges: list[float], motion: Recorded) -> list[str]:
