@@ -25,7 +25,10 @@ def compiled_loop() -> Any:
         return None
     from nosnoc_py.simulation.event_driven import loop  # which imports SciPy's
 
-    made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
+    try:
+        made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
+    except RuntimeError:  # no folder for a cache can be written
+        return None
     return beside(made, run_once, f"{__name__}:compiled_loop")
 
 

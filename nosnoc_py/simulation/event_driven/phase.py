@@ -250,7 +250,11 @@ class PhaseRun:
 
         scales = self.flow.scales
         search = GuardSearch(
-            noise=noise, evaluate=evaluate, touching=TOUCHING * scales.length, slow=RESTING * scales.speed
+            noise=noise,
+            evaluate=evaluate,
+            touching=TOUCHING * scales.length,
+            slow=RESTING * scales.speed,
+            defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
         return search.first(step.t, guards, step.rates[:, :count], self.enabled)
 
