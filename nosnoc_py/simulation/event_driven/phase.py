@@ -280,9 +280,9 @@ class PhaseRun:
 
         def motion(s: float) -> tuple[float, float, float]:
             x = path(s)
-            sample = self.flow.sample(self.regime, s, x)
+            guards, _, rates = self.motion.samples(np.array([s]), x[None, :])
             acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
-            gap, rate = sample.guards[guard] / scales.length, sample.rates[guard] / scales.speed
+            gap, rate = guards[0, guard] / scales.length, rates[0, guard] / scales.speed
             return float(gap), float(rate), float(acceleration)
 
         return soft_closing(crossing, motion, self.end)
