@@ -1,6 +1,6 @@
 """The compiled loop of `loop`, where numba has compiled it; the interpreted one otherwise.
 
-Compilation takes half a minute, once per machine: it goes on beside the work, in a process that fills numba's cache,
+Compilation takes a minute, once per machine: it goes on beside the work, in a process that fills numba's cache,
 and this process stays interpreted. Which of the two it is, is decided once per process. The environment variable
 `NOSNOC_PY_COMPILED` changes this: "never" is interpreted, "now" waits for the compilation.
 """

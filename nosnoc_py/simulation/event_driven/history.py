@@ -25,8 +25,8 @@ from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.hybrid import HybridModel
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import STIFF_STEPS, IntegratorStep, Phase, PhaseRun
-from nosnoc_py.simulation.event_driven.records import Held, Node
+from nosnoc_py.simulation.event_driven.phase import PhaseRun
+from nosnoc_py.simulation.event_driven.records import STIFF_STEPS, Held, IntegratorStep, Node, Phase
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control

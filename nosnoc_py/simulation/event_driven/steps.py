@@ -12,7 +12,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from nosnoc_py.compiled import compiled_as
-from nosnoc_py.simulation.event_driven import kernel
+from nosnoc_py.simulation.event_driven import kernel, kernel_samples
 
 Array = np.ndarray
 STAGES, ALL_STAGES, POWERS = 12, 16, 7
@@ -102,7 +102,7 @@ def stages(motion: Any, t: float, x: Array, h: float, K: Array, first: int, last
 
 
 def _sample_by_loops(motion: Any, t: Array, x: Array, guards: Array, forces: Array, rates: Array) -> None:
-    kernel.sample(motion, x, guards, forces, rates)
+    kernel_samples.sample(motion, x, guards, forces, rates)
 
 
 @compiled_as(_sample_by_loops)
@@ -112,7 +112,7 @@ def sample(motion: Any, t: Array, x: Array, guards: Array, forces: Array, rates:
 
 
 def _put_by_loops(motion: Any, t: float, x: Array, f: Array) -> None:
-    if kernel.project(motion, x):
+    if kernel_samples.project(motion, x):
         for i in range(x.size):
             if abs(x[i]) < kernel.TINY:
                 x[i] = 0.0
@@ -136,7 +136,7 @@ def rate(motion: Any, t: float, x: Array, f: Array) -> None:
 
 
 def _slow_by_loops(motion: Any, t: float, x: Array) -> bool:
-    return kernel.is_slow(motion)
+    return kernel_samples.is_slow(motion)
 
 
 @compiled_as(_slow_by_loops)
@@ -146,7 +146,7 @@ def is_slow(motion: Any, t: float, x: Array) -> bool:
 
 
 def _turning_by_loops(motion: Any, t: float, x: Array, left: Array, right: Array) -> int:
-    return kernel.turning(motion, x, left, right)
+    return kernel_samples.turning(motion, x, left, right)
 
 
 @compiled_as(_turning_by_loops)
