@@ -282,10 +282,10 @@ class PhaseRun:
 
             return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
         from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
-        from nosnoc_py.simulation.event_driven.steps import Rule
+        from nosnoc_py.simulation.event_driven.steps import StepRule
 
         flow = self.flow
-        rule = Rule(
+        rule = StepRule(
             end=end,
             touching=TOUCHING * flow.scales.length,
             distances=flow.distances,

@@ -26,10 +26,10 @@ RUNNING, FINISHED, OPEN, FAILED, STIFF, GROWN = range(6)
 that is stiff; one that is not stiff any more.
 """
 SLOW, TAKEN, LOST = range(3)
-"""Counts of a `Place`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite."""
+"""Counts of a `StepPlace`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite."""
 
 
-class Rule(NamedTuple):
+class StepRule(NamedTuple):
     """Tolerances and limits: `most` steps in a run, `patient` with so many of them in a row at the limit of stability
     (0: with all), `touching` as in `motion.crossing`; `implicit` steps while a slip in space starts.
     """
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
     implicit: bool
 
 
-class Place(NamedTuple):
+class StepPlace(NamedTuple):
     """Where a run stands: state x, its rate f, stages K (16, n_x) and polynomial F (7, n_x) of the last step.
 
     Attributes
@@ -69,7 +69,7 @@ class Place(NamedTuple):
     counts: Array
 
 
-class Rows(NamedTuple):
+class StepRows(NamedTuple):
     """Samples of steps: times (k, 8), states, guards, forces and rates (k, 8, n)."""
 
     t: Array
