@@ -162,7 +162,12 @@ def beside(kernel: Any, run_once: Callable[[Any], None], start: str) -> Any:
     name = hashlib.sha256(" ".join(state).encode()).hexdigest()[:24]
     ready = Path(kernel.stats.cache_path) / f"{source.stem}-{name}.ready"
     if mode == "now" or ready.exists():
-        run_once(kernel)
+        try:
+            run_once(kernel)
+        except Exception:  # what is on disk cannot be read: the work does not depend on it
+            if mode == "now":
+                raise
+            return None
         kernel.disable_compile()  # other types are a mistake: their compilation would take long
         if not ready.exists():
             ready.touch()

@@ -110,6 +110,8 @@ def versioned(version: str) -> Any:
         _ = version
         return perform(command, motion, rule, place, rows, h)
 
+    # Every version has an index of its own: numba reads all of an index, and another version may have other classes.
+    perform_version.__qualname__ = f"perform_{version[:16]}"
     return perform_version
 
 
