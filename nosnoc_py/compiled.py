@@ -150,18 +150,24 @@ def beside(kernel: Any, run_once: Callable[[Any], None], start: str) -> Any:
         "module:function" that calls this function, for the other process.
     """
     import numba
-    from llvmlite.binding import get_host_cpu_name
+    from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
     mode = os.environ.get(VARIABLE, "beside")
     if mode == "never":
         return None
     source = Path(kernel.py_func.__code__.co_filename)
     own = [cell.cell_contents for cell in kernel.py_func.__closure__ or ()]
-    state = [numba.__version__, sys.version, get_host_cpu_name(), *own, str(source.stat().st_mtime_ns)]
+    machine = [get_host_cpu_name(), get_host_cpu_features().flatten()]
+    state = [numba.__version__, sys.version, *machine, *own, str(source.stat().st_mtime_ns)]
     name = hashlib.sha256(" ".join(state).encode()).hexdigest()[:24]
     ready = Path(kernel.stats.cache_path) / f"{source.stem}-{name}.ready"
     if mode == "now" or ready.exists():
-        run_once(kernel)
+        try:
+            run_once(kernel)
+        except Exception:  # what is on disk cannot be read: the work does not depend on it
+            if mode == "now":
+                raise
+            return None
         kernel.disable_compile()  # other types are a mistake: their compilation would take long
         if not ready.exists():
             ready.touch()

@@ -178,6 +178,8 @@ class GuardSearch:
         As in `first_crossing`.
     rise : (n,)
         Guards that are zero at the beginning have to rise above this before they cross; else they do so at once.
+    defect : float
+        Error with which distances belong to their rates: states of an integrator satisfy them to its tolerance.
     slow : float
         Rates of distances below this are zero. A distance that rises faster at the beginning, and falls faster below
         zero, has crossed, even where the noise hides how far it rose.
@@ -187,6 +189,7 @@ class GuardSearch:
     noise: Array
     touching: float = 0.0
     rise: float | Array = 0.0
+    defect: float = 0.0
     slow: float = np.inf
 
     def first(self, t: Array, guards: Array, rates: Array, enabled: Array, halvings: int = HALVINGS) -> Crossing | None:
@@ -219,6 +222,7 @@ class GuardSearch:
         # The rates of distances are known: samples that miss a wave between them do not fit these rates.
         distances = watched[watched < count]
         mismatch = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
+        mismatch[mismatch <= self.defect] = 0.0
         mismatch[np.isnan(mismatch)] = np.inf  # a distance without a rate, as of two points that meet: anything may be
         uncertainty[: distances.size] = np.maximum(uncertainty[: distances.size], mismatch)
         margin = np.where(watched < count, self.touching, -self.noise[watched])

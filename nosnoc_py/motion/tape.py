@@ -7,7 +7,8 @@ one kernel runs the instructions of all, for one vector of arguments, or for eig
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import casadi as ca
@@ -48,8 +49,10 @@ class Tape(NamedTuple):
 
     Attributes
     ----------
-    code : (n, 4) int32
-        Operation, target, and two operands; of an input or output its position.
+    runs : (m, 2) int32
+        Operations, and how many instructions in a row have each.
+    code : (n, 3) int32
+        Target and two operands; of an input or output its position.
     constants : (n,)
     work, lanes : (n_work,), (n_work, 8)
     address : int
@@ -61,6 +64,7 @@ class Tape(NamedTuple):
         Room for one of eight arguments.
     """
 
+    runs: Array
     code: Array
     constants: Array
     work: Array
@@ -74,12 +78,15 @@ class Tape(NamedTuple):
 
 def no_tape() -> Tape:
     """Return a tape without instructions."""
-    return _tape(np.zeros((0, 4), dtype=np.int32), np.zeros(0), 1, 0, 0, 0, 0)
+    nothing = np.zeros((0, 4), dtype=np.int32)
+    return _tape(nothing[:, :2], nothing[:, :3], np.zeros(0), 1, (0, 0, 0), 0)
 
 
-def _tape(code: Array, constants: Array, work: int, integers: int, n_in: int, n_out: int, address: int) -> Tape:
+def _tape(runs: Array, code: Array, constants: Array, work: int, sizes: tuple[int, int, int], address: int) -> Tape:
+    integers, n_in, n_out = sizes
     return Tape(
-        code=code,
+        runs=np.ascontiguousarray(runs),
+        code=np.ascontiguousarray(code),
         constants=constants,
         work=np.zeros(work),
         lanes=np.zeros((work, LANES)),
@@ -100,28 +107,99 @@ def tape_of(function: ca.Function, compile: Callable[[ca.Function], int] | None 
     # Expressions that occur twice are evaluated once: a tenth of the instructions of a robot.
     outputs = ca.cse([ca.densify(output) for output in function.call(arguments)])
     whole = ca.Function("whole", [ca.veccat(*arguments)], [ca.veccat(*outputs)], {"allow_free": True})
-    count = whole.n_instructions()
-    code, constants = np.zeros((count, 4), dtype=np.int32), np.zeros(count)
-    for k in range(count):
+    nodes, where = list[_Instruction](), dict[int, int]()  # the instruction that wrote a place last
+    for k in range(whole.n_instructions()):
         operation, inputs, targets = whole.instruction_id(k), whole.instruction_input(k), whole.instruction_output(k)
         if operation not in KNOWN:
             return None
-        if operation == INPUT:
-            row = (targets[0], inputs[1], 0)
-        elif operation == OUTPUT:
-            row = (targets[1], inputs[0], 0)
-        else:
-            row = (targets[0], *[*inputs, 0, 0][:2])
-            constants[k] = whole.instruction_constant(k) if operation == CONST else 0.0
-        code[k] = operation, *row
-    work = max(1, int(code[:, 1:].max(initial=0)) + 1, whole.sz_w())
+        given = () if operation in (INPUT, CONST) else tuple(where[i] for i in inputs)
+        at = inputs[1] if operation == INPUT else targets[1] if operation == OUTPUT else 0
+        number = whole.instruction_constant(k) if operation == CONST else 0.0
+        nodes.append(_Instruction(operation, given, at, number))
+        if operation != OUTPUT:
+            where[targets[0]] = k
+    order, runs = _grouped(nodes)
+    code, places = _placed(nodes, order)
+    constants = np.array([nodes[k].constant for k in order])
+    sizes = whole.sz_iw(), whole.numel_in(0), whole.numel_out(0)
     address = 0 if compile is None else compile(whole)
-    return _tape(code, constants, work, whole.sz_iw(), whole.numel_in(0), whole.numel_out(0), address)
+    return _tape(
+        np.array(runs, dtype=np.int32).reshape(-1, 2), code, constants, max(places, whole.sz_w()), sizes, address
+    )
+
+
+class _Instruction(NamedTuple):
+    """Operation, instructions whose results it takes, position of an input or output, value of a constant."""
+
+    operation: int
+    given: tuple[int, ...]
+    at: int
+    constant: float
+
+
+def _grouped(nodes: Sequence[_Instruction]) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return an order in which the same operation is done many times in a row, and these runs.
+
+    A processor foresees an operation that is the same as before; without this order it is wrong half of the time.
+    """
+    users: list[list[int]] = [[] for _ in nodes]
+    missing = [len(set(node.given)) for node in nodes]
+    ready: dict[int, list[int]] = {}
+    for k, node in enumerate(nodes):
+        for other in set(node.given):
+            users[other].append(k)
+        if not node.given:
+            ready.setdefault(node.operation, []).append(k)
+    order, runs = list[int](), list[tuple[int, int]]()
+    while ready:
+        # The operation that most instructions wait for; outputs free nothing, so that they come last.
+        operation = max(ready, key=lambda each: (each != OUTPUT, len(ready[each]), -each))
+        begun = len(order)
+        while operation in ready:
+            for k in ready.pop(operation):
+                order.append(k)
+                for user in users[k]:
+                    missing[user] -= 1
+                    if not missing[user]:
+                        ready.setdefault(nodes[user].operation, []).append(user)
+        runs.append((operation, len(order) - begun))
+    return order, runs
+
+
+def _placed(nodes: Sequence[_Instruction], order: Sequence[int]) -> tuple[Array, int]:
+    """Return the code of instructions in an order, and the number of places that it needs: they are used again."""
+    last = {other: k for k in order for other in nodes[k].given}
+    place, free, count = dict[int, int](), list[int](), 1
+    code = np.zeros((len(order), 3), dtype=np.int32)
+    for row, k in zip(code, order, strict=True):
+        node = nodes[k]
+        operands = [place[other] for other in node.given]
+        for other in set(node.given):
+            if last[other] == k:
+                heappush(free, place[other])
+        if node.operation == OUTPUT:
+            row[:2] = node.at, operands[0]
+            continue
+        if free:
+            place[k] = heappop(free)
+        else:
+            place[k], count = count, count + 1
+        row[0] = place[k]
+        row[1 : 1 + len(operands)] = operands
+        if node.operation == INPUT:
+            row[1] = node.at
+    return code, count
 
 
 @jitable
 def seldom(operation: int, a: float, b: float) -> float:
     """Return the result of an operation that robots do not do thousands of times."""
+    if operation == DIV:
+        return a / b
+    if operation == NEG:
+        return -a
+    if operation == SQ:
+        return a * a
     if operation == SIN:
         return math.sin(a)
     if operation == COS:
@@ -170,6 +248,12 @@ def seldom(operation: int, a: float, b: float) -> float:
         return float(math.floor(a))
     if operation == CEIL:
         return float(math.ceil(a))
+    if operation == TWICE:
+        return 2.0 * a
+    if operation == INV:
+        return 1.0 / a
+    if operation == ASSIGN:
+        return a
     return compared(operation, a, b)
 
 
@@ -206,45 +290,41 @@ def compared(operation: int, a: float, b: float) -> float:
 @jitable
 def run(tape: Tape, x: Array, out: Array) -> None:
     """Evaluate a function at x (n_in,); its values go to out (n_out,)."""
-    code, w = tape.code, tape.work
+    code, w, last = tape.code, tape.work, 0
     if tape.address != 0:
         tape.slots[0], tape.slots[1] = x.ctypes.data, out.ctypes.data
         call_pointer(tape.address, tape.slots[:1], tape.slots[1:], tape.integers, w)
         return
-    for k in range(code.shape[0]):
-        operation, d, a, b = code[k, 0], code[k, 1], code[k, 2], code[k, 3]
+    for k in range(tape.runs.shape[0]):
+        operation, first = tape.runs[k, 0], last
+        last = first + tape.runs[k, 1]
         if operation == MUL:
-            w[d] = w[a] * w[b]
+            for j in range(first, last):
+                w[code[j, 0]] = w[code[j, 1]] * w[code[j, 2]]
         elif operation == ADD:
-            w[d] = w[a] + w[b]
+            for j in range(first, last):
+                w[code[j, 0]] = w[code[j, 1]] + w[code[j, 2]]
         elif operation == SUB:
-            w[d] = w[a] - w[b]
+            for j in range(first, last):
+                w[code[j, 0]] = w[code[j, 1]] - w[code[j, 2]]
         elif operation == INPUT:
-            w[d] = x[a]
+            for j in range(first, last):
+                w[code[j, 0]] = x[code[j, 1]]
         elif operation == OUTPUT:
-            out[d] = w[a]
+            for j in range(first, last):
+                out[code[j, 0]] = w[code[j, 1]]
         elif operation == CONST:
-            w[d] = tape.constants[k]
-        elif operation == NEG:
-            w[d] = -w[a]
-        elif operation == TWICE:
-            w[d] = 2.0 * w[a]
-        elif operation == SQ:
-            w[d] = w[a] * w[a]
-        elif operation == DIV:
-            w[d] = w[a] / w[b]
-        elif operation == INV:
-            w[d] = 1.0 / w[a]
-        elif operation == ASSIGN:
-            w[d] = w[a]
+            for j in range(first, last):
+                w[code[j, 0]] = tape.constants[j]
         else:
-            w[d] = seldom(operation, w[a], w[b])
+            for j in range(first, last):
+                w[code[j, 0]] = seldom(operation, w[code[j, 1]], w[code[j, 2]])
 
 
 @jitable
 def run_lanes(tape: Tape, x: Array, out: Array) -> None:
     """Evaluate a function at eight arguments, the columns of x (n_in, 8); out is (n_out, 8)."""
-    code, w = tape.code, tape.lanes
+    code, w, last = tape.code, tape.lanes, 0
     if tape.address != 0:
         for lane in range(LANES):
             for i in range(tape.one_in.size):
@@ -253,44 +333,34 @@ def run_lanes(tape: Tape, x: Array, out: Array) -> None:
             for i in range(tape.one_out.size):
                 out[i, lane] = tape.one_out[i]
         return
-    for k in range(code.shape[0]):
-        operation, d, a, b = code[k, 0], code[k, 1], code[k, 2], code[k, 3]
+    for k in range(tape.runs.shape[0]):
+        operation, first = tape.runs[k, 0], last
+        last = first + tape.runs[k, 1]
         if operation == MUL:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane] * w[b, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = w[code[j, 1], lane] * w[code[j, 2], lane]
         elif operation == ADD:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane] + w[b, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = w[code[j, 1], lane] + w[code[j, 2], lane]
         elif operation == SUB:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane] - w[b, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = w[code[j, 1], lane] - w[code[j, 2], lane]
         elif operation == INPUT:
-            for lane in range(LANES):
-                w[d, lane] = x[a, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = x[code[j, 1], lane]
         elif operation == OUTPUT:
-            for lane in range(LANES):
-                out[d, lane] = w[a, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    out[code[j, 0], lane] = w[code[j, 1], lane]
         elif operation == CONST:
-            for lane in range(LANES):
-                w[d, lane] = tape.constants[k]
-        elif operation == NEG:
-            for lane in range(LANES):
-                w[d, lane] = -w[a, lane]
-        elif operation == TWICE:
-            for lane in range(LANES):
-                w[d, lane] = 2.0 * w[a, lane]
-        elif operation == SQ:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane] * w[a, lane]
-        elif operation == DIV:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane] / w[b, lane]
-        elif operation == INV:
-            for lane in range(LANES):
-                w[d, lane] = 1.0 / w[a, lane]
-        elif operation == ASSIGN:
-            for lane in range(LANES):
-                w[d, lane] = w[a, lane]
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = tape.constants[j]
         else:
-            for lane in range(LANES):
-                w[d, lane] = seldom(operation, w[a, lane], w[b, lane])
+            for j in range(first, last):
+                for lane in range(LANES):
+                    w[code[j, 0], lane] = seldom(operation, w[code[j, 1], lane], w[code[j, 2], lane])

@@ -229,3 +229,30 @@ def test_pieces_that_are_clear_are_so_by_loops() -> None:
         assert pair[0] == pair[1]
         answers.append(pair[0])
     assert 40 < sum(answers) < 360
+
+
+def test_errors_of_an_integrator_are_no_waves() -> None:
+    """A distance that leaves zero, and rates that belong to it but for 1e-4: no piece is halved for that."""
+    calls = []
+
+    def evaluate(t: Array) -> tuple[Array, Array]:
+        calls.append(t.size)
+        return (0.5 * t**2)[:, None], (t + 1e-4 * np.cos(5.0 * t))[:, None]
+
+    t = 0.1 * NODES
+    for defect, halves in ((0.0, True), (1e-4, False)):
+        calls.clear()
+        samples = evaluate(t)
+        search = GuardSearch(evaluate=evaluate, noise=np.array([1e-11]), slow=1e-9, defect=defect)
+        assert search.first(t, *samples, np.array([True])) is None
+        assert (len(calls) > 10) == halves
+    # a wave that the samples miss is larger
+    waves = 16.0 * np.pi
+
+    def wave(t: Array) -> tuple[Array, Array]:
+        return (0.01 + t + 0.2 * np.sin(waves * t))[:, None], (1.0 + 0.2 * waves * np.cos(waves * t))[:, None]
+
+    search = GuardSearch(evaluate=wave, noise=np.array([1e-11]), defect=1e-4)
+    found = search.first(NODES, *wave(NODES), np.array([True]))
+    assert found is not None
+    assert found.time == pytest.approx(root(lambda s: float(wave(np.array([s]))[0][0, 0]), 0.0625, 0.09), abs=1e-12)

@@ -1,6 +1,6 @@
 """The compiled loop of `loop`, where numba has compiled it; the interpreted one otherwise.
 
-Compilation takes half a minute, once per machine: it goes on beside the work, in a process that fills numba's cache,
+Compilation takes a minute, once per machine: it goes on beside the work, in a process that fills numba's cache,
 and this process stays interpreted. Which of the two it is, is decided once per process. The environment variable
 `NOSNOC_PY_COMPILED` changes this: "never" is interpreted, "now" waits for the compilation.
 """
@@ -25,7 +25,10 @@ def compiled_loop() -> Any:
         return None
     from nosnoc_py.simulation.event_driven import loop  # which imports SciPy's
 
-    made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
+    try:
+        made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
+    except RuntimeError:  # no folder for a cache can be written
+        return None
     return beside(made, run_once, f"{__name__}:compiled_loop")
 
 

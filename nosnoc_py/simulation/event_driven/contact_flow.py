@@ -69,16 +69,15 @@ class ContactFlow:
         """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
             return InterpretedMotion(self, regime)
-        perform = compiled_loop()
-        arrays = None
+        steps, written = compiled_steps_of(self.mechanics, regime), None
+        if steps is not None:
+            written = WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
+        perform, arrays = compiled_loop(), None
         if perform is not None:
             arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p)
         if arrays is not None:
-            return KernelMotion(self, regime, arrays, perform)
-        steps = compiled_steps_of(self.mechanics, regime)
-        if steps is None:
-            return InterpretedMotion(self, regime)
-        return WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
+            return KernelMotion(self, regime, arrays, perform, written)
+        return written or InterpretedMotion(self, regime)
 
     def is_small(self, regime: ContactRegime) -> bool:
         """Return True if one call evaluates a whole step."""

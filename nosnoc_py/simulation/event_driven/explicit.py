@@ -16,7 +16,17 @@ from scipy.integrate import DOP853
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.motion.crossing import NODES
-from nosnoc_py.simulation.event_driven.steps import ALL_STAGES, LOST, POWERS, STAGES, A, Array, Place, Rule, stages
+from nosnoc_py.simulation.event_driven.steps import (
+    ALL_STAGES,
+    LOST,
+    POWERS,
+    STAGES,
+    A,
+    Array,
+    StepPlace,
+    StepRule,
+    stages,
+)
 
 FIFTH, THIRD, D = (np.ascontiguousarray(rows) for rows in (DOP853.E5, DOP853.E3, DOP853.D))
 # Two stages at the end of a step: their difference in rates and states estimates the largest |lambda|.
@@ -47,7 +57,7 @@ def error_of(K: Array, x: Array, y: Array, h: float, rtol: float, atol: float) -
 
 
 @jitable
-def bend(place: Place, y: Array, h: float) -> None:
+def bend(place: StepPlace, y: Array, h: float) -> None:
     """Set the polynomial of a step to y from its stages, Hairer's CONTD8."""
     K, F = place.K, place.F
     way = y - place.x
@@ -58,7 +68,7 @@ def bend(place: Place, y: Array, h: float) -> None:
 
 
 @jitable
-def is_at_limit(place: Place, h: float) -> bool:
+def is_at_limit(place: StepPlace, h: float) -> bool:
     """Return True if a step is at the stability limit of DOP853, by Hairer's test."""
     apart = np.dot(APART, place.K)
     size = h * math.sqrt(np.dot(apart, apart))
@@ -67,7 +77,7 @@ def is_at_limit(place: Place, h: float) -> bool:
 
 
 @jitable
-def part(motion: Any, place: Place, h: float) -> None:
+def part(motion: Any, place: StepPlace, h: float) -> None:
     """Take a step of length h whatever its error is; y and F have its end and polynomial."""
     t = place.span[0]
     place.K[0] = place.f
@@ -79,7 +89,7 @@ def part(motion: Any, place: Place, h: float) -> None:
 
 
 @jitable
-def step(motion: Any, rule: Rule, place: Place) -> bool:
+def step(motion: Any, rule: StepRule, place: StepPlace) -> bool:
     """Find the next step by its error and leave it open: its end in span[2] and y, the next length in span[3]."""
     t, least = place.span[0], 10.0 * abs(np.nextafter(place.span[0], np.inf) - place.span[0])
     size, rejected = min(max(place.span[1], least), rule.max_step), False

@@ -25,8 +25,8 @@ from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.hybrid import HybridModel
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import STIFF_STEPS, IntegratorStep, Phase, PhaseRun
-from nosnoc_py.simulation.event_driven.records import Held, Node
+from nosnoc_py.simulation.event_driven.phase import PhaseRun
+from nosnoc_py.simulation.event_driven.records import STIFF_STEPS, Held, IntegratorStep, Node, Phase
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -40,6 +40,8 @@ from nosnoc_py.tolerances import RESTING
 # ACCUMULATED impacts within ACCUMULATION seconds, the last one slower than the share SLOW of the speed at work, are
 # treated as the end of an infinite sequence: lower bounces are smaller than the rounding of the gap.
 ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
+# Most steps between two looks at a limit of the work.
+FEW = 4
 # Largest number of events at one instant before the simulation fails.
 MOST_AT_ONCE = 50
 # Phases that end at once, among the last MOST_AT_ONCE: more means that rounding decides the modes.
@@ -248,8 +250,9 @@ class _EventLoop:
         enabled = flow.enabled(regime, node.t, node.after)
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff, patient=self.patient)
         work.count(work.EVENT)
-        # A callback wants to see every step; limits of time and work can wait for some.
-        most = {} if self.callback is None else {"most": 1}
+        # A callback wants to see every step; a limit of the work can wait for few, one of the time for some.
+        limited = {"most": FEW} if work.left() < np.inf else {}
+        most = limited if self.callback is None else {"most": 1}
         phase = run.run(lambda t, x: self._is_over(run, t, x), **most)
         self._count(run)
         self.phases.append(phase)

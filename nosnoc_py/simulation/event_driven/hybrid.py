@@ -17,8 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.phase import Phase
-from nosnoc_py.simulation.event_driven.records import Node, Sample
+from nosnoc_py.simulation.event_driven.records import Node, Phase, Sample
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem

@@ -20,7 +20,7 @@ from scipy.integrate._ivp import radau
 from nosnoc_py.compiled import jitable
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.simulation.event_driven.kernel import eliminate
-from nosnoc_py.simulation.event_driven.steps import LOST, POWERS, STAGES, Array, Place, Rule, rate, turning
+from nosnoc_py.simulation.event_driven.steps import LOST, POWERS, STAGES, Array, StepPlace, StepRule, rate, turning
 
 C, E, P = (np.ascontiguousarray(values, dtype=float) for values in (radau.C, radau.E, radau.P))
 T, TI = np.ascontiguousarray(radau.T), np.ascontiguousarray(radau.TI)
@@ -87,7 +87,7 @@ def solved_pair(
 
 
 @jitable
-def step(motion: Any, rule: Rule, place: Place) -> bool:
+def step(motion: Any, rule: StepRule, place: StepPlace) -> bool:
     """Find the next step and leave it open, see `explicit.step`; F is its polynomial, K[STAGES] the rate at its end."""
     t, x, f, n = place.span[0], place.x, place.f, place.x.size
     least = 10.0 * abs(np.nextafter(t, np.inf) - t)

@@ -28,9 +28,9 @@ from nosnoc_py.simulation.event_driven.steps import (
     STIFF,
     TAKEN,
     Array,
-    Place,
-    Rows,
-    Rule,
+    StepPlace,
+    StepRows,
+    StepRule,
     is_slow,
     put,
     rate,
@@ -39,13 +39,13 @@ from nosnoc_py.simulation.event_driven.steps import (
 
 
 @jitable
-def find(motion: Any, rule: Rule, place: Place) -> bool:
+def find(motion: Any, rule: StepRule, place: StepPlace) -> bool:
     """Find the next step and leave it open; False if it would be too small."""
     return implicit.step(motion, rule, place) if rule.implicit else explicit.step(motion, rule, place)
 
 
 @jitable
-def close(motion: Any, rule: Rule, place: Place) -> int:
+def close(motion: Any, rule: StepRule, place: StepPlace) -> int:
     """Accept the open step: its state on the constraints, and the next length; return STIFF, GROWN or RUNNING."""
     h = place.span[2] - place.span[0]
     limited = rule.patient > 0 and explicit.is_at_limit(place, h)
@@ -60,7 +60,7 @@ def close(motion: Any, rule: Rule, place: Place) -> int:
 
 
 @jitable
-def leap(motion: Any, rule: Rule, place: Place, rows: Rows) -> int:
+def leap(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows) -> int:
     """Take steps and record their samples until a guard may cross in one: that step is recorded last and left open."""
     place.counts[TAKEN] = 0
     while place.counts[TAKEN] < rule.most:
@@ -86,7 +86,7 @@ RATE, SAMPLE, PART, STEP, CLOSE, LEAP = range(6)
 
 
 @jitable
-def perform(command: int, motion: Any, rule: Rule, place: Place, rows: Rows, h: float) -> int:
+def perform(command: int, motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, h: float) -> int:
     """Do one of the above; one function of all of them is one compilation and one entry in numba's cache."""
     if command == LEAP:
         return leap(motion, rule, place, rows)
@@ -106,20 +106,22 @@ def perform(command: int, motion: Any, rule: Rule, place: Place, rows: Rows, h: 
 def versioned(version: str) -> Any:
     """Return `perform` wrapped for one version of its sources, so that numba's cache on disk depends on it."""
 
-    def perform_version(command: int, motion: Any, rule: Rule, place: Place, rows: Rows, h: float) -> int:
+    def perform_version(command: int, motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, h: float) -> int:
         _ = version
         return perform(command, motion, rule, place, rows, h)
 
+    # Every version has an index of its own: numba reads all of an index, and another version may have other classes.
+    perform_version.__qualname__ = f"perform_{version[:16]}"
     return perform_version
 
 
 # --- one phase ---
 
 
-def place_of(x: Array) -> Place:
+def place_of(x: Array) -> StepPlace:
     """Return room for steps from a state."""
     n = x.size
-    return Place(
+    return StepPlace(
         span=np.zeros(4),
         last=np.zeros(2),
         x=x.copy(),
@@ -131,16 +133,16 @@ def place_of(x: Array) -> Place:
     )
 
 
-def rows_of(count: int, n_x: int, widths: tuple[int, int, int], samples: int = NODES.size) -> Rows:
+def rows_of(count: int, n_x: int, widths: tuple[int, int, int], samples: int = NODES.size) -> StepRows:
     """Return room for the samples of some steps; `widths` are the numbers of guards, forces and rates."""
     times = np.zeros((count, samples))
-    return Rows(times, *(np.zeros((count, samples, width)) for width in (n_x, *widths)))
+    return StepRows(times, *(np.zeros((count, samples, width)) for width in (n_x, *widths)))
 
 
-def rule_of(**limits: Any) -> Rule:
+def rule_of(**limits: Any) -> StepRule:
     """Return a rule, by default without limits."""
     given = {"end": 0.0, "rtol": 0.0, "atol": 0.0, "max_step": np.inf, "touching": 0.0, "distances": 0}
-    return Rule(**{**given, "patient": 0, "most": 1, "implicit": False, **limits})
+    return StepRule(**{**given, "patient": 0, "most": 1, "implicit": False, **limits})
 
 
 class LoopSolver:
@@ -151,7 +153,7 @@ class LoopSolver:
     motion : InterpretedMotion
     t, x, f : float, (n_x,), (n_x,)
         Initial time [s], state and rate.
-    rule : Rule
+    rule : StepRule
     widths : 3 int
         Numbers of guards, forces and rates.
     first_step : float, optional
@@ -166,7 +168,7 @@ class LoopSolver:
         t: float,
         x: Array,
         f: Array,
-        rule: Rule,
+        rule: StepRule,
         widths: tuple[int, int, int],
         first_step: float | None = None,
     ) -> None:

@@ -106,10 +106,14 @@ class WrittenMotion(InterpretedMotion):
 
 
 class KernelMotion(InterpretedMotion):
-    """Motion on arrays, for the compiled loop."""
+    """Motion on arrays, for the compiled loop; single evaluations of a small system are those of `written`, which take
+    less time than a call of the loop.
+    """
 
-    def __init__(self, flow: Any, regime: Any, arrays: ArrayMotion, perform: Any) -> None:
-        self.arrays = arrays
+    def __init__(
+        self, flow: Any, regime: Any, arrays: ArrayMotion, perform: Any, written: WrittenMotion | None = None
+    ) -> None:
+        self.arrays, self.written = arrays, written
         super().__init__(flow, regime)
         self.perform, self.single = perform, dict[int, Any]()
 
@@ -137,6 +141,8 @@ class KernelMotion(InterpretedMotion):
 
     def rate(self, t: float, x: Array) -> Array:
         """Return dx/dt (n_x,)."""
+        if self.written is not None:
+            return self.written.rate(t, x)
         from nosnoc_py.simulation.event_driven.loop import RATE
 
         rule, place, rows = self._one(1, x.size)
@@ -146,6 +152,8 @@ class KernelMotion(InterpretedMotion):
 
     def samples(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         """Return guards (m, n_g), forces and rates at states (m, n_x)."""
+        if self.written is not None:
+            return self.written.samples(t, x)
         from nosnoc_py.simulation.event_driven.loop import SAMPLE
 
         rule, place, rows = self._one(len(x), x.shape[1])

@@ -34,9 +34,9 @@ from nosnoc_py.simulation.event_driven.accumulation import (
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
-from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import ImpactRecord as ImpactRecord
 from nosnoc_py.simulation.event_driven.records import Node as Node
+from nosnoc_py.simulation.event_driven.records import Phase
 from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status

@@ -1,26 +1,17 @@
 """One phase: smooth motion in one regime, up to its first event.
 
-A Runge-Kutta method of SciPy (DOP853, or Radau for stiff motions) integrates step by step. After each step the guards
-are sampled at eight Chebyshev nodes of its dense output, and the first crossing is searched (`motion.crossing`). The
-state at the crossing is not taken from the dense output, which is less accurate: the last step is repeated so that it
-ends at the event, with Newton corrections of its time (`_locate`). After each accepted step the state is projected onto
-the constraints of the regime, which prevents drift.
+The loop of `loop` integrates; motions that are stiff for longer than the start of a slip are left to Radau of SciPy.
+Steps are sampled at eight Chebyshev nodes of their dense output, and the first crossing is searched in `motion`.
+The state at the crossing is not taken from the dense output, which is less accurate: the last step is repeated so that
+it ends at the event, with Newton corrections of its time (`_locate`).
 
-Stiffness is detected by the stability limit of DOP853, as in Hairer's code. A method of low order may still be the
-slower one, at tight tolerances: Radau has to show in its first steps that it is not.
-
-References
-----------
-Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I (1993), Section II.5: DOP853 and its dense output.
-Hairer and Wanner, Solving Ordinary Differential Equations II (1996), Sections IV.2 (detection of stiffness), IV.8
-(Radau).
+A motion is stiff if stability limits the steps of DOP853 (`explicit`). Even so Radau, of lower order, may be slower at
+tight tolerances: in its first steps it has to show that it is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,16 +22,16 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
+from nosnoc_py.simulation.event_driven.records import STIFF_STEPS, IntegratorStep, Phase
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
-from nosnoc_py.tableaus import lagrange_basis
 from nosnoc_py.tolerances import RESTING, TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
 Flow = ContactFlow | FilippovFlow
 
-# DOP853 is limited by stability in so many steps in a row: Radau is tried, on trial in its first TRIAL steps. If it is
-# slower, the next trial needs PATIENCE times as many.
-STIFF_STEPS, TRIAL, PATIENCE = 15, 20, 4
+# Radau is on trial in its first TRIAL steps. If it is slower, the next trial needs PATIENCE times as many steps at the
+# limit of stability.
+TRIAL, PATIENCE = 20, 4
 # Most steps between two looks at limits of time and work.
 LEAP = 16
 # TINY_STEPS steps in a row, all shorter than this share of the remaining time, mean that the integrator stands at a
@@ -53,76 +44,8 @@ STUCK = (
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
 STARTED = 1e-2 * STARTING
-# Parts of a step shorter than this share of the time are not split off (rounding of times).
-SHORTEST = 1e-14
 # Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
 CORRECTIONS, SHORT = 4, 1e-9
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class IntegratorStep:
-    """One step of the integrator: times t (8,), with states, forces and rates as in a `Sample` (one row per time)."""
-
-    t: np.ndarray
-    x: np.ndarray
-    forces: np.ndarray
-    rates: np.ndarray
-
-    def cut(self, times: np.ndarray) -> Sequence[IntegratorStep]:
-        """Return the parts of a step between the times (n,) inside it, by the polynomials through its samples."""
-        low, high = float(self.t[0]), float(self.t[-1])
-        least = SHORTEST * max(abs(low), abs(high))
-        inner = times[(times > low + least) & (times < high - least)]
-        if not inner.size:
-            return (self,)
-        parts = []
-        for left, right in pairwise([low, *inner.tolist(), high]):
-            t = left + (right - left) * NODES
-            basis = lagrange_basis(NODES, (t - low) / (high - low))
-            parts.append(
-                IntegratorStep(t=t, **{name: basis @ getattr(self, name) for name in ("x", "forces", "rates")})
-            )
-        return parts
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Phase:
-    """Result of the integration in one regime.
-
-    Attributes
-    ----------
-    start, regime
-        Regime at the start, and after the last step (with its directions of slip, for example).
-    steps : tuple of IntegratorStep
-    t, x
-        The end.
-    crossing : Crossing or None
-        Event that ended the phase; None at the end of the interval.
-    ahead : (n_x,) or None
-        State slightly later, which decides the modes if a guard was violated at once or a contact closes softly.
-    stiff : bool
-    failure : str
-        Reason why the integrator failed, or "".
-    finite : bool
-        False if rates of the state were not finite there.
-    length : float
-        Length of the step with the crossing [s].
-    patient : int
-        Number of steps at the limit of stability after which a phase is taken to be stiff.
-    """
-
-    start: Any
-    regime: Any
-    steps: tuple[IntegratorStep, ...]
-    t: float
-    x: np.ndarray
-    crossing: Crossing | None = None
-    ahead: np.ndarray | None = None
-    stiff: bool = False
-    failure: str = ""
-    finite: bool = True
-    length: float = 0.0
-    patient: int = STIFF_STEPS
 
 
 class PhaseRun:
@@ -250,7 +173,11 @@ class PhaseRun:
 
         scales = self.flow.scales
         search = GuardSearch(
-            noise=noise, evaluate=evaluate, touching=TOUCHING * scales.length, slow=RESTING * scales.speed
+            noise=noise,
+            evaluate=evaluate,
+            touching=TOUCHING * scales.length,
+            slow=RESTING * scales.speed,
+            defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
         return search.first(step.t, guards, step.rates[:, :count], self.enabled)
 
@@ -276,9 +203,9 @@ class PhaseRun:
 
         def motion(s: float) -> tuple[float, float, float]:
             x = path(s)
-            sample = self.flow.sample(self.regime, s, x)
+            guards, _, rates = self.motion.samples(np.array([s]), x[None, :])
             acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
-            gap, rate = sample.guards[guard] / scales.length, sample.rates[guard] / scales.speed
+            gap, rate = guards[0, guard] / scales.length, rates[0, guard] / scales.speed
             return float(gap), float(rate), float(acceleration)
 
         return soft_closing(crossing, motion, self.end)
@@ -355,10 +282,10 @@ class PhaseRun:
 
             return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
         from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
-        from nosnoc_py.simulation.event_driven.steps import Rule
+        from nosnoc_py.simulation.event_driven.steps import StepRule
 
         flow = self.flow
-        rule = Rule(
+        rule = StepRule(
             end=end,
             touching=TOUCHING * flow.scales.length,
             distances=flow.distances,

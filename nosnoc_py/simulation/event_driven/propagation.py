@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.motion.crossing import NODES as SAMPLES
-from nosnoc_py.simulation.event_driven.phase import Flow, IntegratorStep, Phase
+from nosnoc_py.simulation.event_driven.phase import Flow
+from nosnoc_py.simulation.event_driven.records import IntegratorStep, Phase
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray

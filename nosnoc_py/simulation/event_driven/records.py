@@ -1,16 +1,24 @@
-"""Records of an event-driven simulation: samples within a phase, and nodes between phases."""
+"""Records of an event-driven simulation: samples within a phase, phases, and nodes between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from nosnoc_py.motion.crossing import NODES, Crossing
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+from nosnoc_py.tableaus import lagrange_basis
+
+# DOP853 is limited by stability in so many steps in a row: Radau is tried.
+STIFF_STEPS = 15
+# Parts of a step shorter than this share of the time are not split off (rounding of times).
+SHORTEST = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,72 @@ class Sample:
     guards: np.ndarray
     forces: np.ndarray
     rates: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IntegratorStep:
+    """One step of the integrator: times t (8,), with states, forces and rates as in a `Sample` (one row per time)."""
+
+    t: np.ndarray
+    x: np.ndarray
+    forces: np.ndarray
+    rates: np.ndarray
+
+    def cut(self, times: np.ndarray) -> Sequence[IntegratorStep]:
+        """Return the parts of a step between the times (n,) inside it, by the polynomials through its samples."""
+        low, high = float(self.t[0]), float(self.t[-1])
+        least = SHORTEST * max(abs(low), abs(high))
+        inner = times[(times > low + least) & (times < high - least)]
+        if not inner.size:
+            return (self,)
+        parts = []
+        for left, right in pairwise([low, *inner.tolist(), high]):
+            t = left + (right - left) * NODES
+            basis = lagrange_basis(NODES, (t - low) / (high - low))
+            parts.append(
+                IntegratorStep(t=t, **{name: basis @ getattr(self, name) for name in ("x", "forces", "rates")})
+            )
+        return parts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Phase:
+    """Result of the integration in one regime.
+
+    Attributes
+    ----------
+    start, regime
+        Regime at the start, and after the last step (with its directions of slip, for example).
+    steps : tuple of IntegratorStep
+    t, x
+        The end.
+    crossing : Crossing or None
+        Event that ended the phase; None at the end of the interval.
+    ahead : (n_x,) or None
+        State slightly later, which decides the modes if a guard was violated at once or a contact closes softly.
+    stiff : bool
+    failure : str
+        Reason why the integrator failed, or "".
+    finite : bool
+        False if rates of the state were not finite there.
+    length : float
+        Length of the step with the crossing [s].
+    patient : int
+        Number of steps at the limit of stability after which a phase is taken to be stiff.
+    """
+
+    start: Any
+    regime: Any
+    steps: tuple[IntegratorStep, ...]
+    t: float
+    x: np.ndarray
+    crossing: Crossing | None = None
+    ahead: np.ndarray | None = None
+    stiff: bool = False
+    failure: str = ""
+    finite: bool = True
+    length: float = 0.0
+    patient: int = STIFF_STEPS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

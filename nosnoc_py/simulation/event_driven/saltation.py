@@ -17,9 +17,8 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
-from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.propagation import SLOW
-from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.records import Node, Phase
 from nosnoc_py.simulation.event_driven.smoothness import ContactNodeCrossing
 from nosnoc_py.simulation.event_driven.variations import ContactMotion, ContactVariations
 from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing, VariationPropagation

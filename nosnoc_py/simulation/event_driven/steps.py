@@ -12,7 +12,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from nosnoc_py.compiled import compiled_as
-from nosnoc_py.simulation.event_driven import kernel
+from nosnoc_py.simulation.event_driven import kernel, kernel_samples
 
 Array = np.ndarray
 STAGES, ALL_STAGES, POWERS = 12, 16, 7
@@ -26,10 +26,10 @@ RUNNING, FINISHED, OPEN, FAILED, STIFF, GROWN = range(6)
 that is stiff; one that is not stiff any more.
 """
 SLOW, TAKEN, LOST = range(3)
-"""Counts of a `Place`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite."""
+"""Counts of a `StepPlace`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite."""
 
 
-class Rule(NamedTuple):
+class StepRule(NamedTuple):
     """Tolerances and limits: `most` steps in a run, `patient` with so many of them in a row at the limit of stability
     (0: with all), `touching` as in `motion.crossing`; `implicit` steps while a slip in space starts.
     """
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
     implicit: bool
 
 
-class Place(NamedTuple):
+class StepPlace(NamedTuple):
     """Where a run stands: state x, its rate f, stages K (16, n_x) and polynomial F (7, n_x) of the last step.
 
     Attributes
@@ -69,7 +69,7 @@ class Place(NamedTuple):
     counts: Array
 
 
-class Rows(NamedTuple):
+class StepRows(NamedTuple):
     """Samples of steps: times (k, 8), states, guards, forces and rates (k, 8, n)."""
 
     t: Array
@@ -102,7 +102,7 @@ def stages(motion: Any, t: float, x: Array, h: float, K: Array, first: int, last
 
 
 def _sample_by_loops(motion: Any, t: Array, x: Array, guards: Array, forces: Array, rates: Array) -> None:
-    kernel.sample(motion, x, guards, forces, rates)
+    kernel_samples.sample(motion, x, guards, forces, rates)
 
 
 @compiled_as(_sample_by_loops)
@@ -112,7 +112,7 @@ def sample(motion: Any, t: Array, x: Array, guards: Array, forces: Array, rates:
 
 
 def _put_by_loops(motion: Any, t: float, x: Array, f: Array) -> None:
-    if kernel.project(motion, x):
+    if kernel_samples.project(motion, x):
         for i in range(x.size):
             if abs(x[i]) < kernel.TINY:
                 x[i] = 0.0
@@ -136,7 +136,7 @@ def rate(motion: Any, t: float, x: Array, f: Array) -> None:
 
 
 def _slow_by_loops(motion: Any, t: float, x: Array) -> bool:
-    return kernel.is_slow(motion)
+    return kernel_samples.is_slow(motion)
 
 
 @compiled_as(_slow_by_loops)
@@ -146,7 +146,7 @@ def is_slow(motion: Any, t: float, x: Array) -> bool:
 
 
 def _turning_by_loops(motion: Any, t: float, x: Array, left: Array, right: Array) -> int:
-    return kernel.turning(motion, x, left, right)
+    return kernel_samples.turning(motion, x, left, right)
 
 
 @compiled_as(_turning_by_loops)

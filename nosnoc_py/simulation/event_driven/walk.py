@@ -20,9 +20,8 @@ import numpy as np
 
 from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import SimulationResult
-from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
-from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.records import IntegratorStep, Node, Phase
 from nosnoc_py.solution.interpolant import jumps_of
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status

@@ -31,8 +31,8 @@ class Inertia:
 class Dynamics:
     """Force and inertia of a system by the linearised theta-method."""
 
-    def __init__(self, system: CLS, theta: float) -> None:
-        self.theta, self.system, n = theta, system, system.n_v
+    def __init__(self, system: CLS) -> None:
+        self.system, n = system, system.n_v
         arguments = [system.x, system.u, system.p]
         matrix, dynamic = system.mass_matrix, ca.vertcat(system.q, system.v)
         self._sloped = bool(ca.depends_on(system.force, dynamic))
@@ -68,13 +68,12 @@ class Dynamics:
         return x[s.at_q], x[s.at_v], x[s.at_y]
 
     def free(
-        self, h: float, until: float, x: np.ndarray, u: np.ndarray, p: np.ndarray
+        self, reach: float, h: float, until: float, x: np.ndarray, u: np.ndarray, p: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, Inertia]:
         """Return the state `until` seconds later (where gaps are evaluated), the contact-free velocity (n_v,), and A.
 
-        A has M at that state, and derivatives of the force at the point of the theta-method.
+        A has M at that state, and derivatives of the force at the point of the theta-method, `reach` = theta h later.
         """
-        reach = self.theta * h
         # The force is evaluated theta h ahead at the present velocities; A adds the effect of their change.
         gap_state, force, *matrices = self._smooth(x, u, p, [until, reach])
         inertia = self._constant

@@ -10,7 +10,6 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.cls import CLS, Contact
-from nosnoc_py.systems.kinematics import ContactFrames
 
 Entries = list[tuple[int, int, Any]]
 
@@ -31,13 +30,12 @@ class ContactRows:
         have their rates there: velocities are padded by a 1 that no impulse changes.
     width : int
         Rows of a contact: the normal, and as many tangents as the contact with most of them has.
-    friction, restitution : (n_c,)
     gaps : function (x, p) -> (n_c,)
     """
 
-    def __init__(self, system: CLS, frames: ContactFrames) -> None:
+    def __init__(self, system: CLS) -> None:
+        frames = system.mechanics.frames
         self.count, self.n_v = frames.count, system.n_v
-        self.friction, self.restitution = frames.friction, frames.restitution
         self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
         self.gaps = system.mechanics.gaps_at
         index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}

@@ -90,9 +90,9 @@ class Stepper:
     """Solver of the steps of one system. It keeps the impulses of the last step as the next guess."""
 
     def __init__(self, system: CLS, options: TimeStepping, limits: Limits, p: np.ndarray) -> None:
-        frames = system.mechanics.frames_at(p)
-        self.options, self.limits, self.rows = options, limits, ContactRows(system, frames)
-        self.dynamics = Dynamics(system, options.weight)
+        # Functions of the system live as long as it: a simulation of many steps takes as long as writing them.
+        self.frames, once = system.mechanics.frames_at(p), system.mechanics.once
+        self.options, self.limits, self.rows, self.dynamics = options, limits, once(ContactRows), once(Dynamics)
         self._colours = Colours(self.rows.dofs, system.n_v, coupled=not self.dynamics.diagonal)
         directions = options.directions if options.friction == "polyhedral" else None
         projection = projection_of(self.rows.width - 1, directions)
@@ -109,7 +109,7 @@ class Stepper:
         moved = self.dynamics.system.mechanics.moved
         slope = self.dynamics.first_order(x, u, p)
         # Gaps are evaluated at q + (1 - theta) h v, the part of the way that does not depend on v+.
-        gap_state, free, inertia = self.dynamics.free(h, (1.0 - theta) * h, x, u, p)
+        gap_state, free, inertia = self.dynamics.free(self.options.weight * h, h, (1.0 - theta) * h, x, u, p)
         gaps = self.rows.gaps(gap_state, p)
         directions = self.rows.directions(gap_state, p)
         if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
@@ -173,8 +173,8 @@ class Stepper:
             dofs=dofs[near],
             gaps=g,
             before=before[near],
-            restitution=self.rows.restitution[near],
-            friction=self.rows.friction[near],
+            restitution=self.frames.restitution[near],
+            friction=self.frames.friction[near],
             expected=expected,
             guess=self._last[near],
             reach=reach,

@@ -21,8 +21,7 @@ from nosnoc_py.simulation.event_driven.filippov.candidates import (
 )
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, FilippovFlow, FilippovRegime, sides
-from nosnoc_py.simulation.event_driven.phase import Phase
-from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.records import Node, Phase
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
