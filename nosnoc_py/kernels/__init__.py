@@ -6,6 +6,6 @@ expressions only. A `KernelCache` belongs to a problem and keeps the kernels tha
 """
 
 from nosnoc_py.kernels.cache import KernelCache
-from nosnoc_py.kernels.kernel import Evaluator, Kernel
+from nosnoc_py.kernels.kernel import Kernel, KernelEvaluator
 
-__all__ = ["Evaluator", "Kernel", "KernelCache"]
+__all__ = ["KernelEvaluator", "Kernel", "KernelCache"]

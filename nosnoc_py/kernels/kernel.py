@@ -40,7 +40,7 @@ class Kernel:
     >>> import casadi as ca, numpy as np
     >>> a = ca.SX.sym("a", 2)
     >>> kernel = Kernel(a, a[0] * a[1], a[0] ** 2)
-    >>> evaluator = Evaluator(kernel, np.array([[3.0, 4.0], [1.0, 5.0]]))
+    >>> evaluator = KernelEvaluator(kernel, np.array([[3.0, 4.0], [1.0, 5.0]]))
     >>> evaluator.values()
     array([[12.,  9.],
            [ 5.,  1.]])
@@ -100,8 +100,8 @@ class Kernel:
         return int(sum(f.n_instructions() for f in (self.values, self.first, self.second)))
 
 
-class Evaluator:
-    """Evaluator of a kernel at the places of one array of arguments, which it reads at every call.
+class KernelEvaluator:
+    """KernelEvaluator of a kernel at the places of one array of arguments, which it reads at every call.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class LinearMap:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Block:
+class KernelBlock:
     """Constraints lower <= rows(a) <= upper and a part of the objective, repeated at several places.
 
     Attributes

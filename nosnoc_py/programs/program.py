@@ -18,8 +18,8 @@ import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.audit.constraints import excess
-from nosnoc_py.kernels.kernel import Evaluator
-from nosnoc_py.programs.block import Block
+from nosnoc_py.kernels.kernel import KernelEvaluator
+from nosnoc_py.programs.block import KernelBlock
 
 Array = np.ndarray
 # An objective that is almost stationary at the start keeps its size: its gradient counts at least as this fraction of
@@ -36,7 +36,7 @@ class BlockProgram:
 
     Parameters
     ----------
-    blocks : sequence of Block
+    blocks : sequence of KernelBlock
     lower, upper : (n,)
         Bounds of the unknowns w.
     scale : (n,)
@@ -57,10 +57,10 @@ class BlockProgram:
 
     >>> import casadi as ca, numpy as np
     >>> from nosnoc_py.kernels import Kernel
-    >>> from nosnoc_py.programs import Block, LinearMap
+    >>> from nosnoc_py.programs import KernelBlock, LinearMap
     >>> a = ca.SX.sym("a", 2)
     >>> at = LinearMap.at([[0, 1], [1, 2]])
-    >>> block = Block(name="step", kernel=Kernel(a, a[1] - a[0], ca.sumsqr(a)), at=at, lower=[1], upper=[1])
+    >>> block = KernelBlock(name="step", kernel=Kernel(a, a[1] - a[0], ca.sumsqr(a)), at=at, lower=[1], upper=[1])
     >>> program = BlockProgram([block], np.full(3, -9.0), np.full(3, 9.0), np.ones(3), np.zeros(3))
     >>> program.evaluate(np.array([0.0, 1.0, 3.0]))
     (11.0, array([1., 2.]))
@@ -70,7 +70,7 @@ class BlockProgram:
     1.0
     """
 
-    def __init__(self, blocks: Sequence[Block], lower: Array, upper: Array, scale: Array, start: Array) -> None:
+    def __init__(self, blocks: Sequence[KernelBlock], lower: Array, upper: Array, scale: Array, start: Array) -> None:
         from scipy import sparse  # not paid for by an import of the library
 
         self.blocks, self.scale, self.size = tuple(blocks), scale, int(scale.size)
@@ -122,7 +122,7 @@ class BlockProgram:
         bounds = excess(w, self.lbw, self.ubw) / self.scale
         return float(np.concatenate([over, bounds]).max(initial=0.0)) if np.isfinite(over).all() else np.inf
 
-    def not_finite(self, w: Array) -> tuple[Block, int] | None:
+    def not_finite(self, w: Array) -> tuple[KernelBlock, int] | None:
         """Return the first block and place with a value or a first or second derivative that is not finite, or None."""
         self._outputs(w)
         for block, evaluator in zip(self.blocks, self._evaluators, strict=True):
@@ -141,7 +141,7 @@ class BlockProgram:
         inside = (row - self._offsets[k]) % block.count
         return f"{block.name}: {block.labels[inside]}" if block.labels else block.name
 
-    def of(self, block: Block, values: Array) -> Array:
+    def of(self, block: KernelBlock, values: Array) -> Array:
         """Return the entries (places, rows) of a block in a vector of all rows."""
         k = self.blocks.index(block)
         return values[self._offsets[k] : self._offsets[k + 1]].reshape(block.places, block.count)
@@ -198,7 +198,7 @@ class BlockProgram:
 
     # Assembly --------------------------------------------------------------------------------------------------------
 
-    def _gathered(self, sparse: Any) -> tuple[Array, list[Evaluator], Array, Any]:
+    def _gathered(self, sparse: Any) -> tuple[Array, list[KernelEvaluator], Array, Any]:
         """Return arguments of all kernels, their evaluators, constant parts, and the matrix from w to arguments."""
         sizes = [block.places * block.kernel.n for block in self.blocks]
         arguments, ends = np.zeros(sum(sizes)), np.cumsum([0, *sizes])
@@ -206,7 +206,7 @@ class BlockProgram:
         evaluators = []
         for block, first, last in zip(self.blocks, ends[:-1], ends[1:], strict=True):
             at, n = block.at, block.kernel.n
-            evaluators.append(Evaluator(block.kernel, arguments[first:last].reshape(block.places, n)))
+            evaluators.append(KernelEvaluator(block.kernel, arguments[first:last].reshape(block.places, n)))
             if at.offset is not None:
                 offset[first:last] = at.offset.reshape(-1)
             rows.append((first + np.arange(block.places)[:, None] * n + at.component).reshape(-1))

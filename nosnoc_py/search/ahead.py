@@ -73,7 +73,7 @@ class ComparedRefinement(Refinement):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Task:
+class NeighbourTask:
     """A neighbour to be solved: everything but the problem, which the helper has."""
 
     sequence: Sequence
@@ -84,7 +84,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Answer:
+class NeighbourAnswer:
     """Attempt of a helper as numbers: the fields of its point, and what the search reads of the point's program."""
 
     point: dict[str, Any]
@@ -134,8 +134,8 @@ class WorkAhead:
         self.deadline = np.inf  # of what this process does ahead; helpers are ended with the search
         self.node: SequenceNode | None = None  # of the tasks that were handed out last
         # By the identity of a sequence, which the task holds: its helper, and the number by which that answers.
-        self.tasks: dict[int, tuple[Task, Helper, int]] = {}
-        self.answers: dict[int, Answer | None] = {}
+        self.tasks: dict[int, tuple[NeighbourTask, Helper, int]] = {}
+        self.answers: dict[int, NeighbourAnswer | None] = {}
         self.serial, self.numbered = itertools.count(), dict[int, int]()
         # In a helper: laws are recognised by their identity, and have caches of their own.
         self.laws = lru_cache(maxsize=64)(
@@ -163,14 +163,16 @@ class WorkAhead:
             helper.send(self._register(task, helper), (type(node.laws), task))
             load[helper] += 1
 
-    def _register(self, task: Task, helper: Helper) -> int:
+    def _register(self, task: NeighbourTask, helper: Helper) -> int:
         """Return the number of a task. It is never used again, as answers may come after a task was given up."""
         number = next(self.serial)
         self.numbered[number] = id(task.sequence)
         self.tasks[id(task.sequence)] = task, helper, number
         return number
 
-    def _next_tasks(self, node: SequenceNode, state: SearchState, cutoff: float, limit: float) -> Iterator[Task]:
+    def _next_tasks(
+        self, node: SequenceNode, state: SearchState, cutoff: float, limit: float
+    ) -> Iterator[NeighbourTask]:
         """Yield the neighbours of a node that nobody has begun."""
         scales = [getattr(node.laws, name) for name in SCALES] if isinstance(node.laws, ContactLaws) else []
         fixed: dict[str, Any] = {
@@ -182,9 +184,9 @@ class WorkAhead:
         assert isinstance(node.moves, Peekable)
         for sequence in node.moves.peek():
             if id(sequence) not in self.tasks and state.is_worth_trying(sequence):
-                yield Task(sequence=sequence, **fixed)
+                yield NeighbourTask(sequence=sequence, **fixed)
 
-    def solve_here(self, node: SequenceNode, state: SearchState, task: Task) -> bool:
+    def solve_here(self, node: SequenceNode, state: SearchState, task: NeighbourTask) -> bool:
         """Solve a neighbour that nobody has begun, as a helper would; return False if there is none."""
         following = next(self._next_tasks(node, state, task.cutoff, task.limit), None)
         if following is None:
@@ -289,7 +291,7 @@ class WorkAhead:
                     del self.tasks[key]
                     self.answers.pop(key, None)
 
-    def _attempt(self, answer: Answer, node: SequenceNode, task: Task) -> PhaseAttempt:
+    def _attempt(self, answer: NeighbourAnswer, node: SequenceNode, task: NeighbourTask) -> PhaseAttempt:
         """Return the attempt with the laws of this process."""
 
         def again() -> PhaseAttempt | None:
@@ -305,7 +307,7 @@ class WorkAhead:
 
     # --- in a helper ---
 
-    def answer(self, order: tuple[type, Task]) -> Answer | None:
+    def answer(self, order: tuple[type, NeighbourTask]) -> NeighbourAnswer | None:
         """Return the answer to a task; None if it was cut by its limit of work."""
         kind, task = order
         work = ComparedRefinement(self.method, self.ocp, self.deadline)
@@ -315,7 +317,7 @@ class WorkAhead:
         if attempt is None or account.left <= 0.0:
             return None
         point = attempt.point
-        return Answer(
+        return NeighbourAnswer(
             point={each.name: getattr(point, each.name) for each in fields(point) if each.name != "program"},
             cached={name: getattr(point, name) for name in CACHED},
             program={name: getattr(point.program, name) for name in OF_PROGRAM},

@@ -24,7 +24,7 @@ import numpy as np
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
@@ -235,7 +235,7 @@ class SmoothedProgram:
         grid = np.linspace(0.0, horizon, len(control) + 1)
         return Start(control=PiecewiseConstant(grid, control), x0=x0, p=w[at["p"][0]], horizon=horizon)
 
-    def blocks(self, sigma: float) -> list[Block]:
+    def blocks(self, sigma: float) -> list[KernelBlock]:
         """Return the blocks of the steps, the path constraints and both ends for a width sigma.
 
         A stage has the arguments (x, S, z, u, push, p, sigma, h) with the increments S = (X - before) A^-T: its kernel
@@ -265,7 +265,7 @@ class SmoothedProgram:
         # Consecutive steps share a control, and all steps share parameters and horizon.
         control = at["u"][np.arange(STEPS) // SHARED]
         blocks = [
-            Block(
+            KernelBlock(
                 name="steps",
                 kernel=kernel,
                 at=LinearMap.of(
@@ -290,7 +290,7 @@ class SmoothedProgram:
             a = ca.vertcat(own.x, own.u, own.p)
             limits = [np.concatenate([getattr(c, side) for c in ocp.path_constraints]) for side in ("lower", "upper")]
             blocks.append(
-                Block(
+                KernelBlock(
                     name="path",
                     kernel=kept.kernel("path", [path], lambda: Kernel(a, path)),
                     at=LinearMap.of((at["x"][1:],), (control,), (at["p"],)),
@@ -300,7 +300,7 @@ class SmoothedProgram:
             )
         return [*blocks, *self._ends()]
 
-    def _ends(self) -> list[Block]:
+    def _ends(self) -> list[KernelBlock]:
         """Return the blocks of initial constraints, terminal constraints and terminal cost."""
         ocp, at, blocks = self.task.ocp, self.at, []
         s = ocp.system
@@ -318,7 +318,7 @@ class SmoothedProgram:
             limits = [[np.zeros(0), *[getattr(c, side) for c in constraints]] for side in ("lower", "upper")]
             rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints])
             blocks.append(
-                Block(
+                KernelBlock(
                     name=name,
                     kernel=Kernel(ca.vertcat(*y), rows, cost),
                     at=LinearMap.at(np.hstack(index)),
@@ -328,12 +328,12 @@ class SmoothedProgram:
             )
         return blocks
 
-    def _assistance(self, weight: float) -> Block:
+    def _assistance(self, weight: float) -> KernelBlock:
         """Return the block with the cost of the assisting forces, relative to their typical values."""
         push = ca.SX.sym("push", self.push.size)
         kernel = self.smoothed.system.kernels.kernel(
             "push", [], lambda: Kernel(push, ca.SX(0, 1), ca.sumsqr(push / ca.DM(self.push))), *self.push
         )
-        return Block(
+        return KernelBlock(
             name="push", kernel=kernel, at=LinearMap.at(self.at["push"]), weights=np.full(STEPS, weight / STEPS)
         )

@@ -21,7 +21,7 @@ from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.refinement import EXACT, SMOOTH, free_start
 from nosnoc_py.simulation.common import SimulationTask
@@ -329,7 +329,7 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
     index = np.arange(x0.size)[None]
     kernel = Kernel(s.x, end_values[0], cost)
-    block = Block(name="goal", kernel=kernel, at=LinearMap.at(index), lower=low, upper=high)
+    block = KernelBlock(name="goal", kernel=kernel, at=LinearMap.at(index), lower=low, upper=high)
     low, high = ocp.x_bounds
     nlp = BlockProgram([block], low, high, sizes, x0)
     with counted(PROGRAM_WORK):

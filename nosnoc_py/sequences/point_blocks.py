@@ -21,7 +21,7 @@ import numpy as np
 
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.point_costs import PointTerm
-from nosnoc_py.programs import Block, LinearMap
+from nosnoc_py.programs import KernelBlock, LinearMap
 
 if TYPE_CHECKING:
     from nosnoc_py.sequences.program import PhaseNLP
@@ -33,7 +33,7 @@ Array = np.ndarray
 OUTSIDE = 0.05
 
 
-def point_block(program: PhaseNLP, term: PointTerm) -> Block:
+def point_block(program: PhaseNLP, term: PointTerm) -> KernelBlock:
     """Return the block of a cost and a constraint at chosen times, with one place per time."""
     s, nodes, c = program.ocp.system, np.append(0.0, program.tableau.c), term.constraint
     X, p = ca.SX.sym("X", program.n_x, nodes.size), ca.SX.sym("p", s.p.numel())
@@ -61,7 +61,7 @@ def point_block(program: PhaseNLP, term: PointTerm) -> Block:
     in_phase = np.array([each.in_phase for each in places]).reshape(len(places), 2, -1)
     two = [(every, in_phase[:, k, 1:], in_phase[:, k, :1]) for k in (0, 1)] if c is not None else []
     times = np.asarray(term.times, float)[:, None]
-    return Block(
+    return KernelBlock(
         name="point",
         kernel=kernel,
         at=LinearMap.of(

@@ -26,9 +26,9 @@ import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.functions import function_of
-from nosnoc_py.kernels import Evaluator, Kernel
+from nosnoc_py.kernels import Kernel, KernelEvaluator
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints
 from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows, Unknowns
 from nosnoc_py.sequences.held_rows import held_rows, positions_only
@@ -145,7 +145,7 @@ class ControlPiece:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Elements:
+class ElementTable:
     """Finite elements in the order of time.
 
     Attributes
@@ -240,7 +240,7 @@ class PhaseNLP:
     at_left, at_x, at_z, at_y : lists of int arrays
         By phase: state at its begin (n_x,), stages (elements, n_s, n_x), multipliers (elements, n_s, n_z), and unknowns
         of the boundary before it.
-    stage_blocks : dict Block -> tuple of int
+    stage_blocks : dict KernelBlock -> tuple of int
         Blocks of the stages of all elements of phases with the same mode, and these phases.
     """
 
@@ -260,7 +260,7 @@ class PhaseNLP:
             laws.boundary(plan.modes[max(k - 1, 0)], plan.impacts[k], plan.modes[k]) if k or plan.impacts[0] else None
             for k in range(len(plan))
         ]
-        self._store, self._blocks = _Store(), list[Block]()
+        self._store, self._blocks = _Store(), list[KernelBlock]()
         self.path_constraints = smooth_constraints(ocp, "path_constraints")
         self._held_rows: dict[int, list[Array]] = {}
         self._declare()
@@ -528,8 +528,8 @@ class PhaseNLP:
         groups: dict[int, list[int]] = {}
         for k, mode in enumerate(self.modes):
             groups.setdefault(id(mode), []).append(k)
-        self.stage_blocks: dict[Block, tuple[int, ...]] = {}
-        self.boundary_blocks: dict[int, Block] = {}
+        self.stage_blocks: dict[KernelBlock, tuple[int, ...]] = {}
+        self.boundary_blocks: dict[int, KernelBlock] = {}
         for phases in groups.values():
             self._add_stages(tuple(phases))
             self._add_inner_points(tuple(phases))
@@ -538,7 +538,7 @@ class PhaseNLP:
                 self._add_boundary(k, boundary)
         self._add_ends()
 
-    def _elements(self) -> Elements:
+    def _elements(self) -> ElementTable:
         """Return the table of all elements."""
         pieces = [(piece, inside) for piece in self.pieces for inside in range(piece.elements)]
         x = np.concatenate(self.at_x)
@@ -546,7 +546,7 @@ class PhaseNLP:
         begins = np.cumsum([0, *(len(part) for part in self.at_x[:-1])])
         left[begins] = self.at_left
         count = np.array([piece.elements for piece, _ in pieces])
-        return Elements(
+        return ElementTable(
             phase=np.array([piece.phase for piece, _ in pieces]),
             control=np.array([piece.control for piece, _ in pieces]),
             length=np.array([piece.length for piece, _ in pieces]),
@@ -628,7 +628,7 @@ class PhaseNLP:
             for path, first in zip(every, firsts, strict=False):
                 free = first + np.flatnonzero(fixed[path.number][path.rows])
                 least[last, -1, free], most[last, -1, free] = -np.inf, np.inf
-        block = Block(
+        block = KernelBlock(
             name="phase",
             kernel=self._stage_kernel(mode, others.expression),
             at=self._stage_map(n, phases),
@@ -676,7 +676,9 @@ class PhaseNLP:
             last = np.flatnonzero(e.phase[n] == k)[-1]
             lower[last, free], upper[last, free] = -np.inf, np.inf
         kernel = self._kernel("path", [s.x, mode.z.symbol, s.u, s.p], rows)
-        self._blocks.append(Block(name="phase", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels))
+        self._blocks.append(
+            KernelBlock(name="phase", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels)
+        )
 
     def _add_inner_points(self, phases: tuple[int, ...]) -> None:
         """Add the inequalities at further points of all elements of the phases of one mode."""
@@ -696,7 +698,7 @@ class PhaseNLP:
         weights = (of_x, of_z, self.basis(n, inside).reshape(flat.size, -1))
         margins = self._margins(n, inside, rows.labels) * (lower < upper)
         self._blocks.append(
-            Block(
+            KernelBlock(
                 name="phase",
                 kernel=self._kernel("inner", [s.x, self.modes[phases[0]].z.symbol, s.u, s.p], rows),
                 at=LinearMap.of(*zip(every, weights, strict=True), (self.at_p[None],)),
@@ -779,12 +781,12 @@ class PhaseNLP:
         shown = zip(self.ocp.system.state_names, w[left], strict=True)
         return f"in phase {k}, near {', '.join(f'{name} = {value:.6g}' for name, value in shown)}"
 
-    def stage_rows(self, block: Block) -> int:
+    def stage_rows(self, block: KernelBlock) -> int:
         """Return the number of rows of the mode at a stage, of which the first n_x are the dynamics."""
         mode = self.modes[self.stage_blocks[block][0]]
         return self.n_x + mode.equations.size + mode.inequalities.size
 
-    def time_of(self, block: Block, edges: Array) -> float:
+    def time_of(self, block: KernelBlock, edges: Array) -> float:
         """Return the time [s] of a block with one place."""
         return float(edges[-1] if block.edge is None else edges[block.edge])
 
@@ -861,7 +863,7 @@ class PhaseNLP:
         low, high = (self.ocp.horizon,) * 2 if free is None else (free.lower, free.upper)
         everything = np.broadcast_to(at[None, :, None], (1, at.size, 1))
         self._blocks.append(
-            Block(
+            KernelBlock(
                 name="end",
                 kernel=kernel,
                 at=LinearMap.of((everything, np.ones((1, at.size)))),
@@ -876,7 +878,7 @@ class PhaseNLP:
         own = self.length_control == np.arange(self.mesh.intervals - 1)[:, None]
         shares = own - 1.0 / self.mesh.intervals
         every = np.broadcast_to(at[None, :, None], (len(own), at.size, 1))
-        equal = Block(
+        equal = KernelBlock(
             name="end",
             kernel=kernel,
             at=LinearMap.of((every, shares)),
@@ -924,11 +926,13 @@ class PhaseNLP:
                 (self.at_end_slack[None],),
             )
             lower, upper = np.append(low, np.zeros(more)), np.append(high, np.full(more, np.inf))
-            self._blocks.append(Block(name="end", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels))
+            self._blocks.append(
+                KernelBlock(name="end", kernel=kernel, at=at, lower=lower, upper=upper, labels=rows.labels)
+            )
         if count:
             every = self.at_slack[None, :, None]
             spent = LinearMap.of((every, weight / sizes[None]))
-            self._blocks.append(Block(name="penalty", kernel=self._linear(is_cost=True), at=spent))
+            self._blocks.append(KernelBlock(name="penalty", kernel=self._linear(is_cost=True), at=spent))
         at_start = np.concatenate([self.at_x0, self.at_p])
         if ocp.initial_constraints:
             initial = Rows.of(*((str(c.name), c.expression) for c in ocp.initial_constraints))
@@ -1017,18 +1021,20 @@ class PhaseNLP:
         upper: Array,
         index: Array,
         edge: int | None = None,
-    ) -> Block | None:
+    ) -> KernelBlock | None:
         """Add a block at one place, unless it has no rows."""
         if not rows.size:
             return None
         kernel = self._kernel("rows", symbols, rows)
         at, labels = LinearMap.at(index), rows.labels
-        self._blocks.append(Block(name=name, kernel=kernel, at=at, lower=lower, upper=upper, labels=labels, edge=edge))
+        self._blocks.append(
+            KernelBlock(name=name, kernel=kernel, at=at, lower=lower, upper=upper, labels=labels, edge=edge)
+        )
         return self._blocks[-1]
 
     def _add_conditions(
         self, name: str, symbols: list[ca.SX], equations: Rows, inequalities: Rows, index: Array, edge: int
-    ) -> Block | None:
+    ) -> KernelBlock | None:
         """Add equations (= 0) and inequalities (>= 0) as a block at one place."""
         lower, open_ = np.zeros(equations.size + inequalities.size), np.full(inequalities.size, np.inf)
         upper = np.append(np.zeros(equations.size), open_)
@@ -1041,13 +1047,13 @@ def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
     return mesh.intervals if mesh.per_phase else max(1, round(mesh.intervals * length / horizon))
 
 
-def _fitted(block: Block, w: Array, rows: Array, columns: Array) -> Array:
+def _fitted(block: KernelBlock, w: Array, rows: Array, columns: Array) -> Array:
     """Return by how much some arguments (places, columns) are too large for some rows, in the least-squares sense.
 
     Zero where a value is not finite.
     """
     a = block.at.arguments(w, block.kernel.n)
-    evaluator = Evaluator(block.kernel, a)
+    evaluator = KernelEvaluator(block.kernel, a)
     right, slopes = evaluator.values()[:, rows], evaluator.first()
     matrix = np.zeros((block.places, block.count + 1, block.kernel.n))
     matrix[:, *block.kernel.jacobian_pattern] = slopes

@@ -36,7 +36,7 @@ from nosnoc_py.kernels import Kernel
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
@@ -771,7 +771,7 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     distance = ca.sumsqr((s.x - near) / ocp.sizes.x)
     index = np.arange(near.size)[None]
     kernel = Kernel(s.x, rows(s.x, ocp.p), distance)
-    block = Block(name="start", kernel=kernel, at=LinearMap.at(index), lower=limits[0], upper=limits[1])
+    block = KernelBlock(name="start", kernel=kernel, at=LinearMap.at(index), lower=limits[0], upper=limits[1])
     nlp = BlockProgram([block], low, high, ocp.sizes.x, near)
     found = np.clip(InteriorPoint(nlp, EXACT).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
     # Rows that imply each other leave no interior: Gauss-Newton steps need none.

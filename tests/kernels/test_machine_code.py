@@ -9,7 +9,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from nosnoc_py.kernels import Evaluator, Kernel, machine_code
+from nosnoc_py.kernels import Kernel, KernelEvaluator, machine_code
 from nosnoc_py.kernels.machine_code import MachineCode
 
 pytestmark = pytest.mark.quick
@@ -29,7 +29,7 @@ def long_kernel(terms: int = 60) -> Kernel:
 def evaluated(kernel: Kernel) -> list[np.ndarray]:
     """Values and derivatives at random places."""
     rng = np.random.default_rng(3)
-    evaluator = Evaluator(kernel, rng.normal(size=(PLACES, 4)))
+    evaluator = KernelEvaluator(kernel, rng.normal(size=(PLACES, 4)))
     evaluator.multipliers[...] = rng.normal(size=evaluator.multipliers.shape)
     return [part().copy() for part in (evaluator.values, evaluator.first, evaluator.second)]
 
@@ -116,5 +116,5 @@ def test_a_folder_that_cannot_be_made_is_no_error(now: Path, monkeypatch: pytest
 
 def test_short_functions_are_left_alone(now: Path) -> None:
     a = ca.SX.sym("a", 2)
-    Evaluator(Kernel(a, a[0] * a[1]), np.ones((3, 2))).values()
+    KernelEvaluator(Kernel(a, a[0] * a[1]), np.ones((3, 2))).values()
     assert not now.exists()

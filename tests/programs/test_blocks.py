@@ -8,8 +8,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from nosnoc_py.kernels import Evaluator, Kernel, KernelCache
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.kernels import Kernel, KernelCache, KernelEvaluator
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 
 pytestmark = pytest.mark.quick
 
@@ -17,11 +17,11 @@ EXACT = 1e-10  # relative, to the largest entry
 UNKNOWNS = 7
 
 
-def blocks() -> list[Block]:
+def blocks() -> list[KernelBlock]:
     """A nonlinear one with numbers of its places, a linear one, one that is a cost only, one with an unknown twice."""
     y, c = ca.SX.sym("y", 3), ca.SX.sym("c", 2)
     rows = ca.vertcat(c[0] * ca.sin(y[0] * y[1]), y[2] ** 3 - c[1] * y[0], ca.exp(y[2]) * y[1])
-    curved = Block(
+    curved = KernelBlock(
         name="curved",
         kernel=Kernel(ca.vertcat(y, c), rows, c[1] * y[0] ** 2 * y[2] + ca.cos(y[1])),
         at=LinearMap.of(
@@ -33,10 +33,12 @@ def blocks() -> list[Block]:
     )  # fmt: skip
     z = ca.SX.sym("z", 2)
     at = LinearMap.at([[6, 0], [1, 5]])
-    linear = Block(name="linear", kernel=Kernel(z, 3 * z[0] - z[1]), at=at, lower=-1.0, upper=1.0)
+    linear = KernelBlock(name="linear", kernel=Kernel(z, 3 * z[0] - z[1]), at=at, lower=-1.0, upper=1.0)
     cost = ca.log(1 + z[0] ** 2) * z[1]
-    spent = Block(name="spent", kernel=Kernel(z, ca.SX(0, 1), cost), at=LinearMap.at([[3, 4]]), weights=[2.0])
-    twice = Block(name="twice", kernel=Kernel(z, z[0] ** 2 * z[1]), at=LinearMap.at([[5, 5], [4, 0]]), lower=0, upper=9)
+    spent = KernelBlock(name="spent", kernel=Kernel(z, ca.SX(0, 1), cost), at=LinearMap.at([[3, 4]]), weights=[2.0])
+    twice = KernelBlock(
+        name="twice", kernel=Kernel(z, z[0] ** 2 * z[1]), at=LinearMap.at([[5, 5], [4, 0]]), lower=0, upper=9
+    )
     # Sums of unknowns: arguments (0.5 w_0 + 2 w_1 - w_0 + 1, w_3) and (w_2 + w_2 + 3 w_4 - 1, w_5).
     sums = LinearMap(
         np.array([0, 0, 0, 1]),
@@ -44,7 +46,7 @@ def blocks() -> list[Block]:
         np.array([[0.5, 2.0, -1.0, 1.0], [1.0, 1.0, 3.0, 1.0]]),
         np.array([[1.0, 0.0], [-1.0, 0.0]]),
     )
-    summed = Block(
+    summed = KernelBlock(
         name="summed", kernel=Kernel(z, ca.sin(z[0]) * z[1], z[0] ** 2 * z[1] ** 2), at=sums, lower=0, upper=1
     )
     return [curved, linear, spent, twice, summed]
@@ -144,7 +146,7 @@ def test_what_is_not_finite_is_found_with_its_place():
         (y**1.5, [1.0, 2.0, 0.0], 2),
         (y**1.5, [1.0, 2.0, 3.0], None),
     ):
-        block = Block(name="one", kernel=Kernel(y, rows), at=LinearMap.at([[0], [1], [2]]), lower=0, upper=0)
+        block = KernelBlock(name="one", kernel=Kernel(y, rows), at=LinearMap.at([[0], [1], [2]]), lower=0, upper=0)
         found = BlockProgram([block], low, high, one, one).not_finite(np.array(w))
         assert found == (None if place is None else (block, place))
 
@@ -175,7 +177,7 @@ class TestLinearMaps:
         program, x = point
         for block in program.blocks:
             a = block.at.arguments(x * program.scale, block.kernel.n)
-            rows = Evaluator(block.kernel, a).values()[:, :-1]
+            rows = KernelEvaluator(block.kernel, a).values()[:, :-1]
             assert_close(rows.ravel(), program.of(block, program.evaluate(x * program.scale)[1]).ravel())
 
 

@@ -358,9 +358,9 @@ class TestTurns:
         here = ns.Search().init(cart())
         program = here.work.method
         assert (program.intervals, program.max_iterations, program.refinements) == (16, 150, 1)
-        assert here.limit == 60.0
+        assert here.limit == 24.0
         assert (here.since, here.used, here.nodes, here.candidates) == (0.0, 0.0, (), ())
-        assert ns.Search(effort="thorough").init(cart()).limit == 600.0
+        assert ns.Search(effort="thorough").init(cart()).limit == 240.0
         assert ns.Search(program=ns.MultiPhase(intervals=5, refinements=0)).init(cart()).work.method.intervals == 5
         assert ns.Search(program=ns.MultiPhase(refinements=0)).init(cart()).work.method.refinements == 0
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.kernels import Evaluator
+from nosnoc_py.kernels import KernelEvaluator
 from nosnoc_py.programs import BlockProgram
 from nosnoc_py.search import simplex as simplex_module
 from nosnoc_py.search import starts
@@ -326,7 +326,7 @@ class TestSmoothedPrograms:
     def test_assistance_costs_squares_relative_to_typical_forces(self) -> None:
         program = SmoothedProgram.of(self.task())
         block = program._assistance(96.0)
-        costs = Evaluator(block.kernel, np.full((48, 1), 2.0 * program.push[0])).values()[:, -1]
+        costs = KernelEvaluator(block.kernel, np.full((48, 1), 2.0 * program.push[0])).values()[:, -1]
         assert block.cost_weights() @ costs == pytest.approx(96.0 * 4.0)
 
     def test_a_start_has_the_control_of_an_iterate_within_its_bounds(self) -> None:

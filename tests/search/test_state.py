@@ -236,22 +236,22 @@ class TestWhatIsSimulated:
 class TestPriority:
     @pytest.mark.parametrize(
         ("kind", "value"),
-        [("line", 1.0), ("relaxed", 0.5), ("evolution", 1 / 3), (STANCES, 1.0), (MOVES, 1 / 3)],
+        [("line", 1 / 0.4), ("relaxed", 1 / 0.8), ("evolution", 1 / 1.2), (STANCES, 3 / 1.2), (MOVES, 1 / 1.2)],
     )
     def test_before_any_work(self, kind: str, value: float) -> None:
         assert state().priority(kind) == pytest.approx(value, rel=1e-12)
         assert state(attempt(BOUNCE, 2.0, REFUTED)).priority(kind) == pytest.approx(value, rel=1e-12)
         # Neighbours of a sound motion are the most promising of all.
-        moved = 3.0 if kind == MOVES else value
+        moved = 3.0 / 0.4 if kind == MOVES else value
         assert state(attempt(BOUNCE, 2.0, INACCURATE)).priority(kind) == pytest.approx(moved, rel=1e-12)
 
     def test_gains_raise_it_and_work_lowers_it(self) -> None:
         here = state(gains={"line": 2, "random": 2}, spent={"line": 4.0, "random": 9.0, "constant": 4.0})
-        assert here.priority("line") == pytest.approx(3.0 / 5.0, rel=1e-12)
-        assert here.priority("random") == pytest.approx(3.0 / 10.0, rel=1e-12)
-        assert here.priority("constant") == pytest.approx(1.0 / 5.0, rel=1e-12)
+        assert here.priority("line") == pytest.approx(3.0 / 4.4, rel=1e-12)
+        assert here.priority("random") == pytest.approx(3.0 / 9.4, rel=1e-12)
+        assert here.priority("constant") == pytest.approx(1.0 / 4.4, rel=1e-12)
         larger = state(gains={"line": 2}, spent={"line": 4.0}, growth=2.0)
-        assert larger.priority("line") == pytest.approx(3.0 / 3.0, rel=1e-12)
+        assert larger.priority("line") == pytest.approx(3.0 / 2.4, rel=1e-12)
 
 
 class TestGain:
@@ -622,8 +622,8 @@ class TestTurn:
         assert search()._work_of_turn(half, "line") == pytest.approx(0.25 * 0.35 * 60.0, rel=1e-12)
         assert search()._work_of_turn(half, REFINE) == pytest.approx(0.35 * 0.35 * 60.0, rel=1e-12)
         # At the end it is at least enough for a program.
-        assert search()._work_of_turn(state(spent={"line": 51.0}), "line") == pytest.approx(2.0)
-        assert search()._work_of_turn(state(spent={"line": 102.0}, growth=2.0), REFINE) == pytest.approx(4.0)
+        assert search()._work_of_turn(state(spent={"line": 51.0}), "line") == pytest.approx(0.8)
+        assert search()._work_of_turn(state(spent={"line": 102.0}, growth=2.0), REFINE) == pytest.approx(1.6)
 
 
 class Solving(ns.Search):
@@ -659,14 +659,14 @@ class TestNeighboursInATurn:
         return after, [sequence for sequence, _ in solving.asked]  # type: ignore[attr-defined]
 
     def test_until_the_work_of_a_turn_is_done(self) -> None:
-        after, asked = self.turn(dict.fromkeys(SEQUENCES, (3.0, 0.4)))
+        after, asked = self.turn(dict.fromkeys(SEQUENCES, (3.0, 0.15)))
         assert asked == list(SEQUENCES[1:4])
         assert after.candidates[-1].start == MOVES
         assert after.candidates[-1].objective == 3.0
-        assert after.candidates[-1].work == pytest.approx(1.2, rel=1e-12)
+        assert after.candidates[-1].work == pytest.approx(0.45, rel=1e-12)
         assert after.expanded == frozenset()
         assert set(after.tried) == set(SEQUENCES[1:4])
-        larger, asked = self.turn(dict.fromkeys(SEQUENCES, (3.0, 0.4)), growth=2.0)
+        larger, asked = self.turn(dict.fromkeys(SEQUENCES, (3.0, 0.15)), growth=2.0)
         assert asked == list(SEQUENCES[1:])
         assert larger.expanded == frozenset((BOUNCE,))
 
@@ -681,7 +681,7 @@ class TestNeighboursInATurn:
         assert after.leader.sequence == SEQUENCES[2]
 
     def test_the_best_of_a_turn_is_its_record(self) -> None:
-        answers = dict(zip(SEQUENCES[1:], ((5.0, 0.3), (3.0, 0.3), (4.0, 0.3), (9.0, 0.3)), strict=True))
+        answers = dict(zip(SEQUENCES[1:], ((5.0, 0.1), (3.0, 0.1), (4.0, 0.1), (9.0, 0.1)), strict=True))
         assert self.turn(answers)[0].candidates[-1].objective == 3.0
 
     def test_an_end_by_time_is_recorded(self) -> None:
@@ -692,7 +692,7 @@ class TestNeighboursInATurn:
 
 
 class TestFinalGrid:
-    @pytest.mark.parametrize(("growth", "spent", "limit"), [(1.0, 30.0, 30.0), (1.0, 59.5, 2.0), (2.0, 130.0, 4.0)])
+    @pytest.mark.parametrize(("growth", "spent", "limit"), [(1.0, 30.0, 30.0), (1.0, 59.5, 0.8), (2.0, 130.0, 1.6)])
     def test_work_of_the_final_grid_is_what_is_left_but_enough(
         self, growth: float, spent: float, limit: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:

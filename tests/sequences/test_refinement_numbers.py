@@ -16,7 +16,7 @@ from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.ipopt import NLPResult
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences import optimise, refinement
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.optimise import NOT_FINITE, has_descent, status_of
@@ -173,7 +173,7 @@ def program(rows: Any, lower: Any, upper: Any, cost: Any, x: ca.SX, bound: float
     """The rows and the cost of x with bounds -+ bound, at one place."""
     size = int(x.numel())
     kernel, at = Kernel(x, ca.vertcat(*rows), cost), LinearMap.at(np.arange(size))
-    block = Block(name="all", kernel=kernel, at=at, lower=lower, upper=upper)
+    block = KernelBlock(name="all", kernel=kernel, at=at, lower=lower, upper=upper)
     return BlockProgram([block], np.full(size, -bound), np.full(size, bound), np.ones(size), np.full(size, 0.5))
 
 
@@ -648,11 +648,11 @@ class TestAttempts:
 
 
 def test_scales_of_contact_laws_are_those_of_the_motion() -> None:
-    """A ball of 2 kg that falls from 5 m: its weight is the typical force."""
+    """A ball of 2 kg that falls from 5 m: its weight, rounded, is the typical force."""
     ocp = ball()
     motion = ns.simulate(ocp.system, x0=[5.0, 0.0], duration=1.0, u=[0.0])
     laws = laws_of(ocp, motion)
-    assert laws.force == pytest.approx(20.0)
+    assert laws.force == 16.0  # the power of two next to 20 N, so that other motions share the laws
     assert laws.length > 0.0
     assert laws.rest_velocity == pytest.approx(1e-3 * laws.speed, rel=1.0)
     # Half of a long motion has its own duration.
@@ -663,13 +663,13 @@ def test_scales_of_contact_laws_are_those_of_the_motion() -> None:
     ground = ns.Contact("ground", gap=100 * q, restitution=0.5)
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=2, force=u - 20, contacts=[ground])
     same = laws_of(ns.OCP(system, horizon=1.0, x0=[1.0, 0.0], stage_cost=u**2), motion)
-    assert (same.length, same.speed, same.force) == pytest.approx((laws.length, laws.speed, 20.0))
+    assert (same.length, same.speed, same.force) == (laws.length, laws.speed, laws.force)
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     free = ns.CLS(q=q, v=v, mass_matrix=2, force=0, contacts=[ns.Contact("ground", gap=q)])
     flight = ns.OCP(free, horizon=1.0, x0=[5.0, 3.0])
     loose = laws_of(flight, ns.simulate(free, x0=[5.0, 3.0], duration=1.0))
     # Without any force that which makes the typical speed within the typical length.
-    assert loose.force == pytest.approx(2.0 * loose.speed**2 / loose.length)
+    assert 0.25 < loose.force / (2.0 * loose.speed**2 / loose.length) < 4.0  # each of them is rounded
 
 
 def test_systems_with_memory_are_taken() -> None:

@@ -9,7 +9,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
-from nosnoc_py.programs import Block, BlockProgram, LinearMap
+from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences.optimise import has_descent
 from nosnoc_py.systems.closures import may_be_undefined, on_closures
 
@@ -17,7 +17,7 @@ from nosnoc_py.systems.closures import may_be_undefined, on_closures
 def program(rows: list[ca.SX], y: ca.SX, cost: ca.SX, low: float = 0.0) -> BlockProgram:
     none, size = np.zeros(len(rows)), y.numel()
     kernel = Kernel(y, ca.vertcat(*rows), cost)
-    block = Block(name="rows", kernel=kernel, at=LinearMap.at(np.arange(size)), lower=none, upper=none)
+    block = KernelBlock(name="rows", kernel=kernel, at=LinearMap.at(np.arange(size)), lower=none, upper=none)
     return BlockProgram([block], np.full(size, low), np.full(size, 9.0), np.ones(size), np.full(size, 0.5))
 
 

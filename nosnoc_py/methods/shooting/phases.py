@@ -55,13 +55,13 @@ class PhaseShooting(Iteration):
     shortest : float
         Lower bound of the duration of a phase, relative to the horizon.
     max_iterations : int
-        Iteration limit of IPOPT.
+        Iteration limit of the interior-point method.
     tolerance : float
         Largest violation of constraints and largest penetration of a solution.
     time_limit : float, optional
         Seconds.
     ipopt : dict
-        Further options of IPOPT.
+        Further options of the interior-point method, with IPOPT's names.
     """
 
     sequence: tuple[str, ...] | None = None

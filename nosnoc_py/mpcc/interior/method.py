@@ -42,9 +42,6 @@ STEEPEST = 100.0
 # Constants of the filter line search and of the barrier, with their names and values in the paper.
 GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
 KAPPA_EPS, KAPPA_SOC, KAPPA_D = 10.0, 0.99, 1e-5
-# Factor within which multipliers of bounds keep to mu / distance (1e10 in the paper). Where rows leave no interior,
-# multipliers that are not bound to it grow without limit and make the Hessian of the Lagrangian indefinite.
-KAPPA_SIGMA = 1e3
 CORRECTIONS = 4  # maximum number of second-order corrections, p_max
 ROUNDING = 10.0 * np.finfo(float).eps
 # Restoration: maximum number of steps, factor by which they have to reduce the infeasibility, restorations per solve.
@@ -58,9 +55,9 @@ REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
 # A program with `patience` is given up if the largest residual of its rows stays above FAR and has not fallen to the
 # fraction NEARER within so many iterations.
 FAR, NEARER = 1e-2, 0.9
-# A feasible iterate whose objective has not fallen by the fraction FALLEN within CRAWL iterations only creeps, by
+# A feasible iterate whose objective has not fallen by the fraction FALLEN within `creeping` iterations only creeps, by
 # regularised steps with multipliers that are not unique: a start from there with new ones comes further.
-CRAWL, FALLEN = 25, 1e-4
+FALLEN = 1e-4
 
 SOLVED, NEARLY, LIMIT, STOPPED = (
     "Solve_Succeeded",
@@ -80,14 +77,18 @@ INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options with IPOPT's names and meaning, and two more.
+    """Options with IPOPT's names and meaning, and some more.
 
     Attributes
     ----------
     mu_warm : float
         First mu of a start from multipliers.
-    patience : int
-        Number of iterations in which the infeasibility has to fall; see `FAR`.
+    kappa_sigma : float
+        Factor within which multipliers of bounds keep to mu / distance (Eq. 16). Where rows leave no interior,
+        multipliers that are not bound to it grow and make the Hessian of the Lagrangian indefinite.
+    patience, creeping : int
+        Numbers of iterations in which the infeasibility, or the objective of feasible iterates, has to fall; see `FAR`
+        and `FALLEN`.
     """
 
     tol: float = 1e-8
@@ -100,7 +101,9 @@ class Settings:
     bound_push: float = 1e-2
     bound_frac: float = 1e-2
     max_iter: int = 500
+    kappa_sigma: float = 1e10
     patience: int = 10**9
+    creeping: int = 10**9
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
@@ -485,7 +488,8 @@ class InteriorRun:
     def _arrive(self, new: _Point, z: Array) -> None:
         """Accept a point; multipliers of bounds are kept within a factor of mu / distance (Eq. 16)."""
         self.point, central = new, self.mu / new.distance
-        self.z = np.minimum(np.maximum(z, central / KAPPA_SIGMA), KAPPA_SIGMA * central)
+        factor = self.settings.kappa_sigma
+        self.z = np.minimum(np.maximum(z, central / factor), factor * central)
         self._derive()
 
     # The direction ---------------------------------------------------------------------------------------------------
@@ -614,8 +618,8 @@ class InteriorRun:
             self.feasible = []
             return False
         self.feasible.append(self.point.f)
-        before = self.feasible[-CRAWL:][0]
-        return len(self.feasible) > CRAWL and before - self.point.f < FALLEN * abs(before)
+        before = self.feasible[-self.settings.creeping :][0]
+        return len(self.feasible) > self.settings.creeping and before - self.point.f < FALLEN * abs(before)
 
     def _is_hopeless(self) -> bool:
         """Return True if the rows are far from satisfied, and no nearer to it than `patience` iterations ago."""

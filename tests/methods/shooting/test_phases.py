@@ -12,7 +12,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.shooting.phases import PhaseShooting, PhaseState
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.interior.method import InteriorPoint
+from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
@@ -255,15 +256,15 @@ def test_a_ball_is_one_from_its_centre(at: str) -> None:
 
 
 def test_an_end_without_progress_at_a_feasible_point_is_feasible(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Ipopt.solve
+    whole = InteriorPoint.solve
 
-    def stalled(self: Ipopt, *arguments: Any, **options: Any) -> NLPResult:
+    def stalled(self: InteriorPoint, *arguments: Any, **options: Any) -> NLPResult:
         return replace(whole(self, *arguments, **options), solver_status="Search_Direction_Becomes_Too_Small")
 
-    monkeypatch.setattr(Ipopt, "solve", stalled)
+    monkeypatch.setattr(InteriorPoint, "solve", stalled)
     found = PhaseShooting(intervals=3).solve(spiking(), guess=1.7)
     assert found.status is Status.FEASIBLE
-    assert found.message == "IPOPT ended by Search_Direction_Becomes_Too_Small"
+    assert found.message == "the solver ended by Search_Direction_Becomes_Too_Small"
 
 
 def test_a_collision_at_the_start_is_told() -> None:
@@ -276,7 +277,7 @@ def test_a_collision_at_the_start_is_told() -> None:
 def test_infeasible_and_unfinished() -> None:
     far = PhaseShooting(intervals=3).solve(spiking(bounds=ns.Bounds(u=(-1.0, 1.2))), guess=1.2)
     assert far.status is Status.LOCALLY_INFEASIBLE
-    assert far.infeasibility > 0.05
+    assert far.infeasibility > 0.04
     few = PhaseShooting(max_iterations=2).solve(build("wall"), guess=(3, 3))
     assert few.status is Status.ITERATION_LIMIT
     late = PhaseShooting(intervals=40).solve(build("wall"), guess=(3, 3), time_limit=0.0)
