@@ -245,7 +245,9 @@ class TestOptima:
 
         monkeypatch.setattr(optimise, "InteriorPoint", Answers)
         monkeypatch.setattr(optimise, "PhasePoint", SimpleNamespace(of=lambda *parts: SimpleNamespace(parts=parts)))
-        nlp = SimpleNamespace(scale=np.array([50.0, 50.0, 2.0]), lbw=np.zeros(3), ubw=np.array([INF, INF, 9.0]))
+        nlp = SimpleNamespace(
+            scale=np.array([50.0, 50.0, 2.0]), lbw=np.zeros(3), ubw=np.array([INF, INF, 9.0]), residual=lambda w: 0.0
+        )
         ocp = SimpleNamespace(free_time=more.get("free_time"), horizon=100.0)
         program: Any = SimpleNamespace(nlp=nlp, ocp=ocp, at_lengths=np.array([0, 1]), tolerance=1e-6)
         point = optimise.optimise(program, np.full(3, 5.0), {"max_iter": 7}, INF, more.get("lower"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
+from nosnoc_py.sequences import optimise
 from nosnoc_py.sequences.optimise import has_descent
 from nosnoc_py.systems.closures import may_be_undefined, on_closures
 
@@ -127,3 +131,58 @@ def test_the_loss_of_the_control_grid() -> None:
     assert 4.0 < fine.objective < 4.0 * (1 + 2e-3)
     assert coarse.objective > 4.0 * (1 + 3e-3)  # a grid that the user gives is kept
     assert len(coarse.u) == 24
+
+
+class TestIpoptBehindTheInteriorPoint:
+    """A program that the interior point leaves near a feasible point goes to IPOPT, through callbacks."""
+
+    def solved(
+        self, monkeypatch: pytest.MonkeyPatch, ended: str, off: float, **options: float
+    ) -> tuple[Any, list[Any]]:
+        asked: list[Any] = []
+        whole, ipopt = optimise.InteriorPoint.solve, optimise.Ipopt.solve
+
+        def spoiled(self: Any, x: np.ndarray, p: np.ndarray, **given: Any) -> Any:
+            found = whole(self, x, p, **given)
+            return replace(found, x=found.x + off, solver_status=ended)
+
+        def counted_ipopt(self: Any, *given: Any, **more: Any) -> Any:
+            asked.append(ipopt(self, *given, **more))
+            return asked[-1]
+
+        monkeypatch.setattr(optimise.InteriorPoint, "solve", spoiled)
+        monkeypatch.setattr(optimise.Ipopt, "solve", counted_ipopt)
+        q, v, u = (ca.SX.sym(name) for name in "qvu")
+        cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - ca.sin(q), contacts=[ns.Contact("wall", gap=2 - q)])
+        ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=[q == 0.5, v == 0.2])
+        method = ns.MultiPhase(sequence=[{}], intervals=5, refinements=0, penalised=False, interior=options)
+        return ns.solve(ocp, method), asked
+
+    def test_it_finds_the_same_solution(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as untouched:
+            known, none = self.solved(untouched, "Solve_Succeeded", 0.0)
+        solution, asked = self.solved(monkeypatch, "Infeasible_Problem_Detected", 0.1)
+        assert (none, len(asked)) == ([], 1)
+        assert asked[0].converged
+        assert solution.success
+        assert solution.objective == pytest.approx(known.objective, rel=1e-8)
+        assert solution.x == pytest.approx(known.x, abs=1e-6)
+
+    @pytest.mark.parametrize(("off", "runs"), [(0.1, 0), (1e-4, 1)])
+    def test_with_patience_only_if_it_is_very_near(
+        self, off: float, runs: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _, asked = self.solved(monkeypatch, "Restoration_Failed", off, patience=15)
+        assert len(asked) >= runs
+        assert bool(asked) == bool(runs)
+
+    def test_not_where_the_limit_ended_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.solved(monkeypatch, "Maximum_Iterations_Exceeded", 0.1)[1] == []
+
+
+def test_unknown_options_are_refused() -> None:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=2 - q)])
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2)
+    with pytest.raises(ns.errors.OptionError, match=r"interior point: .*tolerance.*tol"):
+        ns.solve(ocp, ns.MultiPhase(sequence=[{}], interior={"tolerance": 1e-6}))
