@@ -26,13 +26,13 @@ Array = np.ndarray
 # Tight tolerances: the solution is compared with a simulation, whose events depend on its last digits.
 SETTINGS = {"tol": 1e-10, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-11, "acceptable_tol": 1e-7}
 # Of programs of four searches these found a solution more often, in a tenth fewer iterations.
-ROBUST = {"kappa_sigma": 1e3, "creeping": 25}
+ROBUST = {"kappa_sigma": 1e3, "tau_of_error": True, "creeping": 25}
 NOT_FINITE = "Invalid_Number_Detected"
 # Words of the method for a program of which IPOPT may know more: its multipliers may have grown without limit where
 # rows depend on each other (legs with many inequalities). And the residual that counts as very near.
 STUCK, VERY_NEAR = ("Infeasible_Problem_Detected", "Restoration_Failed", "Search_Direction_Becomes_Too_Small"), 1e-3
 # Options that only the method of the library has.
-OWN = ("mu_warm", "patience", "creeping")
+OWN = ("mu_warm", "tau_of_error", "patience", "creeping")
 # Options of IPOPT. Redundant contacts make rows dependent, so that the Jacobian is regularised first.
 IPOPT = {**SETTINGS, "mu_target": 0.0, "perturb_always_cd": "yes"}
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction

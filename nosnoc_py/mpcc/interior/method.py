@@ -86,6 +86,9 @@ class Settings:
     kappa_sigma : float
         Factor within which multipliers of bounds keep to mu / distance (Eq. 16). Where rows leave no interior,
         multipliers that are not bound to it grow and make the Hessian of the Lagrangian indefinite.
+    tau_of_error : bool
+        Whether steps with a free mu keep the fraction 1 - error of the way to the bounds, as IPOPT's do, not 1 - mu: a mu
+        far below the error lets a step end next to a bound, whose multiplier then grows.
     patience, creeping : int
         Numbers of iterations in which the infeasibility, or the objective of feasible iterates, has to fall; see `FAR`
         and `FALLEN`.
@@ -102,6 +105,7 @@ class Settings:
     bound_frac: float = 1e-2
     max_iter: int = 500
     kappa_sigma: float = 1e10
+    tau_of_error: bool = False
     patience: int = 10**9
     creeping: int = 10**9
 
@@ -469,8 +473,7 @@ class InteriorRun:
         dv, dy = self._direction(point.c, right)
         if not np.isfinite(dv).all() or not np.isfinite(dy).all():
             return NOT_A_NUMBER
-        # With a free mu, far smaller than the error, 1 - mu would let a step end next to a bound.
-        tau = max(0.99, 1.0 - (mu if self.held else self._error(0.0)))
+        tau = max(0.99, 1.0 - (self._error(0.0) if self.settings.tau_of_error and not self.held else mu))
         longest = self._longest(dv, tau)
         step: _Step | None
         if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING:
