@@ -90,11 +90,11 @@ def hop() -> PhaseNLP:
 
 
 def test_leg_at_the_edge_of_a_hole() -> None:
-    """Measured: 65 iterations; with the rows at all stages no convergence after 300, which rounding may change."""
+    """Measured: 119 iterations, 65 by IPOPT; with the rows at all stages IPOPT does not converge in 300."""
     program_of = hop()
     lower = program_of.nlp.lbw.copy()
     lower[program_of.at_lengths] = 0.2 * program_of.w0[program_of.at_lengths]
-    point = optimise(program_of, program_of.w0, {"max_iter": 150}, np.inf, lower)
+    point = optimise(program_of, program_of.w0, {"max_iter": 300}, np.inf, lower)
     assert point.result is not None
     assert point.result.converged
     assert point.violation < 1e-8

@@ -87,8 +87,8 @@ class Settings:
         Factor within which multipliers of bounds keep to mu / distance (Eq. 16). Where rows leave no interior,
         multipliers that are not bound to it grow and make the Hessian of the Lagrangian indefinite.
     tau_of_error : bool
-        Whether steps with a free mu keep the fraction 1 - error of the way to the bounds, as IPOPT's do, not 1 - mu: a mu
-        far below the error lets a step end next to a bound, whose multiplier then grows.
+        Whether steps with a free mu keep the fraction 1 - error of the way to the bounds, as IPOPT's do, not 1 - mu: a
+        mu far below the error lets a step end next to a bound, whose multiplier then grows.
     patience, creeping : int
         Numbers of iterations in which the infeasibility, or the objective of feasible iterates, has to fall; see `FAR`
         and `FALLEN`.

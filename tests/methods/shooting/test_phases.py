@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.shooting.phases import PhaseShooting, PhaseState
 from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.mpcc.ipopt import NLPResult
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
@@ -256,12 +256,12 @@ def test_a_ball_is_one_from_its_centre(at: str) -> None:
 
 
 def test_an_end_without_progress_at_a_feasible_point_is_feasible(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = InteriorPoint.solve
+    for solver in (InteriorPoint, Ipopt):
 
-    def stalled(self: InteriorPoint, *arguments: Any, **options: Any) -> NLPResult:
-        return replace(whole(self, *arguments, **options), solver_status="Search_Direction_Becomes_Too_Small")
+        def stalled(self: Any, *arguments: Any, whole: Any = solver.solve, **options: Any) -> NLPResult:
+            return replace(whole(self, *arguments, **options), solver_status="Search_Direction_Becomes_Too_Small")
 
-    monkeypatch.setattr(InteriorPoint, "solve", stalled)
+        monkeypatch.setattr(solver, "solve", stalled)
     found = PhaseShooting(intervals=3).solve(spiking(), guess=1.7)
     assert found.status is Status.FEASIBLE
     assert found.message == "the solver ended by Search_Direction_Becomes_Too_Small"
