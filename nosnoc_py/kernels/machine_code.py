@@ -16,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -78,11 +79,16 @@ class MachineCode:
         self._process: subprocess.Popen[bytes] | None = None
         self._work: Path | None = None
         self._over = self._size < SHORT or mode() == "never"
+        self._lock = threading.Lock()
 
     def count(self, evaluations: int) -> bool:
         """Count evaluations; return True if `function` has become machine code by now."""
         if self._over:
             return False
+        with self._lock:  # threads share the kernels of a system
+            return not self._over and self._counted(evaluations)
+
+    def _counted(self, evaluations: int) -> bool:
         self._count += evaluations
         spent = EVALUATED * self._size * self._count
         try:
