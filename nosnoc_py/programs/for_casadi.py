@@ -26,6 +26,7 @@ class ForCasadi:
         self.program = program
         self.lbx, self.ubx, self.lbg, self.ubg = program.lbx, program.ubx, program.lbg, program.ubg
         self.operations, self.entries = program.operations, program.entries
+        self._known: dict[str, tuple[Array, tuple[Any, Array]]] = {}
         n, m = program.size, program.rows
         self._orders = [_column_major(pattern) for pattern in (program.jacobian_pattern, program.hessian_pattern)]
         jacobian, hessian = (
@@ -53,14 +54,22 @@ class ForCasadi:
         """Derivative functions in the form that `nlpsol` takes."""
         return {name: self._functions[name] for name in ("grad_f", "jac_g", "hess_lag")}
 
+    # A solver asks for objective, rows and their derivatives one after another at the same point.
+    def _at(self, x: Array, name: str) -> tuple[Any, Array]:
+        known = self._known.get(name)
+        if known is None or not np.array_equal(known[0], x):
+            known = self._known[name] = x, getattr(self.program, name)(x)
+        found: tuple[Any, Array] = known[1]
+        return found
+
     def _values(self, x: Array, _: Array) -> tuple[Any, ...]:
-        return self.program.values(x)
+        return self._at(x, "values")
 
     def _gradient(self, x: Array, _: Array) -> tuple[Any, ...]:
-        return self.program.values(x)[0], self.program.first(x)[0]
+        return self._at(x, "values")[0], self._at(x, "first")[0]
 
     def _jacobian(self, x: Array, _: Array) -> tuple[Any, ...]:
-        return self.program.values(x)[1], self.program.first(x)[1][self._orders[0]]
+        return self._at(x, "values")[1], self._at(x, "first")[1][self._orders[0]]
 
     def _hessian(self, x: Array, _: Array, weight: Array, multipliers: Array) -> tuple[Any, ...]:
         return (self.program.second(x, float(weight[0]), multipliers)[self._orders[1]],)
