@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -74,25 +74,61 @@ def _dense(function: ca.Function) -> ca.Function:
     return ca.Function(function.name(), arguments, [ca.densify(out) for out in function.call(arguments)])
 
 
-_FUNCTIONS: OrderedDict[Any, tuple[ca.Function, Any]] = OrderedDict()
-_MOST_FUNCTIONS = 512
+def identity(expression: ca.SX) -> Hashable:
+    """Return what two expressions with the same nodes share."""
+    nodes = (one.element_hash() for one in expression.nonzeros())
+    return (expression.shape, expression.sparsity().hash(), *nodes)
+
+
+class ExpressionCache:
+    """What is made of expressions, by a key; those used last; threads may share it.
+
+    Expressions are the same where their nodes are. The cache keeps them alive, since CasADi gives the address of a node
+    that is gone to another one.
+
+    Parameters
+    ----------
+    most : int
+        Number of entries that are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: OrderedDict[Hashable, tuple[Any, Sequence[ca.SX]]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def kept(self, key: Hashable, make: Callable[[], Any], parts: Sequence[ca.SX] = ()) -> Any:
+        """Return what belongs to a key, made at the first call; `parts` are kept alive with it."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]
+        value = make()
+        with self._lock:
+            value = self._kept.setdefault(key, (value, tuple(parts)))[0]
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+        return value
+
+
+_FUNCTIONS = ExpressionCache(512)
 
 
 def function_of(arguments: Sequence[ca.SX], expression: ca.SX) -> ca.Function:
-    """Return the function of an expression from a cache, built at the first call.
-
-    Expressions are the same where their nodes are. The cache keeps them alive, for CasADi gives the address of a node
-    that is gone to another one.
-    """
+    """Return the function of an expression from a cache, built at the first call."""
     parts = (*arguments, expression)
-    key = tuple((e.shape, e.sparsity().hash(), *(one.element_hash() for one in e.nonzeros())) for e in parts)
-    if key not in _FUNCTIONS:
-        _FUNCTIONS[key] = ca.Function("values", list(arguments), [expression]), (tuple(arguments), expression)
-        if len(_FUNCTIONS) > _MOST_FUNCTIONS:
-            _FUNCTIONS.popitem(last=False)
-    else:
-        _FUNCTIONS.move_to_end(key)
-    return _FUNCTIONS[key][0]
+    key = tuple(map(identity, parts))
+    function: ca.Function = _FUNCTIONS.kept(key, lambda: ca.Function("values", [*arguments], [expression]), parts)
+    return function
+
+
+def triplet(sparsity: ca.Sparsity) -> tuple[Array, Array]:
+    """Return row and column of every nonzero, in CasADi's order."""
+    row, column = sparsity.get_triplet()
+    return np.array(row, int), np.array(column, int)
 
 
 def numbers(

@@ -13,6 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import triplet
 from nosnoc_py.kernels.machine_code import MachineCode
 
 Array = np.ndarray
@@ -76,7 +77,7 @@ class Kernel:
     @cached_property
     def jacobian_pattern(self) -> tuple[Array, Array]:
         """Row and column of every nonzero of the Jacobian."""
-        return _triplet(self._jacobian)
+        return triplet(self._jacobian.sparsity())
 
     @cached_property
     def _hessian(self) -> tuple[ca.SX, ca.SX]:
@@ -92,7 +93,7 @@ class Kernel:
     @cached_property
     def hessian_pattern(self) -> tuple[Array, Array]:
         """Row and column of every nonzero of the upper half of the Hessian."""
-        return _triplet(self._hessian[0])
+        return triplet(self._hessian[0].sparsity())
 
     @cached_property
     def operations(self) -> int:
@@ -101,18 +102,20 @@ class Kernel:
 
 
 class KernelEvaluator:
-    """KernelEvaluator of a kernel at the places of one array of arguments, which it reads at every call.
+    """Evaluator of a kernel at the places of one array of arguments, which it reads at every call.
 
     Parameters
     ----------
     kernel : Kernel
     a : (places, n)
         Arguments, contiguous; the caller changes them in place.
+    multipliers : (places, m + 1), optional
+        The same for the multipliers of `second`; default: an array of its own.
     """
 
-    def __init__(self, kernel: Kernel, a: Array) -> None:
+    def __init__(self, kernel: Kernel, a: Array, multipliers: Array | None = None) -> None:
         self.kernel, self.a, self.places = kernel, a, len(a)
-        self.multipliers = np.zeros((self.places, kernel.m + 1))
+        self.multipliers = np.zeros((self.places, kernel.m + 1)) if multipliers is None else multipliers
         self._runs: dict[str, tuple[Any, Array, Any, ca.Function]] = {}
 
     def values(self) -> Array:
@@ -145,8 +148,3 @@ class KernelEvaluator:
 
 def _nonzeros(matrix: ca.SX) -> ca.SX:
     return ca.vertcat(ca.SX(0, 1), *matrix.nonzeros())
-
-
-def _triplet(matrix: ca.SX) -> tuple[Array, Array]:
-    row, column = matrix.sparsity().get_triplet()
-    return np.array(row, int), np.array(column, int)

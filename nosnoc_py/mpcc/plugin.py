@@ -18,7 +18,7 @@ import numpy as np
 from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.ipopt import SUCCESS, NLPResult
-from nosnoc_py.mpcc.nlp import SmoothProgram, operations_of
+from nosnoc_py.mpcc.nlp import SmoothProgram, entries_of, operations_of
 
 # Setting of the homotopy that others know by the same name, and plugins whose solver has it among its own options.
 SHARED, SHARING = "max_iter", ("fatrop", "bonmin")
@@ -83,7 +83,7 @@ class Plugin:
             if place is None:
                 raise OptionError(f"nlp_solver: {name!r} has no option {key!r}, only {', '.join(sorted(known))}.")
             place[key] = value
-        self._work = work.of_iteration(operations_of(nlp), sum(f.nnz_out() for f in nlp.derivatives.values()))
+        self._work = work.of_iteration(operations_of(nlp), entries_of(nlp))
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:
             self._solver = ca.nlpsol("nlp", name, problem, options)

@@ -81,7 +81,6 @@ class BlockProgram:
         self.lower, self.upper = (
             np.concatenate([np.zeros(0), *[pair[k].reshape(-1) for pair in sides]]) for k in (0, 1)
         )
-        self._arguments, self._evaluators, self._offset, self._map = self._gathered(sparse)
         outputs = [np.arange(b.places * (b.count + 1)).reshape(b.places, -1) for b in self.blocks]
         first = np.cumsum([0, *(part.size for part in outputs)])
         outputs = [part + k for part, k in zip(outputs, first, strict=False)]
@@ -90,6 +89,7 @@ class BlockProgram:
         self._at_costs = np.concatenate([np.zeros(0, int), *[part[:, -1] for part in outputs]])
         self._weights = np.concatenate([np.zeros(0), *[block.cost_weights() for block in self.blocks]])
         self._multipliers = np.zeros(int(first[-1]))
+        self._arguments, self._evaluators, self._offset, self._map = self._gathered(sparse)
         self._slopes, self._gradient, self.jacobian_pattern = self._first_order(sparse)
         self.row_scale, self.cost_scale = self._scaling(start)
         self.lbx, self.ubx = lower / scale, upper / scale
@@ -101,7 +101,7 @@ class BlockProgram:
 
     def evaluate(self, w: Array) -> tuple[float, Array]:
         """Return the objective and the rows (n_g,) in the user's units."""
-        outputs = self._outputs(w)
+        outputs = self._run("values", w)
         return float(self._weights @ outputs[self._at_costs]), outputs[self._at_rows]
 
     def violation(self, w: Array) -> tuple[float, str]:
@@ -124,7 +124,7 @@ class BlockProgram:
 
     def not_finite(self, w: Array) -> tuple[KernelBlock, int] | None:
         """Return the first block and place with a value or a first or second derivative that is not finite, or None."""
-        self._outputs(w)
+        self._run("values", w)
         for block, evaluator in zip(self.blocks, self._evaluators, strict=True):
             evaluator.multipliers[...] = 1.0
             parts = (evaluator.values(), evaluator.first(), evaluator.second())
@@ -163,16 +163,9 @@ class BlockProgram:
 
     def second(self, x: Array, weight: float, multipliers: Array) -> Array:
         """Return the nonzeros of the upper half of the Hessian of weight f + multipliers'g at x."""
-        self._arguments[...] = self._map @ (x * self.scale) + self._offset
         self._multipliers[self._at_rows] = multipliers * self.row_scale
         self._multipliers[self._at_costs] = weight * self.cost_scale * self._weights
-        first, parts = 0, [np.zeros(0)]
-        for evaluator in self._evaluators:
-            last = first + evaluator.multipliers.size
-            evaluator.multipliers[...] = self._multipliers[first:last].reshape(evaluator.multipliers.shape)
-            parts.append(evaluator.second().reshape(-1))
-            first = last
-        bends: Array = self._bends @ np.concatenate(parts)
+        bends: Array = self._second_order[0] @ self._run("second", x * self.scale)
         return bends
 
     def jacobian(self, x: Array) -> Any:
@@ -203,10 +196,14 @@ class BlockProgram:
         sizes = [block.places * block.kernel.n for block in self.blocks]
         arguments, ends = np.zeros(sum(sizes)), np.cumsum([0, *sizes])
         offset, rows, columns, coefficients = np.zeros(arguments.size), [], [], []
+        outputs = np.cumsum([0, *(block.places * (block.count + 1) for block in self.blocks)])
         evaluators = []
-        for block, first, last in zip(self.blocks, ends[:-1], ends[1:], strict=True):
-            at, n = block.at, block.kernel.n
-            evaluators.append(KernelEvaluator(block.kernel, arguments[first:last].reshape(block.places, n)))
+        for k, block in enumerate(self.blocks):
+            at, n, first, last = block.at, block.kernel.n, ends[k], ends[k + 1]
+            multipliers = self._multipliers[outputs[k] : outputs[k + 1]].reshape(block.places, -1)
+            evaluators.append(
+                KernelEvaluator(block.kernel, arguments[first:last].reshape(block.places, n), multipliers)
+            )
             if at.offset is not None:
                 offset[first:last] = at.offset.reshape(-1)
             rows.append((first + np.arange(block.places)[:, None] * n + at.component).reshape(-1))
@@ -217,10 +214,10 @@ class BlockProgram:
         )
         return arguments, evaluators, offset, matrix
 
-    def _outputs(self, w: Array) -> Array:
-        """Return rows and costs of all kernels at w."""
+    def _run(self, name: str, w: Array) -> Array:
+        """Return the "values", "first" or "second" derivatives of all kernels at w, one after another."""
         self._arguments[...] = self._map @ w + self._offset
-        return _joined([evaluator.values().reshape(-1) for evaluator in self._evaluators])
+        return _joined([getattr(evaluator, name)().reshape(-1) for evaluator in self._evaluators])
 
     def _first_order(self, sparse: Any) -> tuple[Any, Any, tuple[Array, Array]]:
         """Return the matrices from all nonzeros of kernels to those of the Jacobian and to the gradient."""
@@ -268,14 +265,9 @@ class BlockProgram:
             sparse, _joined(row, int), _joined(column, int), _joined(weights), _joined(entries, int), first, self.size
         )
 
-    @property
-    def _bends(self) -> Any:
-        return self._second_order[0]
-
     def _slopes_at(self, w: Array) -> tuple[Array, Array]:
         """Return the gradient of the objective and the nonzeros of the Jacobian of the rows, in the user's units."""
-        self._arguments[...] = self._map @ w + self._offset
-        parts = _joined([evaluator.first().reshape(-1) for evaluator in self._evaluators])
+        parts = self._run("first", w)
         return self._gradient @ parts, self._slopes @ parts
 
     # Scales ----------------------------------------------------------------------------------------------------------

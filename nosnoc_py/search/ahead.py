@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.attempts.work import counted
+from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.ocp import OCP
 from nosnoc_py.processes import Helper, can_fork, helpers
 from nosnoc_py.search.kinds import STARTS
-from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream, charge
+from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream
 from nosnoc_py.search.starts import Start
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
@@ -262,7 +262,7 @@ class WorkAhead:
         known = self.motions.pop(id(start), None)
         if known is None:
             return state.task.motion(start, state.work.seconds_left())
-        charge(known[2])
+        count(known[2])
         return known[1]
 
     def attempt_of(self, state: SearchState, motion: Trajectory, cutoff: float) -> PhaseAttempt | None:

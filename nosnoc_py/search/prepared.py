@@ -49,7 +49,7 @@ class PreparedStream(Iterator[Any]):
         if not self.ready:
             return next(self.source)
         item, work = self.ready.popleft()
-        charge(work)
+        count(work)  # that was done ahead, now that it is used
         if item is END:
             raise StopIteration
         return item
@@ -64,11 +64,6 @@ class PreparedStream(Iterator[Any]):
     def start(self) -> Any:
         """The next start that is ready; None if there is none yet, END if there are no more."""
         return next((item for item, _ in self.ready if item is not None), None)
-
-
-def charge(work: float) -> None:
-    """Count work that was done ahead, now that it is used."""
-    count(work)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,6 +94,6 @@ class Cost:
 
     def pay(self, log: list[StepRecord]) -> None:
         """Count the work, and append the records to the log of the search."""
-        charge(self.work)
+        count(self.work)
         first = len(log)
         log.extend(replace(record, step=first + k) for k, record in enumerate(self.log))

@@ -78,15 +78,14 @@ def optimise(
     hasty, most = "patience" in options, int(options.get("max_iter", MOST))
     method = InteriorPoint(nlp, {**SETTINGS, **ROBUST, **options, "max_iter": min(most, FIRST)})
     result = method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
-    left = nlp.residual(np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw))
+    left = nlp.residual(_unscaled(nlp, result))
     if result.solver_status in STUCK and result.iterations < most and (left <= VERY_NEAR or not hasty):
         asked = {name: value for name, value in options.items() if name not in OWN}
         ipopt = Ipopt(ForCasadi(nlp), {**IPOPT, **asked, "max_iter": most - result.iterations})
         other = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
         best = min((other, result), key=lambda one: _promise(program, one))
         result = replace(best, iterations=result.iterations + other.iterations)
-    # Bounds hold up to rounding of their scales; lengths and forces have to be nonnegative exactly.
-    solution = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
+    solution = _unscaled(nlp, result)
     if program.ocp.free_time is None:
         # The certificate has the given horizon: what the row for it leaves is taken from the lengths in proportion.
         at, total = program.at_lengths, float(solution[program.at_lengths].sum())
@@ -95,9 +94,15 @@ def optimise(
     return PhasePoint.of(program, solution, result)
 
 
+def _unscaled(nlp: BlockProgram, result: NLPResult) -> Array:
+    """Return the unknowns of a result in the user's units, within their bounds."""
+    # Bounds hold up to rounding of their scales; lengths and forces have to be nonnegative exactly.
+    return np.asarray(np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw))
+
+
 def _promise(program: PhaseNLP, result: NLPResult) -> tuple[float, bool, float]:
     """Return what ranks two results of a program: its violation, the word of the solver, its objective."""
-    w = np.clip(result.x * program.nlp.scale, program.nlp.lbw, program.nlp.ubw)
+    w = _unscaled(program.nlp, result)
     residual = program.nlp.residual(w)
     return (0.0 if residual <= program.tolerance else residual, not result.converged, program.nlp.evaluate(w)[0])
 

@@ -75,7 +75,8 @@ def test_edges_of_a_hole_are_no_obstacle() -> None:
     assert solution.success
     assert solution.certificate is not None
     assert solution.certificate.verdict is ns.Verdict.CONFIRMED
-    assert solution.log[0].iterations < 100  # 26 measured; the limit is 500
+    # 44 by the interior point, or 100 until it hands over and 24 by IPOPT, as rounding has it; the limit is 500.
+    assert solution.log[0].iterations < 150
     assert np.allclose(solution.x[-1, :2], [1.0, 0.0], atol=1e-6)
 
 

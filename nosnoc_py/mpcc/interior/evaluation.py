@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, triplet
 from nosnoc_py.mpcc.nlp import SmoothProgram
 
 Array = np.ndarray
@@ -32,8 +32,8 @@ class Evaluation:
     def __init__(self, nlp: SmoothProgram) -> None:
         self.n, self.m = int(nlp.x.numel()), int(nlp.g.numel())
         first, jacobian, hessian = (nlp.derivatives[name] for name in ("grad_f", "jac_g", "hess_lag"))
-        self.jacobian_pattern = _triplet(jacobian.sparsity_out(1))
-        self.hessian_pattern = _triplet(hessian.sparsity_out(0))
+        self.jacobian_pattern = triplet(jacobian.sparsity_out(1))
+        self.hessian_pattern = triplet(hessian.sparsity_out(0))
         # MX calls the derivative functions of `nlp` as they are; they are shared with IPOPT and not expanded a second
         # time.
         x, p = ca.MX.sym("x", self.n), ca.MX.sym("p", nlp.p.numel())
@@ -69,8 +69,3 @@ class Evaluation:
 def evaluation_of(nlp: Any) -> Any:
     """Return the evaluator of a program: the program itself if it evaluates numbers."""
     return nlp if hasattr(nlp, "second") else Evaluation(nlp)
-
-
-def _triplet(sparsity: ca.Sparsity) -> tuple[Array, Array]:
-    row, column = sparsity.get_triplet()
-    return np.array(row, int), np.array(column, int)
