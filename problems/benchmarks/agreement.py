@@ -1,19 +1,23 @@
 """What the agreement of a search is worth: `python -m problems.benchmarks.agreement`.
 
 Problems are drawn by a seed (`random_ocps`) and solved by the plain call. The best of searches with other seeds is the
-reference; `--set reference=thorough` gives these more patience. Counted is how often kinds of start agree where the
-objective is within 1 % of the reference, and where it is not: the share of the latter is what agreement fails to see.
+reference; `--set thorough=1` adds one with more patience. Counted is how often kinds of start agree where the objective
+is within 1 % of the reference, and where it is not: the share of the latter is what agreement fails to see. Shares have
+95 % confidence intervals (Clopper and Pearson). `--set kept=FILE.jsonl` keeps every row, and takes up where it stopped.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import binomtest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
@@ -24,6 +28,7 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 NEAR = 1.01
+Effort = Literal["quick", "normal", "thorough"]
 # A search says so in its message where fewer kinds of start agree than its effort asks for.
 ALONE = "the optimum may be local"
 
@@ -34,8 +39,9 @@ def experiment(
     first: int = 0,
     families: Sequence[str] = (),
     references: int = 2,
-    reference: Literal["quick", "normal", "thorough"] = "normal",
-    effort: Literal["quick", "normal", "thorough"] = "normal",
+    thorough: int = 0,
+    effort: Effort = "normal",
+    kept: str = "",
 ) -> Iterator[Row]:
     """Yield a row for every problem.
 
@@ -47,23 +53,39 @@ def experiment(
         Number of the first one.
     families : tuple of str
         Names, by default all.
-    references : int
-        Number of searches with other seeds whose best objective is the reference.
-    reference, effort : str
-        Effort of these searches, and of the plain call that is judged.
+    references, thorough : int
+        Numbers of searches with other seeds whose best objective is the reference: of effort `normal`, and `thorough`.
+    effort : str
+        Effort of the plain call that is judged.
+    kept : str
+        A file of JSON lines: rows that are in it are not computed again, others are appended.
     """
     check_names(family=(families, FAMILIES))
-    chosen = list(families or FAMILIES)
+    chosen, file = list(families or FAMILIES), Path(kept) if kept else None
+    known = {row.problem: row for row in _kept(file)}
+    efforts: list[Effort] = ["normal" if count < references else "thorough" for count in range(references + thorough)]
     for count in range(first, first + number):
         family, drawn = chosen[count % len(chosen)], count // len(chosen)
-        ocp, name = problem(family, drawn), f"{family} {drawn}"
-        plain = partial(ns.solve, ocp, effort=effort, progress=False)
-        row = measured(name, ocp, np.nan, "plain", 0, plain)
-        others = (_objective(ocp, reference, seed) for seed in range(1, references + 1))
-        yield replace(row, best=min((row.objective, *others)), near=NEAR)
+        name = f"{family} {drawn}"
+        if name not in known:
+            ocp = problem(family, drawn)
+            row = measured(name, ocp, np.nan, "plain", 0, partial(ns.solve, ocp, effort=effort, progress=False))
+            others = (_objective(ocp, each, seed) for seed, each in enumerate(efforts, start=1))
+            known[name] = replace(row, best=min((row.objective, *others)), near=NEAR)
+            if file is not None:
+                with file.open("a") as lines:
+                    lines.write(json.dumps(vars(known[name])) + "\n")
+        yield known[name]
 
 
-def _objective(ocp: ns.OCP, effort: Literal["quick", "normal", "thorough"], seed: int) -> float:
+def _kept(file: Path | None) -> list[Row]:
+    """Return the rows of a file; none where there is no file yet."""
+    lines = file.read_text().splitlines() if file is not None and file.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return [Row(**{**row, "agreement": tuple(row["agreement"])}) for row in rows]
+
+
+def _objective(ocp: ns.OCP, effort: Effort, seed: int) -> float:
     """Return the true objective of a search; infinite without a confirmed motion."""
     found = ns.solve(ocp, effort=effort, seed=seed, progress=False)
     return found.certificate.true_objective if found.success and found.certificate is not None else np.inf
@@ -76,9 +98,16 @@ def counts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         found = np.isfinite(row.objective)
         groups["no motion" if not found else "not agreed" if ALONE in row.message else "agreed"].append(row)
     return [
-        {"kinds of start": name, "problems": len(group), "within 1 %": sum(row.ratio <= NEAR for row in group)}
+        {"kinds of start": name, "problems": len(group), **_share(sum(row.ratio <= NEAR for row in group), len(group))}
         for name, group in groups.items()
     ]
+
+
+def _share(near: int, number: int) -> dict[str, Any]:
+    """Return a number of problems, and the 95 % confidence interval of its share (Clopper and Pearson)."""
+    interval = binomtest(near, number).proportion_ci() if number else (0.0, 1.0)
+    low, high = (100 * float(bound) for bound in interval)
+    return {"within 1 %": near, "95 % interval": f"{low:.1f} to {high:.1f} %"}
 
 
 def run(settings: Settings, progress: Progress) -> Report:

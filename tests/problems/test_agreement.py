@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from problems.benchmarks.agreement import ALONE, counts
+import nosnoc_py as ns
+from problems.benchmarks.agreement import ALONE, counts, experiment
 from problems.benchmarks.cold_start import Row
 from problems.benchmarks.random_ocps import FAMILIES, problem
 
@@ -36,3 +39,21 @@ def test_counts() -> None:
     alone = replace(row, message=f"{ALONE}: one kind of start")
     rows = [row, replace(row, objective=1.02), alone, replace(alone, objective=np.inf), replace(row, objective=1.005)]
     assert [(each["problems"], each["within 1 %"]) for each in counts(rows)] == [(3, 2), (1, 1), (1, 0)]
+    # Clopper and Pearson for 2 of 3: .0943 and .9916; for 1 of 1 the lower bound is .025.
+    assert [each["95 % interval"] for each in counts(rows)] == ["9.4 to 99.2 %", "2.5 to 100.0 %", "0.0 to 97.5 %"]
+
+
+def test_a_benchmark_takes_up_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[str] = []
+
+    def solve(ocp: ns.OCP, **options: Any) -> ns.Solution:
+        solved.append(options["effort"])
+        raise RuntimeError("not solved here")
+
+    monkeypatch.setattr(ns, "solve", solve)
+    arguments: dict[str, Any] = {"references": 0, "kept": str(tmp_path / "rows.jsonl")}
+    first = list(experiment(number=2, **arguments))
+    again = list(experiment(number=3, **arguments))
+    assert solved == ["normal"] * 3
+    assert [row.problem for row in again] == [*(row.problem for row in first), "paddle 0"]
+    assert again[:2] == first
