@@ -62,6 +62,21 @@ class ProblemSizes:
         return cls(x=x, u=_of_controls(ocp, x, T))
 
 
+def rounded(values: Array, sizes: Array | float) -> Array:
+    """Return values rounded to a 2^-30th of sizes: what is computed from them does not depend on earlier rounding.
+
+    Sizes count by their next power of two; one that is a power of two up to rounding counts as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bool(rounded(np.array(0.1 + 0.2), 1.0) == rounded(np.array(0.3), 1.0))
+    True
+    """
+    unit = 2.0 ** (np.ceil(np.log2(sizes) - 1e-9) - 30.0)
+    return np.asarray(np.round(values / unit) * unit)
+
+
 def _given(nominal: Array) -> Array:
     """Return which nominal values the user has given: defaults are 1."""
     return np.asarray(nominal, float) != 1.0

@@ -6,7 +6,7 @@ come next, while this process tries starts and refines. While it waits for an an
 turns: the next one of a kind, its motion, and the program of its sequence.
 
 What was done ahead is used only if this process would have computed the same numbers in its turn: nothing was cut by a
-limit of work, and no decision by the cutoff of the objective differs. Otherwise it is computed again. Its work counts
+limit of work, and the cutoff of the objective is the same. Otherwise it is computed again. Its work counts
 when it is used. So any number of helpers gives the candidates of one process, and no answer is used in the order of its
 arrival. (One limit is left: a start that takes more than the work of its turn is not cut at the same place.)
 """
@@ -50,26 +50,6 @@ CACHED = ("sequence", "objective_at_start", "is_inside_mode", "p", "lengths", "e
 OF_PROGRAM = ("plan", "at_end", "tolerance")
 # Numbers by which the laws of contacts are scaled; other laws have none.
 SCALES = ("rest_velocity", "force", "speed", "length")
-
-
-class ComparedRefinement(Refinement):
-    """Refinement that records the objectives that it compares with the cutoff."""
-
-    def __init__(self, method: MultiPhase, ocp: OCP, deadline: float = np.inf) -> None:
-        super().__init__(method, ocp, None, time.monotonic(), deadline)
-        self.objectives: list[float] = []
-
-    def attempt(self, laws: Any, plan: Any, mesh: Any, start: Any, cutoff: float = np.inf) -> PhaseAttempt:
-        """See `Refinement.attempt`."""
-        attempt = super().attempt(laws, plan, mesh, start, cutoff)
-        if np.isfinite(cutoff):
-            self.objectives.append(attempt.point.objective)
-        return attempt
-
-    def cost(self, work: float, cutoff: float, limit: float) -> Cost:
-        """Return the cost of all attempts so far."""
-        objectives = tuple(self.objectives)
-        return Cost(work=work, log=tuple(self.log), objectives=objectives, cutoff=cutoff, limit=limit)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -250,12 +230,16 @@ class WorkAhead:
         laws, sequence, begin = self.search._program_of(state, motion, *given)
         if not self.search._is_new(state, kind, sequence, motion):
             return None, None
-        work, cutoff = ComparedRefinement(self.penalised, self.ocp, state.work.deadline), state.cutoff(kind)
+        work, cutoff = self._refinement(self.penalised, state.work.deadline), state.cutoff(kind)
         with counted(limit) as account:
             attempt = self.search._solve(work, laws, sequence, begin, cutoff)
         if attempt is None or account.left <= 0.0:
             return None, None
-        return attempt, work.cost(account.total, cutoff, limit)
+        return attempt, Cost(work=account.total, log=tuple(work.log), cutoff=cutoff, limit=limit)
+
+    def _refinement(self, method: MultiPhase, deadline: float = np.inf) -> Refinement:
+        """Return a refinement with a log of its own."""
+        return Refinement(method, self.ocp, None, time.monotonic(), deadline)
 
     def motion(self, state: SearchState, start: Any) -> Trajectory:
         """Return the motion of a start."""
@@ -296,7 +280,7 @@ class WorkAhead:
 
         def again() -> PhaseAttempt | None:
             start = start_of_motion(self.ocp, task.sequence, task.motion)
-            work = ComparedRefinement(self.method, self.ocp)
+            work = self._refinement(self.method)
             attempt: PhaseAttempt | None = self.search._solve(work, node.laws, task.sequence, start, task.cutoff)
             return attempt
 
@@ -310,7 +294,7 @@ class WorkAhead:
     def answer(self, order: tuple[type, NeighbourTask]) -> NeighbourAnswer | None:
         """Return the answer to a task; None if it was cut by its limit of work."""
         kind, task = order
-        work = ComparedRefinement(self.method, self.ocp, self.deadline)
+        work = self._refinement(self.method, self.deadline)
         start = start_of_motion(self.ocp, task.sequence, task.motion)
         with counted(task.limit) as account:
             attempt = self.search._solve(work, self.laws(kind, task.scales), task.sequence, start, task.cutoff)
@@ -322,7 +306,7 @@ class WorkAhead:
             cached={name: getattr(point, name) for name in CACHED},
             program={name: getattr(point.program, name) for name in OF_PROGRAM},
             rest={each.name: getattr(attempt, each.name) for each in fields(attempt) if each.name != "point"},
-            cost=work.cost(account.total, task.cutoff, task.limit),
+            cost=Cost(work=account.total, log=tuple(work.log), cutoff=task.cutoff, limit=task.limit),
         )
 
 

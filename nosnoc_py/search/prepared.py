@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.solution import Sequence
 from nosnoc_py.solution.records import StepRecord
@@ -74,23 +72,18 @@ class Cost:
     ----------
     work : float
     log : tuple of StepRecord
-    objectives : tuple of float
-        Objectives that were compared with the cutoff.
     cutoff, limit : float
         Cutoff and limit of work of the attempt.
     """
 
     work: float
     log: tuple[StepRecord, ...]
-    objectives: tuple[float, ...]
     cutoff: float
     limit: float
 
     def holds(self, cutoff: float) -> bool:
         """True if this process would do the same with its own cutoff and the work that is left to it."""
-        same = all((value < cutoff) == (value < self.cutoff) for value in self.objectives)
-        tested = np.isfinite(cutoff) == np.isfinite(self.cutoff)
-        return bool(same and tested and self.work < min(self.limit, left()))
+        return cutoff == self.cutoff and self.work < min(self.limit, left())
 
     def pay(self, log: list[StepRecord]) -> None:
         """Count the work, and append the records to the log of the search."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.mpcc.interior.method import OPTIONS, InteriorPoint
+from nosnoc_py.mpcc.interior.method import ABOVE, OPTIONS, InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.programs import BlockProgram, ForCasadi
 from nosnoc_py.sequences.program import PhaseNLP
@@ -39,7 +39,7 @@ STUCK = (
 )
 FIRST, VERY_NEAR, MOST = 100, 1e-3, 500
 # Options that IPOPT does not have, or that say where the method of the library begins.
-OWN = ("mu_warm", "tau_of_error", "patience", "creeping", "mu_init", "bound_push", "bound_frac")
+OWN = ("mu_warm", "tau_of_error", "patience", "creeping", "cutoff", "mu_init", "bound_push", "bound_frac")
 # Options of IPOPT. Redundant contacts make rows dependent, so that the Jacobian is regularised first.
 IPOPT = {**SETTINGS, "tol": 1e-9, "compl_inf_tol": 1e-9, "mu_target": 0.0, "perturb_always_cd": "yes"}
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
@@ -169,6 +169,8 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
         return Status.WORK_LIMIT if work.exhausted() else Status.TIME_LIMIT, word
     if word == "Maximum_Iterations_Exceeded":
         return Status.ITERATION_LIMIT, word
+    if word == ABOVE:
+        return Status.STOPPED, "the objective stays above that of a better motion"
     return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
 
 

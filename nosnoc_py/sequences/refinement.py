@@ -34,8 +34,9 @@ from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.mpcc.interior.method import InteriorPoint
+from nosnoc_py.mpcc.interior.method import ABOVE, InteriorPoint
 from nosnoc_py.ocp import OCP
+from nosnoc_py.problem_sizes import rounded
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
@@ -418,7 +419,7 @@ class Refinement:
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
     ) -> PhaseAttempt:
         """Solve one program, and certify its solution if its objective is below the cutoff."""
-        point = self.optimum_of_phases(laws, plan, mesh, start)
+        point = self.optimum_of_phases(laws, plan, mesh, start, cutoff)
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         result = PhaseAttempt(point=point, solution=solution)
@@ -447,12 +448,15 @@ class Refinement:
         if later or rank <= best:
             self.best = attempt
 
-    def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
+    def optimum(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
+    ) -> PhasePoint:
         """Solve one program whose phases cannot vanish, with further attempts from better starts if it fails."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start, tolerance=self.method.tolerance)
         # Phases of a given sequence have their least length once a first mesh has shown where they want to be.
         kept = self.keeps_phases and start.near
         bound: dict[str, Any] = {"shortest": self.least_length} if kept else {"least": KEPT}
+        bound["cutoff"] = cutoff
 
         def first(_: PhasePoint | None) -> PhasePoint:
             options = NEAR_START if start.near else None
@@ -482,19 +486,21 @@ class Refinement:
         point = best_attempt(
             (first, again, from_mesh, through_penalty),
             rank=lambda point: Rank.of_point(point.objective, point.residual, self.method.tolerance),
-            stop=lambda point: self.is_feasible(point) and point.result is not None and point.result.converged,
+            stop=lambda point: (self.is_feasible(point) and _converged(point)) or _stays_above(point),
         )
         assert point is not None
         return point
 
-    def optimum_of_phases(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
+    def optimum_of_phases(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
+    ) -> PhasePoint:
         """Return the optimum without the phases that vanish, which make a program degenerate.
 
         A phase at its lower bound would be shorter. The sequence without it is the limit of the given one; if that is
         not better, the phase may vanish in its own program. A given sequence keeps its phases, with their least length.
         """
-        point = self.optimum(laws, plan, mesh, start)
-        while len(plan) > 1 and not (self.keeps_phases and start.near):
+        point = self.optimum(laws, plan, mesh, start, cutoff)
+        while len(plan) > 1 and not (self.keeps_phases and start.near) and not _stays_above(point):
             short = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
             if not short.any() or short.all():
                 return point
@@ -505,7 +511,7 @@ class Refinement:
             )
             if self.keeps_phases:
                 return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
-            pruned_point = self.optimum(laws, shorter, mesh, anew)
+            pruned_point = self.optimum(laws, shorter, mesh, anew, cutoff)
             if not self.better(pruned_point, point):
                 freed = self.run_solver(point.program, point.w, "short phases", most=FEW)
                 return freed if self.better(freed, point) else point
@@ -556,6 +562,7 @@ class Refinement:
         least: float = 0.0,
         most: int | None = None,
         shortest: float = 0.0,
+        cutoff: float = np.inf,
         options: Mapping[str, Any] | None = None,
     ) -> PhasePoint:
         """Solve one program, with a record in the log and the callback.
@@ -573,6 +580,8 @@ class Refinement:
             Limit of the iterations.
         shortest : float
             The same bound, as a fraction of the horizon.
+        cutoff : float
+            Objective above which an optimum is of no use.
         options : mapping, optional
             Further options of the solver.
         """
@@ -583,15 +592,23 @@ class Refinement:
         lower[at] = np.maximum(lower[at], shares * program.w0[at])
         if shortest:
             lower[at] = np.maximum(lower[at], shortest * program.w0[at].sum() * (shares if least else 1.0))
-        point = optimise(
-            program, w, {"max_iter": most, **(options or {}), **self.method.interior}, self.deadline, lower
-        )
+        limits = {"max_iter": most, "cutoff": cutoff * program.nlp.cost_scale}
+        point = optimise(program, w, {**limits, **(options or {}), **self.method.interior}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
             if self.best is None:
                 self.keep_best(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
             raise RefinementStopped(status)
         return point
+
+
+def _converged(point: PhasePoint) -> bool:
+    return point.result is not None and point.result.converged
+
+
+def _stays_above(point: PhasePoint) -> bool:
+    """Return True if the solver has given up a program as its objective stays above the cutoff."""
+    return point.result is not None and point.result.solver_status == ABOVE
 
 
 def joined(*parts: str) -> str:
@@ -822,17 +839,19 @@ def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
 def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:
     """Return the start of a program: a motion in the phases of a sequence.
 
-    Phases without times are equally long. After the end of a motion that is too short its last state is used.
+    Phases without times are equally long. After the end of a motion that is too short its last state is used. Times and
+    states are rounded: the compiled simulation and the interpreted one lead to the same program to the last bit.
     """
     horizon, t0, duration = float(ocp.horizon), motion.t0, motion.duration
     if ocp.free_time is not None and duration > 0.0:
         horizon = float(np.clip(duration, ocp.free_time.lower, ocp.free_time.upper))
     count = len(sequence)
     times = np.linspace(0.0, horizon, count + 1)[1:-1] if sequence.times is None else np.asarray(sequence.times)
-    edges = np.concatenate([[0.0], np.clip(times, 0.0, horizon), [horizon]])
+    edges = np.concatenate([[0.0], rounded(np.clip(times, 0.0, horizon), horizon), [horizon]])
+    sizes = np.maximum(ocp.sizes.x, np.abs(motion.x).max(axis=0, initial=0.0))
 
     def state(t: Array, side: Side) -> Array:
-        return np.asarray(motion(t0 + np.minimum(t, duration), side=side))
+        return rounded(motion(t0 + np.minimum(t, duration), side=side), sizes)
 
     def control(t: Array) -> Array:
         if not len(motion.u):

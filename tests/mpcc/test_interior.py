@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nosnoc_py.mpcc.interior.kkt import KKT
-from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.mpcc.interior.method import ABOVE, InteriorPoint
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from tests.references.random_nlps import KINDS, RandomNLP, false_claim, made
 
 pytestmark = pytest.mark.quick
@@ -98,6 +98,26 @@ def test_what_has_no_solution_says_so_soon() -> None:
     assert late.solver_status == "User_Requested_Stop"
     few = InteriorPoint(made(1), {"max_iter": 2}).solve(made(1).start, NOTHING)
     assert (few.solver_status, few.iterations) == ("Maximum_Iterations_Exceeded", 2)
+
+
+@pytest.mark.parametrize("seed", [3, 59])
+def test_a_program_above_the_cutoff_is_given_up(seed: int) -> None:
+    """At three quarters of the iterations at most; one whose optimum is below it is solved as without a cutoff."""
+    program = made(seed)
+
+    def solved(**more: float) -> NLPResult:
+        return InteriorPoint(program, {**OPTIONS, **more}).solve(program.start, NOTHING)
+
+    whole = solved()
+    best = objective(program, whole.x)
+    size = 1.0 + abs(best)
+    above = solved(cutoff=best - 0.05 * size)
+    assert above.solver_status == ABOVE
+    assert not above.converged
+    assert above.iterations <= 0.75 * whole.iterations
+    below = solved(cutoff=best + 0.05 * size)
+    assert (below.solver_status, below.iterations) == (whole.solver_status, whole.iterations)
+    np.testing.assert_array_equal(below.x, whole.x)
 
 
 def test_an_evaluation_that_is_no_number_is_told() -> None:

@@ -287,6 +287,21 @@ class TestStarts:
         timed = start_of_motion(ocp, ns.Sequence([{}, {}, {}], [0.5, 7.0]), short)
         assert timed.edges == pytest.approx([0.0, 0.5, 2.0, 2.0])
 
+    def test_motions_that_differ_by_rounding_have_one_start(self) -> None:
+        """Velocities differ by 3e-14, the edge by 2e-16; states are those of the motion to a 2^-30th of their sizes."""
+        ocp = ball(horizon=1.0)
+        one, other = (ns.simulate(ocp.system, x0=[9.0, 1.0 + change], duration=1.0, u=[3.0]) for change in (0.0, 3e-14))
+        starts = [
+            start_of_motion(ocp, ns.Sequence([{}, {}], [edge]), motion)
+            for edge, motion in ((0.3, one), (0.1 + 0.2, other))
+        ]
+        times = np.linspace(0.0, 1.0, 7)
+        assert not np.array_equal(one(times), other(times))
+        np.testing.assert_array_equal(starts[0].edges, starts[1].edges)
+        np.testing.assert_array_equal(starts[0].state(times, "-"), starts[1].state(times, "-"))
+        # Sizes up to 9 count as 16.
+        np.testing.assert_allclose(starts[0].state(times, "-"), one(times), rtol=0.0, atol=16.0 * 2.0**-31)
+
     @pytest.mark.parametrize(("low", "high", "horizon"), [(0.5, 3.0, 1.0), (1.5, 3.0, 1.5), (0.2, 0.7, 0.7)])
     def test_a_free_horizon_is_that_of_the_motion_within_its_bounds(
         self, low: float, high: float, horizon: float
@@ -464,7 +479,7 @@ class Scripted(Refinement):
         self.asked.append((mesh, start))
         return next(self.answers)
 
-    def optimum(self, laws: Any, plan: Any, mesh: Any, start: Any) -> Any:
+    def optimum(self, laws: Any, plan: Any, mesh: Any, start: Any, cutoff: float = np.inf) -> Any:
         self.asked.append((mesh, plan))
         return next(self.answers)
 
@@ -565,7 +580,7 @@ class TestPhasesThatVanish:
         program = SimpleNamespace(plan=plan, lengths_of=lambda w: np.array([0.2, 0.3, 0.5][: len(lengths)]), w0=None)
         return SimpleNamespace(
             program=program, lengths=np.array(lengths), edges=np.cumsum([0.0, *lengths]), objective=objective,
-            objective_at_start=objective, residual=residual, w=None,
+            objective_at_start=objective, residual=residual, w=None, result=None,
         )  # fmt: skip
 
     def reached(self, monkeypatch: pytest.MonkeyPatch, answers: list[Any], **options: Any) -> tuple[Any, list[Any]]:
@@ -591,6 +606,13 @@ class TestPhasesThatVanish:
         assert asked[2] == ("short phases", {"most": 100})
         found, _ = self.reached(monkeypatch, [short, worse, self.point((0.2, 0.0, 0.8), 0.95, residual=1.0)])
         assert found is short
+
+    def test_a_program_that_is_given_up_has_no_further_attempts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        short = self.point((0.2, 0.06005, 0.74))
+        short.result = SimpleNamespace(solver_status="Objective_Stays_Above_Cutoff")
+        found, asked = self.reached(monkeypatch, [short])
+        assert found is short
+        assert len(asked) == 1
 
     def test_a_single_phase_does_not_vanish(self, monkeypatch: pytest.MonkeyPatch) -> None:
         alone = self.point((0.01, 0.01, 0.01))

@@ -58,6 +58,10 @@ FAR, NEARER = 1e-2, 0.9
 # A feasible iterate whose objective has not fallen by the fraction FALLEN within `creeping` iterations only creeps, by
 # regularised steps with multipliers that are not unique: a start from there with new ones comes further.
 FALLEN = 1e-4
+# A nearly feasible program is given up if for HIGH iterations in a row its predicted optimum stays above `cutoff`, and
+# FURTHER times the decrease in these iterations would not reach it. The prediction is f + DOUBTS * (slope of the step)
+# less the complementarity: for a convex program a lower bound.
+HIGH, NEAR_ROWS, DOUBTS, FURTHER = 8, 1e-2, 2.0, 10.0
 
 SOLVED, NEARLY, LIMIT, STOPPED = (
     "Solve_Succeeded",
@@ -66,7 +70,7 @@ SOLVED, NEARLY, LIMIT, STOPPED = (
     "User_Requested_Stop",
 )
 INTERRUPTED = "NonIpopt_Exception_Thrown"  # IPOPT's word for Ctrl-C through CasADi
-CREEPS = "Search_Direction_Becomes_Too_Small"
+CREEPS, ABOVE = "Search_Direction_Becomes_Too_Small", "Objective_Stays_Above_Cutoff"
 INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
     "Infeasible_Problem_Detected",
     "Restoration_Failed",
@@ -92,6 +96,8 @@ class Settings:
     patience, creeping : int
         Numbers of iterations in which the infeasibility, or the objective of feasible iterates, has to fall; see `FAR`
         and `FALLEN`.
+    cutoff : float
+        A program whose optimum is above this objective is not worth its iterations, see `HIGH`.
     """
 
     tol: float = 1e-8
@@ -108,6 +114,7 @@ class Settings:
     tau_of_error: bool = False
     patience: int = 10**9
     creeping: int = 10**9
+    cutoff: float = np.inf
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
@@ -254,6 +261,7 @@ class InteriorRun:
         self.held, self.errors = False, list[float]()
         self.nearest = list[float]()  # least infeasibility so far, after every iteration
         self.feasible = list[float]()  # objectives of the last feasible iterates in a row
+        self.above = list[float]()  # those of the last iterates in a row whose predicted optimum is above the cutoff
         self._begin(given)
 
     # The program -----------------------------------------------------------------------------------------------------
@@ -394,6 +402,8 @@ class InteriorRun:
             self._choose_mode()
             failure = self._iterate()
             self.iterations += 1
+            if self._stays_above():
+                return ABOVE
             if failure and acceptable:
                 self.point, self.y, self.z = last_acceptable
                 return NEARLY
@@ -473,6 +483,7 @@ class InteriorRun:
         dv, dy = self._direction(point.c, right)
         if not np.isfinite(dv).all() or not np.isfinite(dy).all():
             return NOT_A_NUMBER
+        self._predict(float(self.slope @ dv))
         tau = max(0.99, 1.0 - (self._error(0.0) if self.settings.tau_of_error and not self.held else mu))
         longest = self._longest(dv, tau)
         step: _Step | None
@@ -623,6 +634,19 @@ class InteriorRun:
         self.feasible.append(self.point.f)
         before = self.feasible[-self.settings.creeping :][0]
         return len(self.feasible) > self.settings.creeping and before - self.point.f < FALLEN * abs(before)
+
+    def _predict(self, slope: float) -> None:
+        """Note the objective if the optimum that a step with this slope predicts is above the cutoff."""
+        least = self.point.f + DOUBTS * min(0.0, slope) - float(self.pairs.sum())
+        above = self.primal <= NEAR_ROWS and least > self.weight * self.settings.cutoff
+        self.above = [*self.above[1 - HIGH :], self.point.f] if above else []
+
+    def _stays_above(self) -> bool:
+        """Return True if no optimum below the cutoff is in sight."""
+        if len(self.above) < HIGH:
+            return False
+        first, last = self.above[0], self.above[-1]
+        return last - FURTHER * max(0.0, first - last) > self.weight * self.settings.cutoff
 
     def _is_hopeless(self) -> bool:
         """Return True if the rows are far from satisfied, and no nearer to it than `patience` iterations ago."""
