@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -289,6 +290,11 @@ def tableau(scheme: str, stages: int) -> Tableau:
     """
     if scheme not in FAMILIES:
         raise OptionError(unknown_name(scheme, FAMILIES, "Runge-Kutta scheme"))
+    return _known(scheme, stages) if type(stages) is int else FAMILIES[scheme](stages)
+
+
+@lru_cache(maxsize=64)
+def _known(scheme: str, stages: int) -> Tableau:
     return FAMILIES[scheme](stages)
 
 

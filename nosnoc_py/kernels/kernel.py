@@ -116,34 +116,44 @@ class KernelEvaluator:
     def __init__(self, kernel: Kernel, a: Array, multipliers: Array | None = None) -> None:
         self.kernel, self.a, self.places = kernel, a, len(a)
         self.multipliers = np.zeros((self.places, kernel.m + 1)) if multipliers is None else multipliers
-        self._runs: dict[str, tuple[Any, Array, Any, ca.Function]] = {}
+        self._runs: dict[str, tuple[Any, Any, ca.Function]] = {}
+        self._outputs: dict[str, Array] = {}
 
     def values(self) -> Array:
         """Return rows and cost (places, m + 1); valid until the next call."""
-        return self._run("values", self.a)
+        return self.run("values")
 
     def first(self) -> Array:
         """Return the nonzeros of the Jacobian (places, nonzeros); valid until the next call."""
-        return self._run("first", self.a)
+        return self.run("first")
 
     def second(self) -> Array:
         """Return the nonzeros of the Hessian for `multipliers` (places, nonzeros); valid until the next call."""
-        return self._run("second", self.a, self.multipliers)
+        return self.run("second")
 
-    def _run(self, name: str, *inputs: Array) -> Array:
+    def size(self, name: str) -> int:
+        """Return the number of values of "values", "first" or "second"."""
+        return self.places * int(self.kernel.code(name).function.size1_out(0))
+
+    def write_to(self, name: str, memory: Array) -> None:
+        """Let "values", "first" or "second" be written to memory (size,) of the caller, before they are called."""
+        self._outputs[name] = memory.reshape(self.places, -1)
+
+    def run(self, name: str) -> Array:
+        """Return "values", "first" or "second"; valid until the next call."""
         code = self.kernel.code(name)
-        if code.count(self.places) or name not in self._runs or self._runs[name][3] is not code.function:
+        if code.count(self.places) or name not in self._runs or self._runs[name][2] is not code.function:
             function = code.function
             mapped = function.map(self.places) if self.places > 1 else function
             buffer, run = mapped.buffer()
-            out = np.zeros((self.places, function.size1_out(0)))
-            for i, array in enumerate(inputs):
+            if name not in self._outputs:
+                self.write_to(name, np.zeros(self.size(name)))
+            for i, array in enumerate((self.a, self.multipliers)[: function.n_in()]):
                 buffer.set_arg(i, array.reshape(-1).data)
-            buffer.set_res(0, out.reshape(-1).data)
-            self._runs[name] = run, out, (buffer, mapped), function  # which have to outlive their views
-        run, out, *_ = self._runs[name]
-        run()
-        return out
+            buffer.set_res(0, self._outputs[name].reshape(-1).data)
+            self._runs[name] = run, (buffer, mapped), function  # which have to outlive their views
+        self._runs[name][0]()
+        return self._outputs[name]
 
 
 def _nonzeros(matrix: ca.SX) -> ca.SX:

@@ -90,7 +90,8 @@ class BlockProgram:
         self._weights = np.concatenate([np.zeros(0), *[block.cost_weights() for block in self.blocks]])
         self._multipliers = np.zeros(int(first[-1]))
         self._arguments, self._evaluators, self._offset, self._map = self._gathered(sparse)
-        self._slopes, self._gradient, self.jacobian_pattern = self._first_order(sparse)
+        self._point, self._outputs = np.zeros(0), dict[str, Array]()
+        self._slopes, self.jacobian_pattern = self._first_order(sparse)
         self.row_scale, self.cost_scale = self._scaling(start)
         self.lbx, self.ubx = lower / scale, upper / scale
         self.lbg, self.ubg = self.lower * self.row_scale, self.upper * self.row_scale
@@ -215,12 +216,21 @@ class BlockProgram:
         return arguments, evaluators, offset, matrix
 
     def _run(self, name: str, w: Array) -> Array:
-        """Return the "values", "first" or "second" derivatives of all kernels at w, one after another."""
-        self._arguments[...] = self._map @ w + self._offset
-        return _joined([getattr(evaluator, name)().reshape(-1) for evaluator in self._evaluators])
+        """Return the "values", "first" or "second" derivatives of all kernels at w; valid until the next call."""
+        if not np.array_equal(self._point, w):
+            self._point = w.copy()
+            self._arguments[...] = self._map @ w + self._offset
+        if name not in self._outputs:
+            ends = np.cumsum([0, *(evaluator.size(name) for evaluator in self._evaluators)])
+            self._outputs[name] = np.zeros(ends[-1])
+            for evaluator, first, last in zip(self._evaluators, ends, ends[1:], strict=False):
+                evaluator.write_to(name, self._outputs[name][first:last])
+        for evaluator in self._evaluators:
+            evaluator.run(name)
+        return self._outputs[name]
 
-    def _first_order(self, sparse: Any) -> tuple[Any, Any, tuple[Array, Array]]:
-        """Return the matrices from all nonzeros of kernels to those of the Jacobian and to the gradient."""
+    def _first_order(self, sparse: Any) -> tuple[Any, tuple[Array, Array]]:
+        """Return the matrix from all nonzeros of kernels to the gradient and the nonzeros of the Jacobian below it."""
         entries, row, column, weights, first = [], [], [], [], 0
         spent, unknown, shares = [], [], []
         for block, offset in zip(self.blocks, self._offsets, strict=False):
@@ -245,7 +255,7 @@ class BlockProgram:
         gradient = sparse.csr_matrix(
             (_joined(shares), (_joined(unknown, int), _joined(spent, int))), (self.size, first)
         )
-        return matrix, gradient, pattern
+        return sparse.vstack([gradient, matrix], format="csr"), pattern
 
     @cached_property
     def _second_order(self) -> tuple[Any, tuple[Array, Array]]:
@@ -267,8 +277,8 @@ class BlockProgram:
 
     def _slopes_at(self, w: Array) -> tuple[Array, Array]:
         """Return the gradient of the objective and the nonzeros of the Jacobian of the rows, in the user's units."""
-        parts = self._run("first", w)
-        return self._gradient @ parts, self._slopes @ parts
+        both = self._slopes @ self._run("first", w)
+        return both[: self.size], both[self.size :]
 
     # Scales ----------------------------------------------------------------------------------------------------------
 

@@ -198,20 +198,21 @@ class _Store:
     """Unknowns in the order in which they are declared."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Array, ...]] = []
+        self.parts: list[Array] = []
         self.size = 0
 
     def add(self, lower: Any, upper: Any, start: Any, scale: Any) -> Array:
         """Declare unknowns and return their positions in w, in the shape of the start."""
         start = np.asarray(start, float)
-        parts = (np.broadcast_to(np.asarray(v, float), start.shape) for v in (lower, upper, start, scale))
-        self.parts.append(tuple(part.reshape(-1) for part in parts))
+        part = np.empty((4, *start.shape))
+        part[0], part[1], part[2], part[3] = lower, upper, start, scale
+        self.parts.append(part.reshape(4, -1))
         self.size += start.size
         return np.arange(self.size - start.size, self.size).reshape(start.shape)
 
     def numbers(self) -> tuple[Array, ...]:
         """Return lower bounds, upper bounds, start and typical values of all unknowns, (n,) each."""
-        return tuple(np.concatenate(column) for column in zip(*self.parts, strict=True))
+        return tuple(np.concatenate(self.parts, axis=1))
 
 
 class PhaseNLP:
@@ -416,12 +417,7 @@ class PhaseNLP:
         # Typical values: of the start or the finite bounds, whatever is larger, as a start is often zero.
         sizes = np.where(np.maximum(most, bounds) > 0.0, np.maximum(most, bounds), self.ocp.sizes.u)
         repeat = len(nodes)
-        self.at_u = np.array(
-            [
-                self._store.add(np.tile(low, repeat), np.tile(high, repeat), row, np.tile(sizes, repeat))
-                for row in values
-            ]
-        ).reshape(self.controls, -1)
+        self.at_u = self._store.add(np.tile(low, repeat), np.tile(high, repeat), values, np.tile(sizes, repeat))
 
     @property
     def control_nodes(self) -> Array:

@@ -188,11 +188,12 @@ def solution_of(point: PhasePoint, status: Status, message: str, fields: dict[st
     pieces = RungeKuttaInterpolant(
         t_left=e.t_left, h=e.h, c=tableau.c, x_left=e.x_left, x_stages=e.x_stages, x_initial=point.w[g.at_x0]
     )
-    series, units = _series(point, e)
+    impulses = np.array([_impulses(point, k) for k in range(len(g.plan))])
+    series, units = _series(point, e, impulses)
     record = MotionRecord.of(
         pieces,
         e.x_stages[:, -1],
-        events=_events(point),
+        events=_events(point, impulses),
         series=series,
         units={**s.units, **units},
         unit_parts=getattr(s, "unit_parts", ()),
@@ -302,32 +303,32 @@ def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
     return {"u_grid": ends, "u": values.mean(axis=1), "control_interpolant": smooth}
 
 
-def _series(point: PhasePoint, e: PhaseElements) -> tuple[dict[str, Series], dict[str, str]]:
+def _series(point: PhasePoint, e: PhaseElements, impulses: Array) -> tuple[dict[str, Series], dict[str, str]]:
     """Return forces and multipliers at the stages, impulses at the ends of phases, and their units."""
     g, s = point.program, point.program.ocp.system
     times = (e.t_left[:, None] + e.h[:, None] * g.tableau.c).ravel()
     values = np.zeros((len(e.h), g.tableau.stages, len(g.laws.shown)))
-    for k, mode in enumerate(g.modes):
-        shown = ca.Function("shown", [s.x, mode.z.symbol, s.p], [ca.densify(mode.shown)])
-        for i in np.flatnonzero(e.phase == k):
-            values[i] = np.array(shown(e.x_stages[i].T, e.z_stages[i].T, point.p)).reshape(-1, g.tableau.stages).T
+    for phases in g.stage_blocks.values():  # which share a mode, and its multipliers
+        mode, rows = g.modes[phases[0]], g.elements.of(*phases)
+        shown = function_of([s.x, mode.z.symbol, s.p], ca.densify(mode.shown))
+        x, z = (np.concatenate([part[i] for i in rows]) for part in (e.x_stages, e.z_stages))
+        values[rows] = np.array(shown(x.T, z.T, point.p)).T.reshape(rows.size, g.tableau.stages, -1)
     flat = values.reshape(times.size, -1)
     series = {label: Series(times, flat[:, i], role) for i, (label, role, _) in enumerate(g.laws.shown)}
     units = {label: unit for label, _, unit in (*g.laws.shown, *g.laws.impulses) if unit}
     if g.laws.impulses:
         # One row per phase, also without an impact (zeros): impulses stand at the beginning of their phase.
         edges = point.edges[:-1]
-        impulses = np.array([_impulses(point, k) for k in range(len(g.plan))])
         series |= {label: Series(edges, impulses[:, i], role) for i, (label, role, _) in enumerate(g.laws.impulses)}
     return series, units
 
 
 def _impulses(point: PhasePoint, k: int) -> Array:
-    """Return the impulses (n_i,) at the beginning of phase k."""
+    """Return the impulses (n_i,) at the begin of phase k."""
     g, s, boundary = point.program, point.program.ocp.system, point.program.boundaries[k]
     if boundary is None or not boundary.y.size:
         return np.zeros(len(g.laws.impulses))
-    shown = ca.Function("shown", [s.x, boundary.y.symbol, s.p], [ca.densify(boundary.shown)])
+    shown = function_of([s.x, boundary.y.symbol, s.p], ca.densify(boundary.shown))
     return np.array(shown(_before(point, k), point.w[g.at_y[k]], point.p))[:, 0]
 
 
@@ -337,13 +338,13 @@ def _before(point: PhasePoint, k: int) -> Array:
     return point.w[g.at_x0 if k == 0 else g.at_x[k - 1][-1, -1]]
 
 
-def _events(point: PhasePoint) -> tuple[Event, ...]:
-    """Return the events between the phases: impacts, then changes of mode."""
+def _events(point: PhasePoint, impulses: Array) -> tuple[Event, ...]:
+    """Return the events between the phases, with impulses (phases, n_i): impacts, then changes of mode."""
     g, events = point.program, list[Event]()
     for k, time in enumerate(point.edges[:-1]):
         if g.boundaries[k] is None:
             continue
-        impacts = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], _impulses(point, k), point.p)
+        impacts = g.laws.impacts_between(_before(point, k), point.w[g.at_left[k]], impulses[k], point.p)
         # Impacts first: the changes of mode at the same time are their consequence.
         events += [Event(float(time), *impact) for impact in impacts]
         if k:  # the first phase has no mode before it
