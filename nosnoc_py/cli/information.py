@@ -17,7 +17,18 @@ from nosnoc_py import __version__
 from nosnoc_py.cli.benchmarks import WHAT_TO_DO, folder_of
 from nosnoc_py.kernels import machine_code
 
-REQUIRED = ("casadi", "numpy", "scipy", "matplotlib", "pydantic", "rich", "typer", "ruamel.yaml", "qdldl")
+REQUIRED = (
+    "casadi",
+    "numpy",
+    "scipy",
+    "matplotlib",
+    "pydantic",
+    "rich",
+    "typer",
+    "ruamel.yaml",
+    "qdldl",
+    "threadpoolctl",
+)
 # Optional packages and the extra that installs each, as in pyproject.toml.
 OPTIONAL = {
     "xarray": "data",

@@ -19,6 +19,7 @@ import numpy as np
 from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.nlp import NLP, SmoothProgram, entries_of, operations_of
+from nosnoc_py.mpcc.threads import one_thread
 
 # CasADi catches Ctrl-C inside IPOPT; only these statuses show it.
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
@@ -189,7 +190,8 @@ class Ipopt:
         with self._lock:  # threads share the deadline and IPOPT's statistics
             self._deadline.arm(deadline, work.left() / self._work)
             started = time.monotonic()
-            answer = self._solver(x0=x, p=p, **{**bounds, **given})
+            with one_thread():
+                answer = self._solver(x0=x, p=p, **{**bounds, **given})
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":
             raise OptionError(

@@ -19,6 +19,7 @@ from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.ipopt import SUCCESS, NLPResult
 from nosnoc_py.mpcc.nlp import SmoothProgram, entries_of, operations_of
+from nosnoc_py.mpcc.threads import one_thread
 
 # Setting of the homotopy that others know by the same name, and plugins whose solver has it among its own options.
 SHARED, SHARING = "max_iter", ("fatrop", "bonmin")
@@ -99,7 +100,8 @@ class Plugin:
             return self._result(x, *empty, 0, "the time was over", started)
         with self._lock:
             try:
-                answer = self._solver(x0=x, p=p, **{**bounds, **given})
+                with one_thread():
+                    answer = self._solver(x0=x, p=p, **{**bounds, **given})
             except RuntimeError as error:  # a plugin may raise where others return a status
                 empty = np.zeros(self.nlp.x.numel()), np.zeros(self.nlp.g.numel())
                 return self._result(x, *empty, 0, str(error).strip().splitlines()[-1], started)

@@ -18,6 +18,7 @@ import numpy as np
 from nosnoc_py.methods.indirect.forward import SweepFailure
 from nosnoc_py.methods.indirect.iteration import IterationState, with_record
 from nosnoc_py.methods.shooting.event_gradient import EventGradient, ShootingEvaluation
+from nosnoc_py.mpcc.threads import one_thread
 from nosnoc_py.status import Status, asked_to_stop
 
 Array = np.ndarray
@@ -277,7 +278,8 @@ def ipopt(descent: Descent, u: Array) -> tuple[Status, str]:
     solver = ca.nlpsol("single", "ipopt", {"x": w, "p": p, "f": value(w), "g": length}, settings)
     descent.evaluate(u)  # raises if the start cannot be integrated
     bounds = {"lbx": np.tile(controls.lower, len(u)), "ubx": np.tile(controls.upper, len(u))}
-    solver(x0=u.ravel(), lbg=-np.inf, ubg=controls.radius**2, **bounds)
+    with one_thread():
+        solver(x0=u.ravel(), lbg=-np.inf, ubg=controls.radius**2, **bounds)
     if raised:
         # The first exception is the cause; later ones follow from it.
         raise raised[0]

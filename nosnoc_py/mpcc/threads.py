@@ -1,0 +1,45 @@
+"""One thread for the dense linear algebra inside IPOPT and other solvers of CasADi.
+
+MUMPS calls BLAS for the small dense blocks of its factors. Several threads wait for each other longer than they
+compute: a program of 1 300 variables took 23 s of processor time on two cores instead of 4 s. They also add in another
+order, so that the iterates would depend on the number of cores.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def _libraries() -> Any:
+    """Return the controller of the BLAS in CasADi's wheels; it has to be loaded, as it is by the first solver."""
+    import threadpoolctl  # not paid for by an import of the library
+
+    class CasadiBLAS(threadpoolctl.LibController):  # type: ignore[misc,unused-ignore]
+        user_api, internal_api = "blas", "casadi"
+        filename_prefixes = ("libcasadi-tp-openblas",)
+        check_symbols = ("openblas_get_num_threads", "openblas_set_num_threads")
+
+        def get_num_threads(self) -> int:
+            return int(self.dynlib.openblas_get_num_threads())
+
+        def set_num_threads(self, num_threads: int) -> None:
+            self.dynlib.openblas_set_num_threads(num_threads)
+
+        def get_version(self) -> str | None:
+            return None
+
+    threadpoolctl.register(CasadiBLAS)
+    return threadpoolctl.ThreadpoolController().select(internal_api="casadi")
+
+
+def one_thread() -> Any:
+    """Return a context in which solvers that CasADi has loaded compute in one thread.
+
+    Examples
+    --------
+    >>> with one_thread():
+    ...     pass
+    """
+    return _libraries().limit(limits=1)
