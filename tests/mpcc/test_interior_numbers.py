@@ -292,6 +292,11 @@ class TestBarrierParameter:
         left = ((distance + primal * d) * (here.z + dual * dz)).mean()
         now = (distance * here.z).mean()
         assert here.mu == pytest.approx(min(max(here.mu_min, (left / now) ** 3 * now), 1e3), rel=1e-9)
+        # A share of the error is a bound from below, but the mean complementarity is one for that.
+        for share in (1e-3, 1e6):
+            here.settings = replace(here.settings, mu_of_error=share)
+            here._probe(ratio)
+            assert here.mu == pytest.approx(max((left / now) ** 3 * now, min(now, share * here._error(0.0))), rel=1e-9)
 
     def test_multipliers_stay_near_the_central_path(self) -> None:
         here = run()

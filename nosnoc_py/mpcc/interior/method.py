@@ -93,6 +93,10 @@ class Settings:
     tau_of_error : bool
         Whether steps with a free mu keep the fraction 1 - error of the way to the bounds, as IPOPT's do, not 1 - mu: a
         mu far below the error lets a step end next to a bound, whose multiplier then grows.
+    mu_of_error : float
+        A free mu does not fall below this multiple of the error of optimality, or below the mean complementarity if
+        that is less. Far below it, iterates stick to bounds that they have to leave (IPOPT has the same safeguard,
+        `adaptive_mu_safeguard_factor`).
     patience, creeping : int
         Numbers of iterations in which the infeasibility, or the objective of feasible iterates, has to fall; see `FAR`
         and `FALLEN`.
@@ -112,6 +116,7 @@ class Settings:
     max_iter: int = 500
     kappa_sigma: float = 1e10
     tau_of_error: bool = False
+    mu_of_error: float = 0.0
     patience: int = 10**9
     creeping: int = 10**9
     cutoff: float = np.inf
@@ -467,7 +472,8 @@ class InteriorRun:
         primal, dual = _longest(self.point.distance, d, 1.0), _longest(self.z, dz, 1.0)
         left = float(((self.point.distance + primal * d) * (self.z + dual * dz)).mean())
         now = float(self.pairs.mean())
-        self._set_mu(min(max(self.mu_min, (left / now) ** 3 * now), HIGHEST))
+        least = max(self.mu_min, min(now, self.settings.mu_of_error * self._error(0.0)))
+        self._set_mu(min(max(least, (left / now) ** 3 * now), HIGHEST))
 
     def _iterate(self) -> str:
         """Take one step; return "" or the status of a failure."""
