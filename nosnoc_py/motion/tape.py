@@ -43,6 +43,8 @@ IF_ELSE_ZERO = ca.OP_IF_ELSE_ZERO
 KNOWN = frozenset(
     value for name, value in list(globals().items()) if name.isupper() and name != "LANES" and isinstance(value, int)
 )
+WRITTEN = 1000
+"""Evaluations that take as long as the instructions of a function are written."""
 
 
 class Tape(NamedTuple):
@@ -127,7 +129,15 @@ class CountedTape:
 
     def __init__(self, function: ca.Function) -> None:
         whole = in_one(function)
-        self._tape, self._code, self._counted = instructions(whole), MachineCode(whole), 0
+        self._tape: Tape | None = None
+        self._code, self._counted = MachineCode(whole), 0
+        # Code that is on disk saves the time to write the instructions of a long function.
+        if self._code.count(WRITTEN):
+            nothing = no_tape()
+            empty = _tape(nothing.runs, nothing.code, nothing.constants, whole.sz_w(), _sizes(whole))
+            self._tape = empty._replace(address=self._code.address())
+        else:
+            self._tape = instructions(whole)
         self.known = self._tape is not None
 
     def now(self) -> Tape:
@@ -156,8 +166,12 @@ def instructions(whole: ca.Function) -> Tape | None:
     order, runs = _grouped(nodes)
     code, places = _placed(nodes, order)
     constants = np.array([nodes[k].constant for k in order])
-    sizes = whole.sz_iw(), whole.numel_in(0), whole.numel_out(0)
-    return _tape(np.array(runs, dtype=np.int32).reshape(-1, 2), code, constants, max(places, whole.sz_w()), sizes)
+    work = max(places, whole.sz_w())
+    return _tape(np.array(runs, dtype=np.int32).reshape(-1, 2), code, constants, work, _sizes(whole))
+
+
+def _sizes(whole: ca.Function) -> tuple[int, int, int]:
+    return whole.sz_iw(), whole.numel_in(0), whole.numel_out(0)
 
 
 class _Instruction(NamedTuple):

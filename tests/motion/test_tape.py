@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nosnoc_py.kernels import machine_code
-from nosnoc_py.motion.tape import KNOWN, LANES, CountedTape, in_one, run, run_lanes, tape_of
+from nosnoc_py.motion.tape import KNOWN, LANES, WRITTEN, CountedTape, in_one, run, run_lanes, tape_of
 
 ONE = (
     *(ca.sin, ca.cos, ca.tan, ca.asin, ca.acos, ca.atan, ca.sinh, ca.cosh, ca.tanh, ca.asinh, ca.atanh),
@@ -92,10 +92,16 @@ def test_tapes_become_machine_code_of_equal_bits(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(*out)
     # Beside the work what is on disk is taken after as many evaluations as the search takes.
     monkeypatch.setenv(machine_code.MODE, "beside")
-    counted, enough = CountedTape(function), machine_code.FOUND_AFTER / machine_code.EVALUATED
-    slow, size = counted.now(), in_one(function).n_instructions()
+    counted, size = CountedTape(function), in_one(function).n_instructions()
+    slow, enough = counted.now(), machine_code.FOUND_AFTER / machine_code.EVALUATED - WRITTEN * size
     slow.calls[0] += int(0.9 * enough / size)
     assert counted.now().address == 0
     assert counted.now().address == 0  # no evaluation counts twice
     slow.calls[0] += int(0.2 * enough / size)
     assert counted.now().address != 0
+    # The instructions of a function take as long to write as its code is looked for, if it is long.
+    monkeypatch.setattr(machine_code, "FOUND_AFTER", 0.9 * WRITTEN * size * machine_code.EVALUATED)
+    found = CountedTape(function).now()
+    assert (found.address != 0, found.code.shape) == (True, (0, 3))
+    run_lanes(found, x, out[1])
+    np.testing.assert_array_equal(*out)
