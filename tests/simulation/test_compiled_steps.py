@@ -23,9 +23,9 @@ EXACT = 1e-12
 Case = tuple[ns.CLS, Any, float, dict[str, Any]]
 
 
-def balls(dimension: int, **more: Any) -> Case:
-    """Balls that meet each other and the walls, with friction and restitution."""
-    constants = many_balls.Constants(balls=8, radius=0.15, dimension=dimension)
+def balls(dimension: int, restitution: float = 0.5, **more: Any) -> Case:
+    """Balls that meet each other and the walls, with friction."""
+    constants = many_balls.Constants(balls=8, radius=0.15, dimension=dimension, restitution=restitution)
     return many_balls.build(constants), many_balls.start(constants, speed=4.0, seed=2), 0.3, more
 
 
@@ -142,15 +142,15 @@ def test_compiled_steps(name: str, compiled: Any, monkeypatch: pytest.MonkeyPatc
             np.testing.assert_allclose(ends[0][series], ends[1][series], rtol=0, atol=1e-8 * size)
 
 
-@pytest.mark.parametrize("with_numba", [False, True])
+@pytest.mark.parametrize("restitution", [0.0, 0.5])
 def test_steps_in_one_call_are_those_one_by_one(
-    with_numba: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    restitution: float, compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal bits: a callback sees every step, and little room for contacts is made larger."""
-    leap, case, states = request.getfixturevalue("compiled") if with_numba else None, balls(2), list[np.ndarray]()
-    monkeypatch.setattr(run, "compiled_leap", lambda: leap)
+    case, states = balls(2, restitution), list[np.ndarray]()
+    monkeypatch.setattr(run, "compiled_leap", lambda: compiled)
     one_by_one = simulated(case, callback=lambda state: states.append(state.x))
-    monkeypatch.setattr(run, "LEAP", 37)
+    monkeypatch.setattr(run, "LEAP", 7)
     room = steps.rows_of
     monkeypatch.setattr(run, "rows_of", lambda k, m, *sizes: room(k, min(m, 3) if m < 60 else m, *sizes))
     together = simulated(case)
@@ -159,6 +159,15 @@ def test_steps_in_one_call_are_those_one_by_one(
     assert together.events == one_by_one.events
     for name in one_by_one.series:
         np.testing.assert_array_equal(together[name], one_by_one[name])
+
+
+def test_an_impact_over_two_steps_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The force closes the gap: the first step removes 0.5 of 5 m/s, the next one the rest; each is a call of its own."""
+    monkeypatch.setattr(run, "compiled_leap", lambda: None)
+    case = bouncing_ball.build(0.0, gravity=1000.0), [0.01, 0.0], 0.012, {"speed_scale": 1.0}
+    (impact,) = simulated(case).impacts
+    assert impact.impulse == pytest.approx(5.0, abs=1e-12)
+    assert impact.v_after == pytest.approx(0.0, abs=1e-12)
 
 
 def test_what_ends_a_simulation_ends_it_compiled(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
