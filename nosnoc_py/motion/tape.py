@@ -105,11 +105,6 @@ def _tape(runs: Array, code: Array, constants: Array, work: int, sizes: tuple[in
     )
 
 
-def tape_of(function: ca.Function) -> Tape | None:
-    """Return the instructions of a function of SX; None if the machine does not know one of them."""
-    return instructions(in_one(function))
-
-
 def in_one(function: ca.Function) -> ca.Function:
     """Return a function of SX with one argument and one output, in which nothing is evaluated twice."""
     arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
@@ -151,7 +146,7 @@ class CountedTape:
 
 
 def instructions(whole: ca.Function) -> Tape | None:
-    """Return the instructions of a function with one argument and one output."""
+    """Return those of a function of SX as in `in_one`; None if the machine does not know one of them."""
     nodes, where = list[_Instruction](), dict[int, int]()  # the instruction that wrote a place last
     for k in range(whole.n_instructions()):
         operation, inputs, targets = whole.instruction_id(k), whole.instruction_input(k), whole.instruction_output(k)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nosnoc_py.kernels import machine_code
-from nosnoc_py.motion.tape import KNOWN, LANES, WRITTEN, CountedTape, in_one, run, run_lanes, tape_of
+from nosnoc_py.motion.tape import KNOWN, LANES, WRITTEN, CountedTape, in_one, instructions, run, run_lanes
 
 ONE = (
     *(ca.sin, ca.cos, ca.tan, ca.asin, ca.acos, ca.atan, ca.sinh, ca.cosh, ca.tanh, ca.asinh, ca.atanh),
@@ -27,7 +27,7 @@ TWO = (
 
 def both(function: ca.Function, x: np.ndarray) -> None:
     """Compare the machine with CasADi's, to rounding."""
-    tape = tape_of(function)
+    tape = instructions(in_one(function))
     assert tape is not None
     exact = np.array([np.concatenate([np.array(o).ravel("F") for o in function.call([row[:1], row[1:]])]) for row in x])
     found, lanes = np.zeros(exact.shape), np.zeros(exact.T.shape)
@@ -64,7 +64,7 @@ def test_outputs_follow_each_other_by_columns_and_zeros_are_filled_in() -> None:
 @pytest.mark.quick
 def test_functions_with_other_instructions_have_no_tape() -> None:
     a = ca.SX.sym("a")
-    assert tape_of(ca.Function("f", [a], [ca.erfinv(a)])) is None
+    assert instructions(in_one(ca.Function("f", [a], [ca.erfinv(a)]))) is None
 
 
 @pytest.mark.quick

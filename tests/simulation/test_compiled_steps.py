@@ -162,7 +162,7 @@ def test_steps_in_one_call_are_those_one_by_one(
 
 
 def test_an_impact_over_two_steps_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The force closes the gap: the first step removes 0.5 of 5 m/s, the next one the rest; each is a call of its own."""
+    """The force closes the gap: the first step removes 0.5 of 5 m/s, the next one the rest, in calls of their own."""
     monkeypatch.setattr(run, "compiled_leap", lambda: None)
     case = bouncing_ball.build(0.0, gravity=1000.0), [0.01, 0.0], 0.012, {"speed_scale": 1.0}
     (impact,) = simulated(case).impacts
