@@ -5,27 +5,56 @@ The section at a normal impulse is an interval in the plane, a disc in space, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 
 import numpy as np
 
-# (impulses (m, n_t), radii (m,)) -> nearest impulses in the sections (m, n_t)
-Projection = Callable[[np.ndarray, np.ndarray], np.ndarray]
+from nosnoc_py.compiled import compiled_as
 
 
-def projection_of(tangents: int, directions: int | None) -> Projection:
-    """Return the projection for contacts with this number of tangents.
+def _sections_by_loops(force: np.ndarray, radius: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    nearest, directions = np.empty(force.shape), corners.shape[0]
+    for k in range(force.shape[0]):
+        if force.shape[1] == 1:
+            nearest[k, 0] = min(max(force[k, 0], -radius[k]), radius[k])
+            continue
+        x, y = force[k, 0], force[k, 1]
+        nearest[k, 0], nearest[k, 1] = x, y
+        if directions == 0:
+            size = math.sqrt(x * x + y * y)
+            if size > radius[k]:
+                nearest[k, 0], nearest[k, 1] = x * (radius[k] / size), y * (radius[k] / size)
+            continue
+        least, inside = np.inf, True
+        for d in range(directions):
+            ax, ay = corners[d, 0], corners[d, 1]
+            ex, ey = corners[(d + 1) % directions, 0] - ax, corners[(d + 1) % directions, 1] - ay
+            inside = inside and x * ey - y * ex <= radius[k] * (ax * ey - ay * ex)
+            along = ((x - radius[k] * ax) * ex + (y - radius[k] * ay) * ey) / (ex * ex + ey * ey)
+            share = min(max(along, 0.0), radius[k])
+            px, py = radius[k] * ax + share * ex, radius[k] * ay + share * ey
+            far = (px - x) ** 2 + (py - y) ** 2
+            if far < least:
+                least, nearest[k, 0], nearest[k, 1] = far, px, py
+        if inside:
+            nearest[k, 0], nearest[k, 1] = x, y
+    return nearest
 
-    Parameters
-    ----------
-    tangents : int
-        0, 1 or 2.
-    directions : int, optional
-        Number of corners of a polygon; None is a disc.
+
+@compiled_as(_sections_by_loops)
+def onto_sections(force: np.ndarray, radius: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Return the nearest impulses (m, n_t) in sections with radii (m,).
+
+    These are intervals for one tangent; for two discs, or polygons with corners (directions, 2).
     """
-    if tangents < 2:
-        return onto_interval
-    return onto_disc if directions is None else lambda force, radius: onto_polygon(force, radius, directions)
+    if force.shape[1] < 2:
+        return onto_interval(force, radius)
+    return onto_polygon(force, radius, corners) if corners.size else onto_disc(force, radius)
+
+
+def corners_of(directions: int | None) -> np.ndarray:
+    """Return the corners of a polyhedral cone for `onto_sections`; none for Coulomb's."""
+    return np.zeros((0, 2)) if directions is None else polygon(directions)
 
 
 def onto_interval(force: np.ndarray, radius: np.ndarray) -> np.ndarray:
@@ -42,10 +71,9 @@ def onto_disc(force: np.ndarray, radius: np.ndarray) -> np.ndarray:
     return np.asarray(force * scale[:, None])
 
 
-def onto_polygon(force: np.ndarray, radius: np.ndarray, directions: int) -> np.ndarray:
-    """Project onto the regular polygon with this circumradius and its first corner on the first axis."""
+def onto_polygon(force: np.ndarray, radius: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Project onto the polygon with these corners times the radius."""
     # Nearest points on all edges; the closest of them is the projection unless the force lies inside.
-    corners = polygon(directions)
     edge = np.roll(corners, -1, axis=0) - corners
     outwards = np.column_stack([edge[:, 1], -edge[:, 0]])
     beyond = np.einsum("mt,dt->md", force, outwards) - radius[:, None] * np.einsum("dt,dt->d", corners, outwards)

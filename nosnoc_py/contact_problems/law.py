@@ -25,6 +25,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.compiled import jitable
 from nosnoc_py.tolerances import ENERGY
 
 Array = np.ndarray
@@ -58,10 +59,17 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
         if isinstance(slowest, float | int) and slowest == 0.0:
             return -coefficients * ca.fmin(approach, 0)
         return ca.if_else(approach < -slowest, -coefficients * approach, 0)
-    speed = np.maximum(-np.asarray(approach), 0.0)
+    return rebound_of_numbers(np.asarray(approach), restitution, slowest)
+
+
+@jitable
+def rebound_of_numbers(approach: Array, restitution: Any, slowest: Any) -> Array:
+    """Return `rebound` for arrays (n_c,)."""
+    speed = np.maximum(-approach, 0.0)
     return np.where(speed > slowest, restitution * speed, 0.0)
 
 
+@jitable
 def energy_gain(impulses: Any, before: Any, after: Any) -> Any:
     """Return the kinetic energy that impulses add: half of their product with the rates before plus after.
 

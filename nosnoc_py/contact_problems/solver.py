@@ -20,12 +20,12 @@ from typing import Literal
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contact_problems.colours import Colouring
-from nosnoc_py.contact_problems.cones import projection_of
+from nosnoc_py.contact_problems.colours import one_by_one
+from nosnoc_py.contact_problems.cones import corners_of
 from nosnoc_py.contact_problems.linear_algebra import correction
 from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, friction_rows, masks_of
 from nosnoc_py.contact_problems.problem import Array, ContactProblem, by_rows, forces_of
-from nosnoc_py.contact_problems.projected import Solver
+from nosnoc_py.contact_problems.projected import Projected, solve
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.tolerances import ADMISSIBLE
@@ -272,13 +272,9 @@ class ContactSolver:
     def _projected(self, problem: ContactProblem, *, newton: bool, friction: float = 1.0) -> Array:
         """Return forces (n_c + n_tt,) by projected iterations from zero."""
         rows = by_rows(problem, friction)
-        count = len(problem.active)
-        solver = Solver(
-            projection_of(rows.rows.shape[1] - 1, None), PROJECTED * max(problem.scale, 1e-300), SWEEPS, newton
-        )
-        one_by_one = Colouring(order=np.arange(count), parts=tuple(slice(k, k + 1) for k in range(count)))
+        rule = Projected(PROJECTED * max(problem.scale, 1e-300), SWEEPS, newton, corners_of(None))
         with np.errstate(over="ignore", invalid="ignore"):  # without a solution the iterations diverge
-            solution = solver.solve(rows, one_by_one, np.zeros(rows.rows.shape[:2]))
+            solution = solve(rows, *one_by_one(len(problem.active)), np.zeros(rows.rows.shape[:2]), rule)
         forces = forces_of(problem, solution.impulses)
         return forces if np.isfinite(forces).all() else np.zeros_like(forces)
 

@@ -10,6 +10,7 @@ file appears in the folder at once and whole, since it is written under another 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -104,6 +105,13 @@ class MachineCode:
         except OSError:  # no home, no space, no right to write: the interpreter goes on
             self._over = True
         return False
+
+    def address(self) -> int:
+        """Return the address of the machine code, which stays loaded, for kernels that call it; 0 without."""
+        if self.function is self._source:
+            return 0
+        code = ctypes.CDLL(str(self._path))
+        return int(ctypes.cast(getattr(code, self._source.name()), ctypes.c_void_p).value or 0)
 
     def _seconds(self) -> float:
         return self._size * (OPTIMISED if self._size <= LONG else PLAIN)

@@ -7,7 +7,7 @@ one kernel runs the instructions of all, for one vector of arguments, or for eig
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.compiled import call_pointer, jitable
+from nosnoc_py.kernels.machine_code import MachineCode
 
 Array = np.ndarray
 LANES = 8
@@ -42,6 +43,8 @@ IF_ELSE_ZERO = ca.OP_IF_ELSE_ZERO
 KNOWN = frozenset(
     value for name, value in list(globals().items()) if name.isupper() and name != "LANES" and isinstance(value, int)
 )
+WRITTEN = 1000
+"""Evaluations that take as long as the instructions of a function are written."""
 
 
 class Tape(NamedTuple):
@@ -62,6 +65,8 @@ class Tape(NamedTuple):
         Addresses of argument and output, and room for CasADi's integers.
     one_in, one_out : (n_in,), (n_out,)
         Room for one of eight arguments.
+    calls : (1,) int
+        Number of evaluations.
     """
 
     runs: Array
@@ -74,15 +79,16 @@ class Tape(NamedTuple):
     integers: Array
     one_in: Array
     one_out: Array
+    calls: Array
 
 
 def no_tape() -> Tape:
     """Return a tape without instructions."""
     nothing = np.zeros((0, 4), dtype=np.int32)
-    return _tape(nothing[:, :2], nothing[:, :3], np.zeros(0), 1, (0, 0, 0), 0)
+    return _tape(nothing[:, :2], nothing[:, :3], np.zeros(0), 1, (0, 0, 0))
 
 
-def _tape(runs: Array, code: Array, constants: Array, work: int, sizes: tuple[int, int, int], address: int) -> Tape:
+def _tape(runs: Array, code: Array, constants: Array, work: int, sizes: tuple[int, int, int]) -> Tape:
     integers, n_in, n_out = sizes
     return Tape(
         runs=np.ascontiguousarray(runs),
@@ -90,23 +96,57 @@ def _tape(runs: Array, code: Array, constants: Array, work: int, sizes: tuple[in
         constants=constants,
         work=np.zeros(work),
         lanes=np.zeros((work, LANES)),
-        address=address,
+        address=0,
         slots=np.zeros(2, dtype=np.int64),
         integers=np.zeros(integers, dtype=np.int64),
         one_in=np.zeros(n_in),
         one_out=np.zeros(n_out),
+        calls=np.zeros(1, dtype=np.int64),
     )
 
 
-def tape_of(function: ca.Function, compile: Callable[[ca.Function], int] | None = None) -> Tape | None:
-    """Return the instructions of a function of SX; None if the machine does not know one of them.
-
-    `compile` returns the address of the machine code of a function, which has to stay loaded, or 0.
-    """
+def in_one(function: ca.Function) -> ca.Function:
+    """Return a function of SX with one argument and one output, in which nothing is evaluated twice."""
     arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
-    # Expressions that occur twice are evaluated once: a tenth of the instructions of a robot.
+    # A tenth of the instructions of a robot.
     outputs = ca.cse([ca.densify(output) for output in function.call(arguments)])
-    whole = ca.Function("whole", [ca.veccat(*arguments)], [ca.veccat(*outputs)], {"allow_free": True})
+    return ca.Function("whole", [ca.veccat(*arguments)], [ca.veccat(*outputs)], {"allow_free": True})
+
+
+class CountedTape:
+    """The tape of a function, which becomes machine code when it has been evaluated often enough; both have equal bits.
+
+    Attributes
+    ----------
+    known : bool
+        False if the machine does not know an operation.
+    """
+
+    def __init__(self, function: ca.Function) -> None:
+        whole = in_one(function)
+        self._tape: Tape | None = None
+        self._code, self._counted = MachineCode(whole), 0
+        # Code that is on disk saves the time to write the instructions of a long function.
+        if self._code.count(WRITTEN):
+            nothing = no_tape()
+            empty = _tape(nothing.runs, nothing.code, nothing.constants, whole.sz_w(), _sizes(whole))
+            self._tape = empty._replace(address=self._code.address())
+        else:
+            self._tape = instructions(whole)
+        self.known = self._tape is not None
+
+    def now(self) -> Tape:
+        """Return the tape for what comes next."""
+        assert self._tape is not None
+        done = int(self._tape.calls[0])
+        if self._code.count(done - self._counted):
+            self._tape = self._tape._replace(address=self._code.address())
+        self._counted = done
+        return self._tape
+
+
+def instructions(whole: ca.Function) -> Tape | None:
+    """Return those of a function of SX as in `in_one`; None if the machine does not know one of them."""
     nodes, where = list[_Instruction](), dict[int, int]()  # the instruction that wrote a place last
     for k in range(whole.n_instructions()):
         operation, inputs, targets = whole.instruction_id(k), whole.instruction_input(k), whole.instruction_output(k)
@@ -121,11 +161,12 @@ def tape_of(function: ca.Function, compile: Callable[[ca.Function], int] | None 
     order, runs = _grouped(nodes)
     code, places = _placed(nodes, order)
     constants = np.array([nodes[k].constant for k in order])
-    sizes = whole.sz_iw(), whole.numel_in(0), whole.numel_out(0)
-    address = 0 if compile is None else compile(whole)
-    return _tape(
-        np.array(runs, dtype=np.int32).reshape(-1, 2), code, constants, max(places, whole.sz_w()), sizes, address
-    )
+    work = max(places, whole.sz_w())
+    return _tape(np.array(runs, dtype=np.int32).reshape(-1, 2), code, constants, work, _sizes(whole))
+
+
+def _sizes(whole: ca.Function) -> tuple[int, int, int]:
+    return whole.sz_iw(), whole.numel_in(0), whole.numel_out(0)
 
 
 class _Instruction(NamedTuple):
@@ -291,6 +332,7 @@ def compared(operation: int, a: float, b: float) -> float:
 def run(tape: Tape, x: Array, out: Array) -> None:
     """Evaluate a function at x (n_in,); its values go to out (n_out,)."""
     code, w, last = tape.code, tape.work, 0
+    tape.calls[0] += 1
     if tape.address != 0:
         tape.slots[0], tape.slots[1] = x.ctypes.data, out.ctypes.data
         call_pointer(tape.address, tape.slots[:1], tape.slots[1:], tape.integers, w)
@@ -333,6 +375,7 @@ def run_lanes(tape: Tape, x: Array, out: Array) -> None:
             for i in range(tape.one_out.size):
                 out[i, lane] = tape.one_out[i]
         return
+    tape.calls[0] += LANES
     for k in range(tape.runs.shape[0]):
         operation, first = tape.runs[k, 0], last
         last = first + tape.runs[k, 1]

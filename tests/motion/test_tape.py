@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import casadi as ca
 import numpy as np
 import pytest
 
-from nosnoc_py.motion.tape import KNOWN, LANES, run, run_lanes, tape_of
+from nosnoc_py.kernels import machine_code
+from nosnoc_py.motion.tape import KNOWN, LANES, WRITTEN, CountedTape, in_one, instructions, run, run_lanes
 
 ONE = (
     *(ca.sin, ca.cos, ca.tan, ca.asin, ca.acos, ca.atan, ca.sinh, ca.cosh, ca.tanh, ca.asinh, ca.atanh),
@@ -24,7 +27,7 @@ TWO = (
 
 def both(function: ca.Function, x: np.ndarray) -> None:
     """Compare the machine with CasADi's, to rounding."""
-    tape = tape_of(function)
+    tape = instructions(in_one(function))
     assert tape is not None
     exact = np.array([np.concatenate([np.array(o).ravel("F") for o in function.call([row[:1], row[1:]])]) for row in x])
     found, lanes = np.zeros(exact.shape), np.zeros(exact.T.shape)
@@ -61,4 +64,44 @@ def test_outputs_follow_each_other_by_columns_and_zeros_are_filled_in() -> None:
 @pytest.mark.quick
 def test_functions_with_other_instructions_have_no_tape() -> None:
     a = ca.SX.sym("a")
-    assert tape_of(ca.Function("f", [a], [ca.erfinv(a)])) is None
+    assert instructions(in_one(ca.Function("f", [a], [ca.erfinv(a)]))) is None
+
+
+@pytest.mark.quick
+@pytest.mark.skipif(machine_code.compiler() is None, reason="no C compiler")
+def test_tapes_become_machine_code_of_equal_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Products and sums stay apart; evaluations are counted, eight for eight lanes, and decide when it is built."""
+    a, b = ca.SX.sym("a"), ca.SX.sym("b")
+    row = ca.SX(1.0)
+    for k in range(1, 40):
+        row = row * a + ca.sin(k * b) * b**3 + ca.exp(-(a**2)) / (k + b**2) + ca.fmax(a * k, b)
+    function = ca.Function("f", [a, b], [row, ca.vertcat(ca.sqrt(1 + row**2), ca.atan2(row, b), ca.fabs(row) ** 1.5)])
+    monkeypatch.setenv(machine_code.FOLDER, str(tmp_path))
+    rng = np.random.default_rng(4)
+    counted, x = CountedTape(function), rng.normal(size=(2, LANES))
+    slow, out = counted.now(), np.zeros((2, 4, LANES))
+    run_lanes(slow, x, out[0])
+    run(slow, x[:, 0].copy(), out[1, :, 0].copy())
+    assert slow.address == 0
+    assert slow.calls[0] == LANES + 1
+    monkeypatch.setenv(machine_code.MODE, "now")
+    fast = CountedTape(function).now()
+    assert fast.address != 0
+    run_lanes(fast, x, out[1])
+    assert fast.calls[0] == LANES
+    np.testing.assert_array_equal(*out)
+    # Beside the work what is on disk is taken after as many evaluations as the search takes.
+    monkeypatch.setenv(machine_code.MODE, "beside")
+    counted, size = CountedTape(function), in_one(function).n_instructions()
+    slow, enough = counted.now(), machine_code.FOUND_AFTER / machine_code.EVALUATED - WRITTEN * size
+    slow.calls[0] += int(0.9 * enough / size)
+    assert counted.now().address == 0
+    assert counted.now().address == 0  # no evaluation counts twice
+    slow.calls[0] += int(0.2 * enough / size)
+    assert counted.now().address != 0
+    # The instructions of a function take as long to write as its code is looked for, if it is long.
+    monkeypatch.setattr(machine_code, "FOUND_AFTER", 0.9 * WRITTEN * size * machine_code.EVALUATED)
+    found = CountedTape(function).now()
+    assert (found.address != 0, found.code.shape) == (True, (0, 3))
+    run_lanes(found, x, out[1])
+    np.testing.assert_array_equal(*out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from scipy.integrate import DOP853, Radau
 
 import nosnoc_py as ns
-from models import bouncing_ball, bowl, falling_rod, free_box, relay_feedback, stick_slip
+from models import bouncing_ball, bowl, falling_rod, free_box, quadruped, relay_feedback, stick_slip
 from nosnoc_py.compiled import VARIABLE
+from nosnoc_py.kernels import machine_code
 from nosnoc_py.simulation.event_driven import compiled_loop as loops
 from nosnoc_py.simulation.event_driven import kernel as kernels
 from nosnoc_py.simulation.event_driven import mechanics, motions
@@ -207,6 +209,25 @@ def test_a_robot_lands_the_same_way(compiled: Any, monkeypatch: pytest.MonkeyPat
     for name in (contact.name for contact in system.contacts):
         sums = [sum(event.impulse or 0.0 for event in each.impacts if event.name == name) for each in (whole, exact)]
         np.testing.assert_allclose(*sums, rtol=0, atol=1e-7)
+
+
+@pytest.mark.skipif(machine_code.compiler() is None, reason="no C compiler")
+def test_machine_code_lands_with_equal_bits(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    scene, method = scenes.landing(), ns.EventDriven(grazing="continue")
+    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    monkeypatch.setenv(machine_code.FOLDER, str(tmp_path))
+    landings = []
+    for mode in ("never", "now"):
+        monkeypatch.setenv(machine_code.MODE, mode)
+        system = quadruped.build(0.8, gains=quadruped.Gains())
+        motion = ns.simulate(system, x0=scene.x0, duration=0.09, method=method)
+        assert (system.mechanics.once(motions.contact_tapes)[0].now().address != 0) == (mode == "now")
+        landings.append(motion)
+    first, second = landings
+    assert first.events == second.events
+    np.testing.assert_array_equal(first.final_state, second.final_state)
 
 
 @pytest.mark.parametrize("modes", [(0, 0, 0, 0), (2, 0, 0, 0), (3, 2, 2, 0), (3, 3, 3, 3)])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.tape import LANES, Tape, no_tape, tape_of
+from nosnoc_py.motion.tape import LANES, CountedTape, no_tape
 from nosnoc_py.simulation.event_driven.kernel import TINY, ArrayMotion, Sizes
 
 Array = np.ndarray
@@ -173,7 +173,7 @@ class KernelMotion(InterpretedMotion):
 def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array) -> ArrayMotion | None:
     """Return the motion of contacts in a regime under a constant control; None where the kernel cannot do it."""
     tapes = mechanics.once(contact_tapes)
-    if tapes is None or regime.redundant:
+    if regime.redundant or not all(tape.known for tape in tapes):
         return None
     system, n_c = mechanics.system, frames.count
     n_v, n_r, n_x = system.n_v, frames.count + frames.n_t, system.x.numel()
@@ -186,8 +186,8 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
     argument = np.concatenate([np.zeros(n_x), u, p])
     return ArrayMotion(
         sizes=Sizes(system.n_q, n_v, n_c, n_r, True, not system.moves_by_v, False),
-        first=tapes[0],
-        second=tapes[1],
+        first=tapes[0].now(),  # from phase to phase tapes may become machine code
+        second=tapes[1].now() if len(tapes) > 1 else NO_TAPE,
         third=NO_TAPE,
         argument=argument,
         arguments=np.repeat(argument[:, None], LANES, axis=1),
@@ -220,11 +220,11 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
 NO_TAPE = no_tape()
 
 
-def contact_tapes(system: Any) -> tuple[Tape, Tape] | None:
-    """Return the kinematics of a system and N(q) as tapes; None if an operation is not known."""
+def contact_tapes(system: Any) -> list[CountedTape]:
+    """Return the kinematics of a system as a tape, and N(q) where it is not the identity."""
     import casadi as ca
 
-    first = tape_of(system.mechanics.function)
-    arguments = [system.x, system.u, system.p]
-    turns = NO_TAPE if system.moves_by_v else tape_of(ca.Function("turns", arguments, [ca.densify(system.rate_matrix)]))
-    return None if first is None or turns is None else (first, turns)
+    functions = [system.mechanics.function]
+    if not system.moves_by_v:
+        functions.append(ca.Function("turns", [system.x, system.u, system.p], [ca.densify(system.rate_matrix)]))
+    return [CountedTape(function) for function in functions]

@@ -10,7 +10,7 @@ import numpy as np
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import Values, contact_series
 from nosnoc_py.simulation.time_stepping.options import Limits
-from nosnoc_py.simulation.time_stepping.scheme import StepResult
+from nosnoc_py.simulation.time_stepping.steps import CHANGES, CONTACTS, TAKEN, WORK, LeapRows
 from nosnoc_py.solution import Event, Series
 from nosnoc_py.systems.kinematics import ContactFrames
 
@@ -31,80 +31,71 @@ class _Impact:
 
 
 class ImpulseRecord:
-    """Record of impulses, step by step (changed in place)."""
+    """Record of impulses, from some steps to the next ones (changed in place)."""
 
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:
         self.frames, self.limits, self._directions = frames, limits, frames.directions
-        count = frames.count
-        self._has_friction = np.array([frames.width(contact) > 0 for contact in range(count)], dtype=bool)
-        self._loaded_before = np.zeros(count, dtype=bool)  # in the last step
-        self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        self._steps: list[np.ndarray] = []
         self._contacts: list[np.ndarray] = []
         self._impulses: list[np.ndarray] = []
         self._slips: list[np.ndarray] = []
         self._impacts: list[_Impact] = []
         self._open: dict[int, _Impact] = {}
+        self._open_after = -1  # the step after which impacts are open
         self._events: list[Event] = []
-        self._h = 0.0
-        self._last = 0.0  # when the last step looked at the contacts
+        self._h = self._last = 0.0  # length of a step; when the last step looked at the contacts
+        self._taken = 0
 
-    def add(self, t: float, h: float, step: StepResult) -> None:
-        """Add a step from t of h seconds."""
-        self._h, when = h, t + step.gap_time * h
-        loaded = step.impulses[:, 0] > 0.0
-        contacts = step.contacts[loaded]
-        self._add_impacts(when, step, np.flatnonzero(loaded))
-        slips = step.after[loaded, 1:]
-        self._add_mode_changes(when, contacts, slips)
-        self._contacts.append(contacts)
-        self._impulses.append(step.impulses[loaded])
-        self._slips.append(slips)
-        self._last = when
+    def add(self, when: np.ndarray, h: float, rows: LeapRows) -> None:
+        """Add steps of h seconds that looked at the contacts at some times (k,)."""
+        taken, count = rows.counts[TAKEN], rows.counts[CONTACTS]
+        self._h = h
+        numbers = np.repeat(np.arange(taken), np.diff(rows.ends[:taken], prepend=0))
+        if rows.marks[:count].any():
+            self._add_impacts(when, rows, numbers, np.flatnonzero(rows.marks[:count]))
+        before = np.concatenate([[self._last], when])
+        for k, contact, *modes in rows.changes[: rows.counts[CHANGES]].tolist():
+            closed, slipping = (bool(modes[0]), bool(modes[1])), (bool(modes[2]), bool(modes[3]))
+            time = before[k] if closed[0] != closed[1] else when[k]
+            self._events += kinds.events_at(
+                float(time), [(self.frames.names[contact], kinds.of_modes(closed, slipping))]
+            )
+        loaded = np.flatnonzero(rows.impulses[:count, 0] > 0.0)
+        self._steps.append(self._taken + numbers[loaded])
+        self._contacts.append(rows.contacts[loaded])
+        self._impulses.append(rows.impulses[loaded])
+        self._slips.append(rows.after[loaded, 1:])
+        self._last, self._taken = float(when[-1]), self._taken + int(taken)
 
-    def _add_impacts(self, when: float, step: StepResult, loaded: np.ndarray) -> None:
-        """Add impacts of a step; an impact whose contact did not stop in the last step continues in this one."""
-        unfinished: dict[int, _Impact] = {}
-        fast = step.approach[loaded] < -self.limits.impact_velocity
-        # A contact that has been touching is no impact, however fast rounding or other contacts move it.
-        for k in loaded[fast & ~self._touching[step.contacts[loaded]]].tolist():
-            contact, after = int(step.contacts[k]), float(step.after[k, 0])
-            impact = self._open.get(contact)
-            if impact is None:
-                impact = _Impact(
-                    contact=contact,
-                    t=when,
-                    impulse=step.impulses[k],
-                    before=float(step.approach[k]),
-                    after=after,
-                    energy_gain=step.work,
+    def _add_impacts(self, when: np.ndarray, rows: LeapRows, numbers: np.ndarray, marked: np.ndarray) -> None:
+        """Add impacts of steps; one whose contact did not stop in the last step continues in this one."""
+        for number in np.unique(numbers[marked]).tolist():
+            unfinished: dict[int, _Impact] = {}
+            known = self._open if self._open_after == self._taken + number - 1 else {}
+            for k in marked[numbers[marked] == number].tolist():
+                contact, after, work = (
+                    int(rows.contacts[k]),
+                    float(rows.after[k, 0]),
+                    float(rows.measures[number, WORK]),
                 )
-                self._impacts.append(impact)
-            else:
-                impact.impulse = impact.impulse + step.impulses[k]
-                impact.after, impact.energy_gain = after, impact.energy_gain + step.work
-            # Without restitution an impact may take two steps to stop: its impulses are added up.
-            if after < -self.limits.impact_velocity:
-                unfinished[contact] = impact
-        self._open = unfinished
-
-    def _add_mode_changes(self, when: float, contacts: np.ndarray, slips: np.ndarray) -> None:
-        """Add changes of modes: contact after two steps in a row with an impulse, release after two without one."""
-        loaded_now = np.zeros_like(self._loaded_before)
-        loaded_now[contacts] = True
-        slipping = np.zeros_like(loaded_now)
-        slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.limits.rest_velocity
-        both = loaded_now & self._loaded_before
-        # Hysteresis of one step: a single step with or without impulse is a bounce or rounding, no change of contact.
-        touching = (self._touching | both) & (loaded_now | self._loaded_before)
-        slipping = np.where(loaded_now, slipping, self._slipping)
-        # Slip starts or ends only between two steps with a force: a step without force has no information about it.
-        slides = self._has_friction & both & self._touching & (slipping != self._slipping)
-        for contact in np.flatnonzero((touching != self._touching) | slides).tolist():
-            closed = self._touching[contact], touching[contact]
-            kind = kinds.of_modes(closed, (self._slipping[contact], slipping[contact]))
-            time = self._last if closed[0] != closed[1] else when
-            self._events += kinds.events_at(time, [(self.frames.names[contact], kind)])
-        self._touching, self._slipping, self._loaded_before = touching, slipping, loaded_now
+                impact = known.get(contact)
+                if impact is None:
+                    impact = _Impact(
+                        contact=contact,
+                        t=float(when[number]),
+                        impulse=rows.impulses[k].copy(),
+                        before=float(rows.approach[k]),
+                        after=after,
+                        energy_gain=work,
+                    )
+                    self._impacts.append(impact)
+                else:
+                    impact.impulse = impact.impulse + rows.impulses[k]
+                    impact.after, impact.energy_gain = after, impact.energy_gain + work
+                # Without restitution an impact may take two steps to stop: its impulses are added up.
+                if after < -self.limits.impact_velocity:
+                    unfinished[contact] = impact
+            self._open, self._open_after = unfinished, self._taken + number
 
     def events(self) -> tuple[Event, ...]:
         """Return all events in the order of time, impacts first at equal times."""
@@ -128,8 +119,7 @@ class ImpulseRecord:
 
     def _by_contact(self) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """Yield each contact with the steps in which it had a force, its impulses and slips; of few contacts all."""
-        sizes = [len(contacts) for contacts in self._contacts]
-        steps, contacts = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(self._contacts)
+        steps, contacts = np.concatenate(self._steps), np.concatenate(self._contacts)
         impulses, slips = np.concatenate(self._impulses), np.concatenate(self._slips)
         order = np.argsort(contacts, kind="stable")
         ends = np.cumsum(np.bincount(contacts, minlength=self.frames.count)).tolist()

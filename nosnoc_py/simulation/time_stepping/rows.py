@@ -2,53 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
 from nosnoc_py.systems.cls import CLS, Contact
 
 Entries = list[tuple[int, int, Any]]
 
 
-def evaluation(name: str, arguments: Sequence[ca.SX], result: ca.SX) -> Callable[..., np.ndarray]:
-    """Return a fast function from several vectors to one, whatever the shape of the result."""
-    function = buffered(ca.Function(name, list(arguments), [ca.densify(ca.vec(result))]))
-    return lambda *values: function(*values)[0][:, 0]
-
-
-class ContactRows:
-    """Gaps, and normals and weighted tangents as rows over the few coordinates that each contact depends on.
+class ContactRows(NamedTuple):
+    """Normals and weighted tangents as rows over the few coordinates that each contact depends on.
 
     Attributes
     ----------
     dofs : (n_c, K) int
         Coordinates of every contact; where it has fewer than K, n_v stands for none. Contacts that move by themselves
         have their rates there: velocities are padded by a 1 that no impulse changes.
+    places : (e,) int
+        Positions of the entries in the flat array of rows (n_c, width, K), normals first.
     width : int
         Rows of a contact: the normal, and as many tangents as the contact with most of them has.
-    gaps : function (x, p) -> (n_c,)
+    values : (e,) SX
+        Entries, as expressions of x and p.
     """
 
-    def __init__(self, system: CLS) -> None:
-        frames = system.mechanics.frames
-        self.count, self.n_v = frames.count, system.n_v
-        self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
-        self.gaps = system.mechanics.gaps_at
-        index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
-        entries = [_entries(system, contact, index) for contact in system.contacts]
-        self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_v)
-        values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
-        self._values = evaluation("rows", [system.x, system.p], values)
+    dofs: np.ndarray
+    places: np.ndarray
+    width: int
+    values: ca.SX
 
-    def directions(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Return the rows (n_c, width, K) of all contacts, normals first."""
-        rows = np.zeros(self.count * self.width * self.dofs.shape[1])
-        rows[self._places] = self._values(x, p)
-        return rows.reshape(self.count, self.width, self.dofs.shape[1])
+
+def rows_of(system: CLS) -> ContactRows:
+    """Return the rows of all contacts of a system."""
+    frames = system.mechanics.frames
+    width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
+    index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
+    entries = [_entries(system, contact, index) for contact in system.contacts]
+    dofs, places = _places([[entry[:2] for entry in each] for each in entries], width, system.n_v)
+    return ContactRows(dofs, places, width, ca.vertcat(ca.SX(0, 1), *[e[2] for each in entries for e in each]))
 
 
 def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
@@ -82,10 +76,10 @@ def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_v: int) 
     owned = [sorted({dof for _, dof in each}) for each in entries]
     most = max((len(dofs) for dofs in owned), default=0)
     # Unused places point to the padded velocity, where their entries are zero.
-    table = np.full((len(owned), most), n_v)
+    table = np.full((len(owned), most), n_v, dtype=np.int64)
     places = []
     for c, (dofs, each) in enumerate(zip(owned, entries, strict=True)):
         table[c, : len(dofs)] = dofs
         column = {dof: k for k, dof in enumerate(dofs)}
         places += [(c * width + row) * most + column[dof] for row, dof in each]
-    return table, np.array(places, dtype=int)
+    return table, np.array(places, dtype=np.int64)

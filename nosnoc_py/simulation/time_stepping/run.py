@@ -12,9 +12,27 @@ from nosnoc_py.contact_problems.instants import several_outcomes
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps, no_time_note, not_unique_note
+from nosnoc_py.simulation.time_stepping.dynamics import StepFunctions, StepModel
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import ImpulseRecord
-from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
+from nosnoc_py.simulation.time_stepping.scheme import scheme_of, weight_of
+from nosnoc_py.simulation.time_stepping.steps import (
+    FASTEST,
+    FULL,
+    GAIN,
+    LEAP,
+    PENETRATION,
+    PUSH,
+    REFUSED,
+    RESIDUAL,
+    RUNNING,
+    TAKEN,
+    LeapRows,
+    compiled_leap,
+    leap,
+    place_of,
+    rows_of,
+)
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
@@ -96,14 +114,14 @@ class _TimeSteppingLoop:
         self.x, self.applied = [start], list[np.ndarray]()
         self.unsolved, self.refused = _ToleranceMonitor(self.method, self.limits, self.system), list[str]()
         self.impacts: list[tuple[float, np.ndarray, np.ndarray]] = []
-        self.stepper = Stepper(self.system, self.method, self.limits, self.p)
+        self._prepare(start, count, one_by_one=callback is not None or self.control.feedback)
         self.record = ImpulseRecord(self.system.mechanics.frames_at(self.p), self.limits)
         first = TimeSteppingState(t=0.0, x=start, p=self.p)
         self.last = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline)
         status = self.last.status
         x, t = np.array(self.x), self.grid[: len(self.x)]
         # No step evaluates the gaps of the last state.
-        if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1], self.p)).all():
+        if status is Status.SOLVED and not np.isfinite(self.system.mechanics.gaps_at(x[-1], self.p)).all():
             status = Status.NUMERICAL_ERROR
         if status is Status.SOLVED and self.unsolved.worst > INACCURATE_LAW * self.unsolved.speed(x):
             status = Status.INACCURATE
@@ -129,34 +147,74 @@ class _TimeSteppingLoop:
             name = not_finite(self.system, ahead(self.system, x, u, self.p, self.h), u, self.p)
         return LOST.format(t) + (f": {name}" if name else "")
 
+    def _prepare(self, start: np.ndarray, count: int, one_by_one: bool) -> None:
+        """Choose how steps are taken, and make room for them."""
+        self.functions, self.leap = self.system.mechanics.once(StepFunctions), compiled_leap()
+        model = None if self.leap is None else self.functions.model(self.p, as_tapes=True)
+        # Interpreted steps are taken one by one: Ctrl-C ends the simulation after a complete one.
+        if model is None:
+            self.leap, model, one_by_one = leap, self.functions.model(self.p, as_tapes=False), True
+        assert model is not None
+        self.model: StepModel = model
+        width = self.model.sizes.width
+        self.scheme = scheme_of(self.method, self.limits, self.h, width)
+        self.place = place_of(start, self.model.sizes.n_c, width)
+        self.most = 1 if one_by_one else min(LEAP, count)
+        self._make_room(self.most * min(self.model.sizes.n_c, 8))
+
+    def _make_room(self, contacts: int) -> None:
+        self.rows = rows_of(self.most, contacts, self.model.sizes.n_x, self.model.sizes.width)
+
     def _step(self, state: TimeSteppingState) -> TimeSteppingState:
-        """Take one step and record it."""
-        done, names = len(self.applied), self.system.mechanics.frames.names
-        t, x = float(self.grid[done]), self.x[-1]
-        u = self.control.reached(t + 0.5 * self.h, x)
-        with np.errstate(all="ignore"):  # what is not finite is a status
-            step = self.stepper.step(self.h, x, u, self.p)
-        if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
-            return replace(state, status=Status.NUMERICAL_ERROR)
+        """Take and record as many steps as one call takes."""
+        done, begun = len(self.applied), bool(self.place.begun[0])
+        ends = self.grid[done : done + self.most + 1]
+        u = np.array([self.control.reached(t + 0.5 * self.h, self.x[-1]) for t in ends[:-1]])
+        u = u.reshape(len(ends) - 1, self.system.n_u)
+        valid = np.isfinite(u).all(axis=1)
+        valid = u[: len(u) if valid.all() else int(np.argmin(valid))]
+        while True:
+            with np.errstate(all="ignore"):  # what is not finite is a status
+                reason = self.leap(self.model, self.scheme, self.place, self.rows, valid)
+            if reason != FULL or self.rows.counts[TAKEN]:
+                break
+            self._make_room(2 * len(self.rows.contacts) + self.model.sizes.n_c)
+        if (taken := int(self.rows.counts[TAKEN])) > 0:
+            state = self._recorded(state, ends[: taken + 1], u[:taken], begun)
         # The step is refused before it is recorded, so that the trajectory ends before the impact.
-        if step.gain > 0.0:
-            impact_contacts = step.contacts[step.approach < 0.0]
-            self.refused.append(f"t = {t:.9g}: at {', '.join(names[c] for c in impact_contacts)}")
+        if reason == GAIN:
+            last = slice(int(self.rows.ends[taken - 1]) if taken else 0, int(self.rows.counts[REFUSED]))
+            hit, names = self.rows.contacts[last][self.rows.approach[last] < 0.0], self.system.mechanics.frames.names
+            self.refused.append(f"t = {ends[taken]:.9g}: at {', '.join(names[c] for c in hit)}")
             return replace(state, status=Status.ENERGY_GAIN)
-        if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= MOST_IN_IMPACT:
-            self.impacts.append((t, x, step.contacts))
-        self.applied.append(u)
-        self.x.append(np.concatenate([step.q, step.v, step.y]))
-        self.record.add(t, self.h, step)
-        self.unsolved.add(t, step)
+        if reason not in (RUNNING, FULL) or (reason == RUNNING and taken < len(u)):
+            return replace(state, status=Status.NUMERICAL_ERROR)
+        if self.leap is not leap:  # what is evaluated often becomes machine code
+            before, after = self.functions.tapes()
+            self.model = self.model._replace(before=before, after=after)
+        return state
+
+    def _recorded(self, state: TimeSteppingState, ends: np.ndarray, u: np.ndarray, begun: bool) -> TimeSteppingState:
+        """Record the steps taken between times; return the last state."""
+        rows, taken, t = self.rows, len(u), ends[:-1]
+        looks = np.array([1.0 - weight_of(self.scheme, begun or k > 0) for k in range(taken)])
+        self.record.add(t + looks * self.h, self.h, rows)
+        self.unsolved.add(t, rows)
+        states, starts = rows.x[:taken].copy(), [0, *rows.ends[:taken].tolist()]
+        for k in np.flatnonzero(rows.impacts[:taken]).tolist():
+            if starts[k + 1] - starts[k] <= MOST_IN_IMPACT:
+                x = states[k - 1] if k else self.x[-1]
+                self.impacts.append((float(t[k]), x, rows.contacts[starts[k] : starts[k + 1]].copy()))
+        self.applied.extend(u)
+        self.x.extend(states)
         return replace(
             state,
-            t=float(self.grid[done + 1]),
-            x=self.x[-1].copy(),
-            contacts=len(step.contacts),
-            iterations=step.sweeps,
-            complementarity=step.residual,
-            infeasibility=step.penetration,
+            t=float(ends[-1]),
+            x=states[-1].copy(),
+            contacts=starts[-1] - starts[-2],
+            iterations=int(rows.sweeps[taken - 1]),
+            complementarity=float(rows.measures[taken - 1, RESIDUAL]),
+            infeasibility=float(rows.measures[taken - 1, PENETRATION]),
         )
 
     def _other_outcomes(self) -> Callable[[], list[str]] | None:
@@ -184,15 +242,16 @@ class _ToleranceMonitor:
         self.count, self.steps, self.worst, self.when = 0, 0, 0.0, 0.0
         self.fastest = self.push = 0.0
 
-    def add(self, t: float, step: StepResult) -> None:
-        """Add a step."""
-        self.steps += 1
-        self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
-        self.push = max(self.push, step.push)
-        if step.residual > self.limits.tolerance:
-            self.count += 1
-            if step.residual > self.worst:
-                self.worst, self.when = step.residual, float(t)
+    def add(self, t: np.ndarray, rows: LeapRows) -> None:
+        """Add steps from times (k,)."""
+        measures, self.steps = rows.measures[: len(t)], self.steps + len(t)
+        self.fastest = max(self.fastest, float(measures[:, FASTEST].max()))
+        self.push = max(self.push, float(measures[:, PUSH].max()))
+        residual = np.nan_to_num(measures[:, RESIDUAL], nan=0.0)
+        self.count += int((residual > self.limits.tolerance).sum())
+        worst = int(np.argmax(residual))
+        if residual[worst] > max(self.worst, self.limits.tolerance):
+            self.worst, self.when = float(residual[worst]), float(t[worst])
 
     def speed(self, x: np.ndarray) -> float:
         """Return the typical speed of states (k, n_x) [m/s]: the fastest, at least that of a fall over their length."""

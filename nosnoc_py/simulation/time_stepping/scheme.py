@@ -6,6 +6,8 @@
 others push together bounce in a problem of their own (`_impact_sequence`).
 4. Refuse the step if the rebound raises the kinetic energy by more than forces and tolerances explain.
 
+The functions are those of the compiled steps, too (`steps`).
+
 References
 ----------
 Moreau, Unilateral contact and dry friction in finite freedom dynamics (1988). Jean, The non-smooth contact dynamics
@@ -15,22 +17,29 @@ and Coulomb friction (1996).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from nosnoc_py.contact_problems.colours import Colours
-from nosnoc_py.contact_problems.cones import projection_of
-from nosnoc_py.contact_problems.law import energy_gain, rebound
-from nosnoc_py.contact_problems.projected import Solver
-from nosnoc_py.contact_problems.rows import RowProblem, RowSolution
-from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
+from nosnoc_py.compiled import jitable
+from nosnoc_py.contact_problems.colours import Colours, coloured
+from nosnoc_py.contact_problems.cones import corners_of
+from nosnoc_py.contact_problems.law import energy_gain, rebound_of_numbers
+from nosnoc_py.contact_problems.projected import Projected, solve
+from nosnoc_py.contact_problems.rows import RowProblem, RowSolution, normal_rates_of, rates_of
+from nosnoc_py.simulation.time_stepping.dynamics import (
+    StepModel,
+    force_and_inverse,
+    look,
+    problem_of,
+    put_end,
+    rows_at,
+    velocity_change,
+)
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
-from nosnoc_py.simulation.time_stepping.rows import ContactRows
-from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import ENERGY
 
+Array = np.ndarray
 # Largest number of problems in a step for contacts that others push together.
 ROUNDS = 20
 # Contacts with gaps below MARGIN ways of the fastest one in a step are considered, and expected to close if they miss
@@ -39,14 +48,27 @@ MARGIN = 3.0
 EXPECTED = 0.25
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StepResult:
-    """Result of a step; m contacts took part, each with w rows (normal, tangents).
+class SteppingRule(NamedTuple):
+    """What all steps of a simulation share: the length h, and options with their limits in numbers.
+
+    `takes_back`: penetrations are taken back within a step (Stewart and Trinkle).
+    """
+
+    h: float
+    theta: float
+    takes_back: bool
+    rest_velocity: float
+    impact_velocity: float
+    projected: Projected
+
+
+class StepResult(NamedTuple):
+    """Result of a step but for the state; m contacts took part, each with w rows (normal, tangents).
 
     Attributes
     ----------
-    q, v : (n_q,), (n_v,)
-        State at its end.
+    known : bool
+        False if numbers are not finite.
     contacts : (m,) int
         Indices of the contacts.
     impulses : (m, w)
@@ -54,10 +76,8 @@ class StepResult:
         Normal velocities before the step, or those at the impact if other contacts have changed them.
     after : (m, w)
         Rates at the end, in the directions of the step.
-    gap_time : float
-        Time at which gaps were evaluated, in units of the step.
     penetration : float
-        Deepest penetration at that time [m].
+        Deepest penetration where gaps are evaluated [m].
     sweeps : int
     residual : float
         Residual of the contact law [m/s].
@@ -70,14 +90,11 @@ class StepResult:
         Largest acceleration by all other forces [m/s^2].
     """
 
-    q: np.ndarray
-    v: np.ndarray
-    y: np.ndarray
-    contacts: np.ndarray
-    impulses: np.ndarray
-    approach: np.ndarray
-    after: np.ndarray
-    gap_time: float
+    known: bool
+    contacts: Array
+    impulses: Array
+    approach: Array
+    after: Array
     penetration: float
     sweeps: int
     residual: float
@@ -86,275 +103,275 @@ class StepResult:
     push: float
 
 
-class Stepper:
-    """Solver of the steps of one system. It keeps the impulses of the last step as the next guess."""
-
-    def __init__(self, system: CLS, options: TimeStepping, limits: Limits, p: np.ndarray) -> None:
-        # Functions of the system live as long as it: a simulation of many steps takes as long as writing them.
-        self.frames, once = system.mechanics.frames_at(p), system.mechanics.once
-        self.options, self.limits, self.rows, self.dynamics = options, limits, once(ContactRows), once(Dynamics)
-        self._colours = Colours(self.rows.dofs, system.n_v, coupled=not self.dynamics.diagonal)
-        directions = options.directions if options.friction == "polyhedral" else None
-        projection = projection_of(self.rows.width - 1, directions)
-        coulomb = directions is None or self.rows.width < 3
-        newton = options.solver == "newton" and coulomb
-        self._solver = Solver(projection, limits.tolerance, options.max_sweeps, newton)
-        self._last = np.zeros((self.rows.count, self.rows.width))
-        self._begun = False
-
-    def step(self, h: float, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
-        """Take a step of h seconds with constant control; None if numbers are not finite."""
-        theta, reach = self._weights(h)
-        q, v, y = self.dynamics.split(x)
-        moved = self.dynamics.system.mechanics.moved
-        slope = self.dynamics.first_order(x, u, p)
-        # Gaps are evaluated at q + (1 - theta) h v, the part of the way that does not depend on v+.
-        gap_state, free, inertia = self.dynamics.free(self.options.weight * h, h, (1.0 - theta) * h, x, u, p)
-        gaps = self.rows.gaps(gap_state, p)
-        directions = self.rows.directions(gap_state, p)
-        if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
-            return None
-        near = self._near(gaps, directions, v, free, reach)
-        result = self._impact_sequence(near, inertia, free)
-        after, taking = result.velocity[:-1], np.flatnonzero(result.took_part)
-        # An impact without rebound removes the whole approach at once: in two parts, friction could turn in between and
-        # the impulse would differ. Positions still continue until the bodies touch.
-        loaded_now = self._impact_sequence(near, inertia, free, stops=False).velocity[:-1] if result.stopped else after
-        contacts = near.contacts[taking]
-        self._last = np.zeros_like(self._last)
-        self._last[contacts] = result.impulses[taking]
-        # Midpoint in time, with the mean velocity.
-        middle = np.concatenate([q + 0.25 * h * moved(x, p, v + after), 0.5 * (v + after), y + 0.5 * h * slope])
-        # q+ = q + h ((1 - theta) v + theta v+), the theta-method, unless an impact was stopped before the bodies touch
-        # (`loaded_now`).
-        ahead = q + h * moved(middle, p, (1.0 - theta) * (v - after) + loaded_now)
-        return StepResult(
-            q=unit_states(ahead, self.dynamics.system.unit_parts),
-            v=after,
-            y=y + h * self.dynamics.first_order(middle, u, p),
-            contacts=contacts,
-            impulses=result.impulses[taking],
-            approach=result.approach[taking],
-            after=np.einsum("mwk,mk->mw", near.rows[taking], result.velocity[near.dofs[taking]]),
-            gap_time=1.0 - theta,
-            penetration=float(max(0.0, -gaps.min(initial=0.0))),
-            sweeps=result.sweeps,
-            residual=result.residual,
-            work=result.work,
-            gain=result.gain,
-            push=float(np.abs(free - v).max(initial=0.0)) / h,
-        )
-
-    def _weights(self, h: float) -> tuple[float, float]:
-        """Return theta of the positions, and the time of v+ [s] until gaps are evaluated again.
-
-        The first step evaluates them at its start: a contact that is closed and hit there must not be missed.
-        """
-        theta, first = self.options.weight, not self._begun
-        self._begun = True
-        # From one evaluation of the gaps to the next, contacts move by h v+ exactly. In the first step the old point
-        # is q itself, and theta = 1 makes this way (2 - theta) h.
-        return (1.0, (2.0 - theta) * h) if first else (theta, h)
-
-    def _near(
-        self, gaps: np.ndarray, directions: np.ndarray, v: np.ndarray, free: np.ndarray, reach: float
-    ) -> _NearContacts:
-        """Return the contacts that may close within the step, and those of them that are expected to."""
-        normals, dofs = directions[:, 0], self.rows.dofs
-        before, free_rates = (np.einsum("mk,mk->m", normals, np.append(rate, 1.0)[dofs]) for rate in (v, free))
-        fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, free_rates))
-        near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
-        g, slowest_rate = gaps[near], np.minimum(before, free_rates)[near]
-        # Too few expected contacts cost another round, too many a larger problem; the result is the same.
-        expected = (g + reach * slowest_rate <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
-        return _NearContacts(
-            contacts=near,
-            rows=directions[near],
-            dofs=dofs[near],
-            gaps=g,
-            before=before[near],
-            restitution=self.frames.restitution[near],
-            friction=self.frames.friction[near],
-            expected=expected,
-            guess=self._last[near],
-            reach=reach,
-            slowest=self.limits.rest_velocity * np.sqrt(((normals * (dofs < self.rows.n_v))[near] ** 2).sum(axis=1)),
-        )
-
-    def _impact_sequence(
-        self, near: _NearContacts, inertia: Inertia, free: np.ndarray, stops: bool = True
-    ) -> _ImpulseResult:
-        """Return the impulses of a step, impact after impact.
-
-        With `stops=False` contacts without restitution only slow down until they touch. A contact with restitution that
-        the impulses of others close within the step bounces in a problem of its own, from the velocity after them, so
-        that its restitution is not lost. The last of ROUNDS problems has no such contacts.
-        """
-        result = _ImpulseResult.none(near, free)
-        before = near.before
-        # Contacts that touch already are part of the first problem; those at a distance may be hit later in the step.
-        may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
-        for number in range(ROUNDS):
-            least, hit = lower_velocity_bound(
-                self.options, near.restitution, near.gaps, before, near.reach, near.slowest, stops
-            )
-            waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
-            result = self._solve(
-                near,
-                (near.expected | hit) & ~waiting,
-                waiting,
-                least,
-                inertia,
-                result.with_approach(hit, before),
-                before,
-            )
-            stopped = result.stopped or bool((hit & (near.restitution == 0.0) & (near.gaps > 0.0)).any())
-            result = replace(result, stopped=stopped)
-            before = _normal_rates(near, result.velocity)
-            if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
-                break
-            # The impulses so far have been applied: the next problem starts from the velocity after them.
-            near = replace(near, guess=np.zeros_like(near.guess))
-        return result
-
-    def _solve(
-        self,
-        near: _NearContacts,
-        chosen: np.ndarray,
-        waiting: np.ndarray,
-        least: np.ndarray,
-        inertia: Inertia,
-        result: _ImpulseResult,
-        before: np.ndarray,
-    ) -> _ImpulseResult:
-        """Solve for the active set.
-
-        Add contacts that the solution would penetrate, and repeat (except deferred impacts).
-        """
-        impulses, sweeps = near.guess, 0
-        for _ in range(ROUNDS):
-            k = np.flatnonzero(chosen)
-            problem = problem_of(near.rows[k], near.dofs[k], inertia, result.velocity[:-1], least[k], near.friction[k])
-            solution = self._solver.solve(problem, self._colours(near.contacts[k]), impulses[k])
-            sweeps += solution.sweeps
-            impulses = np.zeros_like(impulses)
-            impulses[k] = solution.impulses
-            missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.limits.tolerance)
-            if not missed.any():
-                break
-            # The active set only grows within a step, so that the loop ends.
-            chosen = chosen | missed
-        pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
-        if self.options.scheme == "stewart_trinkle":  # which takes penetrations back at the price of a speed
-            pushed += np.maximum(-near.gaps[k] / near.reach, 0.0)
-        return result.with_solution(problem, solution, impulses, chosen, sweeps, pushed, self.limits.tolerance)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _NearContacts:
+class _NearContacts(NamedTuple):
     """Contacts (m,) that may close: rows, gaps, normal velocities before the step, and whether they are expected to."""
 
-    contacts: np.ndarray
-    rows: np.ndarray
-    dofs: np.ndarray
-    gaps: np.ndarray
-    before: np.ndarray
-    restitution: np.ndarray
-    friction: np.ndarray
-    expected: np.ndarray
-    guess: np.ndarray
+    contacts: Array
+    rows: Array
+    dofs: Array
+    gaps: Array
+    before: Array
+    restitution: Array
+    friction: Array
+    expected: Array
+    guess: Array
+    slowest: Array
     reach: float
-    slowest: np.ndarray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _ImpulseResult:
+class _Impulses(NamedTuple):
     """Impulses (m, w), velocity (n_v + 1,) and measures of the problems solved so far in a step."""
 
-    impulses: np.ndarray
-    velocity: np.ndarray
-    took_part: np.ndarray
-    approach: np.ndarray
-    sweeps: int = 0
-    residual: float = 0.0
-    work: float = 0.0
-    gain: float = 0.0
-    stopped: bool = False
-
-    @classmethod
-    def none(cls, near: _NearContacts, free: np.ndarray) -> _ImpulseResult:
-        """Return the result before any problem."""
-        none = np.zeros(near.contacts.size, dtype=bool)
-        impulses = np.zeros_like(near.guess)
-        return cls(impulses=impulses, velocity=np.append(free, 1.0), took_part=none, approach=near.before)
-
-    def with_approach(self, hit: np.ndarray, rates: np.ndarray) -> _ImpulseResult:
-        """Return the result with contacts that are hit at these rates next."""
-        return replace(self, approach=np.where(hit, np.minimum(self.approach, rates), self.approach))
-
-    def with_solution(
-        self,
-        problem: RowProblem,
-        solution: RowSolution,
-        impulses: np.ndarray,
-        chosen: np.ndarray,
-        sweeps: int,
-        pushed: np.ndarray,
-        tolerance: float,
-    ) -> _ImpulseResult:
-        """Return the result with a solution added.
-
-        `pushed` are changes of the normal rates by other causes than impacts.
-        """
-        after, free = problem.rates(solution.velocity), problem.rates(problem.free)
-        # Work relative to the touched surface; a moving surface adds the energy of the body in `surfaces`.
-        work = float(np.sum(energy_gain(solution.impulses, free, after)))
-        surfaces = np.einsum("mwk,mk->mw", problem.rows, problem.dofs == problem.free.size - 1)
-        # The rebound uses the rates before the step, but impulses act on rates that forces have changed within it. The
-        # residual of the contact law times the impulses is energy of the solver.
-        missed = max(solution.residual, tolerance)
-        own = float(solution.impulses[:, 0] @ pushed + missed * np.abs(solution.impulses).sum())
-        # Only a rebound can raise the energy; without one the rest is the residual of the solver.
-        rebounds = bool(((problem.least > 0.0) & (solution.impulses[:, 0] > 0.0)).any())
-        fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (after, free))
-        exchanged = fastest * float(np.abs(solution.impulses).sum())
-        return _ImpulseResult(
-            impulses=self.impulses + impulses,
-            velocity=solution.velocity,
-            took_part=self.took_part | chosen,
-            approach=self.approach,
-            stopped=self.stopped,
-            sweeps=self.sweeps + sweeps,
-            residual=float(np.maximum(self.residual, solution.residual)),
-            work=self.work + work - float(np.sum(solution.impulses * surfaces)),
-            gain=max(self.gain, work - own - ENERGY * exchanged) if rebounds else self.gain,
-        )
+    impulses: Array
+    velocity: Array
+    took_part: Array
+    approach: Array
+    sweeps: int
+    residual: float
+    work: float
+    gain: float
+    stopped: bool
 
 
-def _normal_rates(near: _NearContacts, velocity: np.ndarray) -> np.ndarray:
-    """Return the normal velocities (m,) of the contacts."""
-    return np.einsum("mk,mk->m", near.rows[:, 0], velocity[near.dofs])
+def scheme_of(method: TimeStepping, limits: Limits, h: float, width: int) -> SteppingRule:
+    """Return the scheme for contacts with `width` rows."""
+    directions = method.directions if method.friction == "polyhedral" and width == 3 else None
+    newton = method.solver == "newton" and directions is None
+    projected = Projected(float(limits.tolerance), method.max_sweeps, newton, corners_of(directions))
+    takes_back = method.scheme == "stewart_trinkle"
+    velocities = float(limits.rest_velocity), float(limits.impact_velocity)
+    return SteppingRule(float(h), float(method.weight), takes_back, *velocities, projected)
 
 
-def lower_velocity_bound(
-    options: TimeStepping,
-    restitution: np.ndarray,
-    gaps: np.ndarray,
-    before: np.ndarray,
+@jitable
+def weight_of(scheme: SteppingRule, begun: bool) -> float:
+    """Return theta of the positions: the first step evaluates gaps at its start.
+
+    A contact that is closed and hit there must not be missed.
+    """
+    return scheme.theta if begun else 1.0
+
+
+@jitable
+def step(model: StepModel, scheme: SteppingRule, last: Array, begun: bool, x: Array, u: Array) -> StepResult:
+    """Take a step with constant control from impulses `last` (n_c, w) as a guess; the state is put into the model."""
+    sizes, h, theta = model.sizes, scheme.h, weight_of(scheme, begun)
+    # From one evaluation of the gaps to the next, contacts move by h v+ exactly. In the first step the old point is q
+    # itself, and theta = 1 makes this way (2 - theta) h.
+    reach = h if begun else (2.0 - scheme.theta) * h
+    # Gaps are evaluated at q + (1 - theta) h v, the part of the way that does not depend on v+. The force is evaluated
+    # theta h ahead at the present velocities; A adds the effect of their change.
+    look(model, x, u, (1.0 - theta) * h, scheme.theta * h)
+    gaps, rows, v = model.out[: sizes.n_c], rows_at(model), x[sizes.n_q : sizes.n_q + sizes.n_v]
+    force, inverse = force_and_inverse(model, scheme.theta * h)
+    change = velocity_change(inverse, h * force)
+    free = np.append(v + change, 1.0)
+    known = np.isfinite(gaps).all() and np.isfinite(rows).all() and np.isfinite(free).all()
+    if not known:
+        free, inverse = np.zeros(sizes.n_v + 1), np.zeros_like(inverse)
+    near = _near(model, scheme, gaps, rows, np.append(v, 1.0), free, last, reach, known)
+    result = _impact_sequence(scheme, model.colours, near, inverse, free, True)
+    after, loaded = result.velocity[:-1], result.velocity[:-1]
+    # An impact without rebound removes the whole approach at once: in two parts, friction could turn in between and the
+    # impulse would differ. Positions still continue until the bodies touch.
+    if result.stopped:
+        loaded = _impact_sequence(scheme, model.colours, near, inverse, free, False).velocity[:-1]
+    put_end(model, x, u, after, loaded, h, theta)
+    taking = np.flatnonzero(result.took_part)
+    return StepResult(
+        bool(known and np.isfinite(model.state).all()),
+        near.contacts[taking],
+        result.impulses[taking],
+        result.approach[taking],
+        rates_of(near.rows[taking], near.dofs[taking], result.velocity),
+        -min(0.0, _least(gaps)),
+        result.sweeps,
+        result.residual,
+        result.work,
+        result.gain,
+        _largest(change) / h,
+    )
+
+
+@jitable
+def _largest(values: Array) -> float:
+    """Return the largest size of some numbers, 0 for none."""
+    return float(np.abs(values).max()) if values.size else 0.0
+
+
+@jitable
+def _least(values: Array) -> float:
+    """Return the least of some numbers, 0 for none."""
+    return float(values.min()) if values.size else 0.0
+
+
+@jitable
+def _near(
+    model: StepModel,
+    scheme: SteppingRule,
+    gaps: Array,
+    rows: Array,
+    v: Array,
+    free: Array,
+    last: Array,
     reach: float,
-    slowest: np.ndarray | float,
-    stops: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
+    known: bool,
+) -> _NearContacts:
+    """Return the contacts that may close within the step, and those of them that are expected to."""
+    before, then = normal_rates_of(rows, model.dofs, v), normal_rates_of(rows, model.dofs, free)
+    fastest = max(_largest(before), _largest(then)) if known else -np.inf
+    near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
+    g, slower, dofs, own = gaps[near], np.minimum(before, then)[near], model.dofs[near], rows[near]
+    # Too few expected contacts cost another round, too many a larger problem; the result is the same.
+    expected = (g + reach * slower <= EXPECTED * reach * fastest) | (last[near, 0] > 0.0)
+    steepness = np.sqrt(((own[:, 0] * (dofs < free.size - 1)) ** 2).sum(axis=1))
+    return _NearContacts(
+        near,
+        own,
+        dofs,
+        g,
+        before[near],
+        model.restitution[near],
+        model.friction[near],
+        expected,
+        last[near],
+        scheme.rest_velocity * steepness,
+        reach,
+    )
+
+
+@jitable
+def _impact_sequence(
+    scheme: SteppingRule, colours: Colours, near: _NearContacts, inverse: Array, free: Array, stops: bool
+) -> _Impulses:
+    """Return the impulses of a step, impact after impact.
+
+    Without `stops` contacts without restitution only slow down until they touch. A contact with restitution that the
+    impulses of others close within the step bounces in a problem of its own, from the velocity after them, so that its
+    restitution is not lost. The last of ROUNDS problems has no such contacts.
+    """
+    none = np.zeros(near.contacts.size, dtype=np.bool_)
+    result = _Impulses(np.zeros_like(near.guess), free, none, near.before, 0, 0.0, 0.0, 0.0, False)
+    before, guess = near.before, near.guess
+    # Contacts that touch already are part of the first problem; those at a distance may be hit later in the step.
+    may_bounce = (near.restitution > 0.0) & (near.gaps > scheme.impact_velocity * near.reach)
+    for number in range(ROUNDS):
+        least, hit = lower_velocity_bound(
+            scheme.takes_back, near.restitution, near.gaps, before, near.reach, near.slowest, stops
+        )
+        waiting = may_bounce & ~hit if number < ROUNDS - 1 else none
+        chosen = (near.expected | hit) & ~waiting
+        # Contacts that are hit at these rates next.
+        approach = np.where(hit, np.minimum(result.approach, before), result.approach)
+        stopped = result.stopped or (hit & (near.restitution == 0.0) & (near.gaps > 0.0)).any()
+        result = _solved(
+            scheme, colours, near, chosen, waiting, least, inverse, result, approach, before, guess, bool(stopped)
+        )
+        before = normal_rates_of(near.rows, near.dofs, result.velocity)
+        if not (waiting & (before < -near.gaps / near.reach - scheme.projected.tolerance)).any():
+            break
+        # The impulses so far have been applied: the next problem starts from the velocity after them.
+        guess = np.zeros_like(guess)
+    return result
+
+
+@jitable
+def _solved(
+    scheme: SteppingRule,
+    colours: Colours,
+    near: _NearContacts,
+    chosen: Array,
+    waiting: Array,
+    least: Array,
+    inverse: Array,
+    result: _Impulses,
+    approach: Array,
+    before: Array,
+    guess: Array,
+    stopped: bool,
+) -> _Impulses:
+    """Solve for the active set.
+
+    Add contacts that the solution would penetrate, and repeat (except deferred impacts).
+    """
+    impulses, sweeps, tolerance = guess, 0, scheme.projected.tolerance
+    for _ in range(ROUNDS):
+        k = np.flatnonzero(chosen)
+        problem = problem_of(near.rows[k], near.dofs[k], inverse, result.velocity, least[k], near.friction[k])
+        order = coloured(colours, near.contacts[k])
+        solution = solve(problem, order.order, order.ends, impulses[k], scheme.projected)
+        sweeps += solution.sweeps
+        impulses = np.zeros_like(impulses)
+        impulses[k] = solution.impulses
+        rates = normal_rates_of(near.rows, near.dofs, solution.velocity)
+        missed = ~chosen & ~waiting & (rates < least - tolerance)
+        if not missed.any():
+            break
+        # The active set only grows within a step, so that the loop ends.
+        chosen = chosen | missed
+    pushed = np.abs(normal_rates_of(problem.rows, problem.dofs, problem.free) - before[k])
+    if scheme.takes_back:  # penetrations are taken back at the price of a speed
+        pushed = pushed + np.maximum(-near.gaps[k] / near.reach, 0.0)
+    work, gain = _energy(problem, solution, pushed, tolerance)
+    return _Impulses(
+        result.impulses + impulses,
+        solution.velocity,
+        result.took_part | chosen,
+        approach,
+        result.sweeps + sweeps,
+        np.nan if np.isnan(solution.residual) else max(result.residual, solution.residual),
+        result.work + work,
+        max(result.gain, gain),
+        stopped,
+    )
+
+
+@jitable
+def _energy(problem: RowProblem, solution: RowSolution, pushed: Array, tolerance: float) -> tuple[float, float]:
+    """Return the work of impulses, and the energy that the law of impacts adds.
+
+    `pushed` are changes of the normal rates by other causes than impacts.
+    """
+    impulses = solution.impulses
+    if impulses.size == 0:
+        return 0.0, 0.0
+    after = rates_of(problem.rows, problem.dofs, solution.velocity)
+    free = rates_of(problem.rows, problem.dofs, problem.free)
+    # Work relative to the touched surface; a moving surface adds the energy of the body at its rates.
+    moving = np.zeros(problem.free.size)
+    moving[-1] = 1.0
+    work = energy_gain(impulses.reshape(-1), free.reshape(-1), after.reshape(-1))
+    surfaces = np.sum(impulses * rates_of(problem.rows, problem.dofs, moving))
+    # The rebound uses the rates before the step, but impulses act on rates that forces have changed within it. The
+    # residual of the contact law times the impulses is energy of the solver.
+    size = np.sum(np.abs(impulses))
+    own = np.sum(impulses[:, 0] * pushed) + max(solution.residual, tolerance) * size
+    # Only a rebound can raise the energy; without one the rest is the residual of the solver.
+    rebounds = ((problem.least > 0.0) & (impulses[:, 0] > 0.0)).any()
+    exchanged = max(_largest(after), _largest(free)) * size
+    return float(work - surfaces), float(work - own - ENERGY * exchanged) if rebounds else 0.0
+
+
+@jitable
+def lower_velocity_bound(
+    takes_back: bool,
+    restitution: Array,
+    gaps: Array,
+    before: Array,
+    reach: float,
+    slowest: Array,
+    stops: bool,
+) -> tuple[Array, Array]:
     """Return the lower bound c (m,) of normal velocities, see `TimeStepping`, and which contacts are hit.
 
     `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit. Contacts without restitution
     stop when they are hit, or else come as far as they may within the step.
     """
     until_closed = -gaps / reach
-    if options.scheme == "moreau_jean":
+    if not takes_back:
         # Moreau and Jean do not push penetrating bodies apart; Stewart and Trinkle do, within one step.
         until_closed = np.minimum(until_closed, 0.0)
     # A contact is hit if it closes within the step at the velocity before it.
     hit = (before < -slowest) & (gaps + reach * before <= 0.0)
-    bounce = np.where(hit & (stops | (restitution > 0.0)), rebound(before, restitution, slowest), -np.inf)
+    bounce = np.where(hit & (stops | (restitution > 0.0)), rebound_of_numbers(before, restitution, slowest), -np.inf)
     return np.maximum(until_closed, bounce), hit
