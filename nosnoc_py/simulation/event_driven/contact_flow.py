@@ -20,6 +20,9 @@ from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
+# States whose kinematics are kept: before a node, after its impact, on the constraints of the next regime.
+KEPT = 3
+
 
 class ContactFlow:
     """Smooth motion of a contact system under one control law, in any regime.
@@ -54,10 +57,24 @@ class ContactFlow:
         self.sizes = np.append(sizes, np.ones(system.y.numel()))
         # The tolerance of positions is the way covered in one second at the speed `atol` times the speed at work.
         self.atol = options.atol * scales.speed
+        # Rounding of the guards: of gaps and speeds, and the guards that have that of forces. The stiffness (Painleve)
+        # has none: it is a coefficient, and its sign decides.
+        gap, speed = CROSSED * scales.length, CROSSED * scales.speed
+        self._small, self._of_forces = np.repeat(
+            [[gap, 0.0, speed, 0.0, 0.0], [0.0, PULL, 0.0, PULL, 0.0]], self.distances, 1
+        )
+        self._known: dict[tuple[float, bytes], Kinematics] = {}
+        self._motions: dict[tuple[tuple[int, ...], bool, bytes], InterpretedMotion] = {}
 
     def kinematics(self, t: float, x: np.ndarray) -> Kinematics:
-        """Return the kinematics at time t and state x."""
-        return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
+        """Return the kinematics at time t and state x; those of the last states are kept, as a node asks for them again."""
+        key = t, x.tobytes()
+        if key not in self._known:
+            if len(self._known) == KEPT:
+                del self._known[next(iter(self._known))]
+            own = np.array(x)  # an integrator changes its state in place
+            self._known[key] = self.mechanics.at(own, self.control(t, own), self.p, self.scales)
+        return self._known[key]
 
     @property
     def widths(self) -> tuple[int, int, int]:
@@ -69,6 +86,16 @@ class ContactFlow:
         """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
             return InterpretedMotion(self, regime)
+        if regime.spatial:  # directions that are never the same again
+            return self._motion(regime)
+        key = regime.modes, regime.redundant, regime.direction.tobytes()
+        if key not in self._motions:
+            self._motions[key] = self._motion(regime)
+        return self._motions[key]
+
+    def _motion(self, regime: ContactRegime) -> InterpretedMotion:
+        """Return a new motion under a constant control."""
+        assert isinstance(self.control, Held)
         steps, written = compiled_steps_of(self.mechanics, regime), None
         if steps is not None:
             written = WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
@@ -105,10 +132,7 @@ class ContactFlow:
 
     def rounding(self, regime: ContactRegime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Return violations (5 n_c,) of guards that are rounding."""
-        force = PULL * (inertia + np.abs(forces).max(initial=0.0))
-        gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
-        # The stiffness (Painleve) has no tolerance: it is a coefficient, and its sign decides.
-        return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
+        return np.asarray(self._small + (inertia + np.abs(forces).max(initial=0.0)) * self._of_forces)
 
     def updated(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
         """Return the same modes with the directions of slip at this instant."""

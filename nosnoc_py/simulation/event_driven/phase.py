@@ -106,7 +106,7 @@ class PhaseRun:
         self.rate, self.most = self._rate(self.t, self.x), most
         if not np.isfinite(self.rate).all():
             return self._finish(failure=self.flow.not_finite, finite=False)
-        self.solver = self._solver(self.t, self.x, self.end)
+        self.solver = self._solver(self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
             self.finite = True
             by_loop = hasattr(self.solver, "leap")
@@ -130,20 +130,17 @@ class PhaseRun:
         changes, solver = self.solver.leap(), self.solver
         self.finite = self.finite and solver.finite
         self.message = solver.message if self.finite else self.flow.not_finite
-        closed, rows = solver.taken - solver.open, solver.rows
-        self.attempted += solver.taken
-        for k in range(closed):
-            self._accept(*self._row(rows, k))
+        taken, closed = solver.taken, solver.taken - solver.open
+        self.attempted += taken
+        t, x, guards, forces, rates = (part[:taken].copy() for part in solver.rows)
+        steps = [IntegratorStep(t=t[k], x=x[k], forces=forces[k], rates=rates[k]) for k in range(taken)]
+        for step, values in zip(steps[:closed], guards, strict=False):
+            self._accept(step, values)
         if closed:
             self._continue(changes)
         # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
         self.rate = solver.f
-        return (*self._row(rows, closed), solver.dense_output()) if solver.open else None
-
-    def _row(self, rows: Any, k: int) -> tuple[IntegratorStep, np.ndarray]:
-        """Return a step and its guards (8, n_g) from the samples of a leap."""
-        parts = {name: getattr(rows, name)[k].copy() for name in ("t", "x", "forces", "rates")}
-        return IntegratorStep(**parts), rows.guards[k].copy()
+        return (steps[closed], guards[closed], solver.dense_output()) if solver.open else None
 
     def _scipy_step(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take a step of SciPy's Radau; return it with its guards (8, n_g) and its dense output."""
@@ -158,7 +155,8 @@ class PhaseRun:
         """Record a step without a crossing."""
         self.steps.append(step)
         # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
-        self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
+        if not self.enabled.all():
+            self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
         short = step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0])
         self.tiny = min(self.tiny + 1, TINY_STEPS) if short or self.tiny >= TINY_STEPS else 0
 
@@ -179,7 +177,9 @@ class PhaseRun:
             slow=RESTING * scales.speed,
             defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
-        return search.first(step.t, guards, step.rates[:, :count], self.enabled)
+        # The loop has found these samples not to be clear.
+        find = search.in_unclear if hasattr(self.solver, "leap") else search.first
+        return find(step.t, guards, step.rates[:, :count], self.enabled)
 
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
@@ -253,7 +253,8 @@ class PhaseRun:
             self.stiff, self.trial, self.goal = True, TRIAL, self.t + TRIAL * min(lengths)
         fails = not by_loop and bool(self.trial) and self._fails_trial()
         if (changes or fails) and solver.status == "running":
-            self.solver = self._solver(self.t, self.x, self.end)
+            self.rate = self._rate(self.t, self.x)
+            self.solver = self._solver(self.end)
 
     def _fails_trial(self) -> bool:
         """Return True if the trial of Radau ends now because DOP853 would be further."""
@@ -268,8 +269,8 @@ class PhaseRun:
         """Return True while stiffness may still be detected."""
         return not self.stiff and not self.has_stiff_start and self.flow.options.integrator == "auto"
 
-    def _solver(self, t: float, x: np.ndarray, end: float, first_step: float | None = None) -> Any:
-        """Return an integrator that starts at (t, x)."""
+    def _solver(self, end: float, first_step: float | None = None) -> Any:
+        """Return an integrator that starts at the present state, whose rate is known."""
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and self.stiff)
@@ -280,7 +281,7 @@ class PhaseRun:
         if stiff:
             from scipy.integrate import Radau  # not paid for by an import of the library
 
-            return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
+            return Radau(self._rate, self.t, self.x, end, jac=self._jacobian, first_step=first_step, **shared)
         from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
         from nosnoc_py.simulation.event_driven.steps import StepRule
 
@@ -294,7 +295,7 @@ class PhaseRun:
             implicit=options.integrator == "auto" and self.has_stiff_start,
             **shared,
         )
-        return LoopSolver(self.motion, t, x, self._rate(t, x), rule, flow.widths, first_step)
+        return LoopSolver(self.motion, self.t, self.x, self.rate, rule, flow.widths, first_step)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,), and note if it is not finite."""
@@ -373,7 +374,7 @@ class PhaseRun:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
         # The whole rest as first step: it is shorter than an accepted step, so that it is rarely divided.
-        solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
+        solver, pieces, low = self._solver(time, first_step=time - self.t), [], self.t
         while solver.status == "running":
             self._step(solver)
             if solver.status == "failed":
