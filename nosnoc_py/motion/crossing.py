@@ -48,6 +48,10 @@ _SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
 _TO_FINE = chebvander(2.0 * FINE_GRID - 1.0, 7) @ _COEFFICIENTS
 
 
+Place = tuple[float, float, float, float, float, float]
+"""Last point of a search for a root, the one on the other side of the root, the one before; each with its value."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Crossing:
     """Crossing of a guard.
@@ -124,12 +128,13 @@ def first_crossing(
     return search.first(times, values, slopes, values[0] > size if enabled is None else enabled)
 
 
-def _clear_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
+def _doubts_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> Array:
+    doubts = np.zeros(guards.shape[1], dtype=np.bool_)
     for g in range(guards.shape[1]):
         if guards[0, g] == np.inf:
             for k in range(1, 8):
                 if guards[k, g] != np.inf:
-                    return False
+                    doubts[g] = True
             continue
         least = 0.0
         for i in range(8):
@@ -146,28 +151,97 @@ def _clear_by_loops(guards: Array, rates: Array, count: int, length: float, touc
                 if not abs(apart) <= mismatch:
                     mismatch = abs(apart)
             least -= mismatch
-        if not (least > max(touching, 0.0) and guards[0, g] > 0.0):
-            return False
-    return True
+        doubts[g] = not (least > max(touching, 0.0) and guards[0, g] > 0.0)
+    return doubts
 
 
-@compiled_as(_clear_by_loops)
-def is_clear(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
-    """Return True if all guards of a piece stay away from zero by the size of their coefficients: most do.
+@compiled_as(_doubts_by_loops)
+def doubts(guards: Array, rates: Array, count: int, length: float, touching: float) -> Array:
+    """Return False (n,) for guards of a piece that stay away from zero by the size of their coefficients: most do.
 
     Guards (8, n) at the samples of a piece of this length, with the rates (8, >= count) of the first of them.
     """
     here = np.isfinite(guards[0])
-    if not (guards[:, ~here] == np.inf).all():
-        return False
+    answer = np.zeros(here.size, dtype=bool)
+    answer[~here] = (guards[:, ~here] != np.inf).any(axis=0)
     size = np.abs(_COEFFICIENTS @ guards[:, here])
     # The constant coefficient is the mean of the guard; a positive one with small others means no zero.
     least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
     own = here[:count]
     mismatch = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, :count][:, own])
     least[: mismatch.shape[1]] -= mismatch.max(axis=0, initial=0.0)
-    clear = (least > max(touching, 0.0)) & (guards[0, here] > 0.0)
-    return bool(clear.all())
+    answer[here] = ~((least > max(touching, 0.0)) & (guards[0, here] > 0.0))
+    return answer
+
+
+NONE, CROSSES, UNDECIDED = range(3)
+"""No guard crosses; one does; it takes a search to tell."""
+
+
+@jitable
+def decided(
+    doubtful: Array,
+    guards: Array,
+    rates: Array,
+    enabled: Array,
+    noise: Array,
+    count: int,
+    length: float,
+    touching: float,
+    slow: float,
+    defect: float,
+) -> tuple[int, int, int, int]:
+    """Return whether a guard crosses in a piece: if one does, which, and the samples before and after.
+
+    Simple pieces only, where the samples alone decide as `GuardSearch` would: a guard that changes its sign once, or
+    none. Arguments are those of `doubts`, with its answer, and the attributes of a search.
+    """
+    found, before, after = -1, 0, 0
+    for g in np.flatnonzero(doubtful):
+        values = guards[:, g].copy()
+        if not np.isfinite(values).all():
+            return UNDECIDED, 0, 0, 0
+        fine, parts, speeds = np.dot(_TO_FINE, values), np.dot(_COEFFICIENTS, values), np.zeros(8)
+        floor = fine[1:-1] - 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
+        uncertainty, margin = 4.0 * np.abs(parts[5:]).sum(), -noise[g]
+        if g < count:
+            speeds[:] = rates[:, g]
+            margin, mismatch = touching, np.abs(np.dot(_SLOPE, values) - length * speeds).max()
+            if np.isnan(mismatch):
+                return UNDECIDED, 0, 0, 0
+            uncertainty = max(uncertainty, mismatch if mismatch > defect else 0.0)
+        if min(min(fine[0], fine[-1]), floor.min()) - uncertainty >= margin:
+            continue
+        below = values < -noise[g]
+        hidden = speeds[0] > slow and ((values < 0.0) & (speeds < -slow) & ~below).any()
+        if hidden or below[0] or uncertainty > max(noise[g], UNRESOLVED * np.abs(values).max()):
+            return UNDECIDED, 0, 0, 0
+        last = int(np.argmax(below)) if below.any() else 8
+        # A minimum before the first sample below zero may be an earlier crossing, or a touch.
+        lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor < margin)
+        dips = (lowest & (FINE_GRID[1:-1] < (NODES[last] if last < 8 else 1.0))).any()
+        turns = ((speeds[: last - 1] < 0.0) & (speeds[1:last] > 0.0)).any()
+        ends = (speeds[0] < 0.0 and fine[0] <= fine[1]) or (last == 8 and speeds[7] > 0.0 and fine[-1] <= fine[-2])
+        above = np.flatnonzero(values[:last] > noise[g])
+        if dips or turns or ends or (last < 8 and (above.size == 0 or found >= 0)):
+            return UNDECIDED, 0, 0, 0
+        if last < 8:
+            found, before, after = int(g), int(above[-1]), last
+    return (NONE if found < 0 else CROSSES), found, before, after
+
+
+@jitable
+def by_polynomial(values: Array, t: Array, before: int, after: int) -> tuple[Place, float, float]:
+    """Return the bracket of a root between two samples, the root of the polynomial through them, and its slope."""
+    a, b, low, length = float(t[before]), float(t[after]), float(t[0]), float(t[-1] - t[0])
+    fa, fb, parts = float(values[before]), float(values[after]), np.dot(_COEFFICIENTS, values)
+    place = (a, fa, b, fb, b, fb)
+    now, time, slope, done = place, a + (b - a) * fa / (fa - fb), 0.0, False
+    while not done:
+        value, _ = _clenshaw(parts, 2.0 * (time - low) / length - 1.0)
+        now, time, slope, done = narrowed(now, time, value, slope, 1e-24 * (b - a))
+    _, slope = _clenshaw(parts, 2.0 * (time - low) / length - 1.0)
+    return place, time, slope * 2.0 / length
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -209,7 +283,7 @@ class GuardSearch:
         enabled : (n,)
             Guards that are positive at the beginning, or about to be.
         """
-        if is_clear(guards, rates, rates.shape[1], float(t[-1] - t[0]), self.touching):
+        if not doubts(guards, rates, rates.shape[1], float(t[-1] - t[0]), self.touching).any():
             return None
         return self.in_unclear(t, guards, rates, enabled, halvings)
 
@@ -280,13 +354,9 @@ class GuardSearch:
         j = int(below[0])
         above = np.flatnonzero(values[:j] > noise)
         if above.size:
-            i = int(above[-1])
             # The root of the polynomial through the samples is close, and its slope makes chords.
-            low, length, parts = float(t[0]), float(t[-1] - t[0]), (_COEFFICIENTS @ values).tolist()
-            place = float(t[i]), float(values[i]), float(t[j]), float(values[j])
-            guess = root(lambda s: _clenshaw(parts, 2.0 * (s - low) / length - 1.0)[0], place[0], place[2], place)
-            slope = _clenshaw(parts, 2.0 * (guess - low) / length - 1.0)[1] * 2.0 / length
-            return self._between(guard, place[0], place[2], place, (guess, slope))
+            place, *guess = by_polynomial(values, t, int(above[-1]), j)
+            return self._between(guard, place[0], place[2], place[:4], guess)
         # The guard rises and falls between two samples: look for the rise close to the start.
         rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
         for shares in CLOSE_TO_START if enabled and j > 0 else ():
@@ -364,7 +434,7 @@ def root(
     low: float,
     high: float,
     ends: tuple[float, float, float, float] | None = None,
-    guess: tuple[float, float] | None = None,
+    guess: Sequence[float] | None = None,
 ) -> float:
     """Return the zero of a function with different signs at two points, to rounding (Chandrupatla, 1997).
 
@@ -409,10 +479,6 @@ def root(
     return t
 
 
-Place = tuple[float, float, float, float, float, float]
-"""Last point of a search for a root, the one on the other side of the root, the one before; each with its value."""
-
-
 @jitable
 def narrowed(place: Place, t: float, value: float, slope: float, least: float) -> tuple[Place, float, float, bool]:
     """Return the place of a search after a value, the next point or the root, the slope of its chord (0: none), and
@@ -443,13 +509,14 @@ def narrowed(place: Place, t: float, value: float, slope: float, least: float) -
     return now, a + min(max(share, edge), 1.0 - edge) * (b - a), 0.0, False
 
 
-def _clenshaw(coefficients: Sequence[float], s: float) -> tuple[float, float]:
-    """Return a polynomial of Chebyshev coefficients and its slope at s."""
-    first = second = by_first = by_second = 0.0
-    for coefficient in coefficients[:0:-1]:
+@jitable
+def _clenshaw(parts: Array, s: float) -> tuple[float, float]:
+    """Return a polynomial with eight coefficients of Chebyshev, and its slope, at s."""
+    first, second, by_first, by_second = 0.0, 0.0, 0.0, 0.0
+    for k in range(7, 0, -1):
         by_first, by_second = 2.0 * first + 2.0 * s * by_first - by_second, by_first
-        first, second = coefficient + 2.0 * s * first - second, first
-    return coefficients[0] + s * first - second, first + s * by_first - by_second
+        first, second = parts[k] + 2.0 * s * first - second, first
+    return parts[0] + s * first - second, first + s * by_first - by_second
 
 
 def may_cross(samples: Array, margin: float | Array) -> Array:

@@ -20,10 +20,13 @@ from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
+from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT
+from nosnoc_py.simulation.event_driven.loop import LoopSolver
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
 from nosnoc_py.simulation.event_driven.records import STIFF_STEPS, IntegratorStep, Phase
-from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
+from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing, soft_closing
+from nosnoc_py.simulation.event_driven.steps import StepRule, rounding
 from nosnoc_py.tolerances import RESTING, TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
@@ -44,8 +47,6 @@ STUCK = (
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
 STARTED = 1e-2 * STARTING
-# Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
-CORRECTIONS, SHORT = 4, 1e-9
 
 
 class PhaseRun:
@@ -82,11 +83,8 @@ class PhaseRun:
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.enabled, self.stiff, self.attempted = t, flushed(x), enabled, stiff, 0
-        self.inertia, self.has_stiff_start, self.finite = (
-            flow.inertia(regime, t, x),
-            flow.has_stiff_start(regime, t, x),
-            True,
-        )
+        self.noise = flow.noise._replace(inertia=flow.inertia(regime, t, x))
+        self.has_stiff_start, self.finite = flow.has_stiff_start(regime, t, x), True
         self.tiny, self.most, self.counted = 0, 1, 0
         # Steps left of a trial of Radau, and the time until which it has to be further than DOP853 would be.
         self.patient, self.trial, self.goal = patient, 0, np.inf
@@ -115,6 +113,8 @@ class PhaseRun:
                 return self._finish(failure=self.message, finite=self.finite)
             if open_ is not None:
                 step, guards, dense = open_
+                if by_loop and self.solver.located:
+                    return self._located(step)
                 self.step_end = float(self.solver.t)
                 crossing = self._crossing(step, guards, dense)
                 if crossing is not None:
@@ -132,6 +132,7 @@ class PhaseRun:
         self.message = solver.message if self.finite else self.flow.not_finite
         taken, closed = solver.taken, solver.taken - solver.open
         self.attempted += taken
+        work.count(work.SAMPLE * solver.evaluated)
         t, x, guards, forces, rates = (part[:taken].copy() for part in solver.rows)
         steps = [IntegratorStep(t=t[k], x=x[k], forces=forces[k], rates=rates[k]) for k in range(taken)]
         for step, values in zip(steps[:closed], guards, strict=False):
@@ -156,13 +157,13 @@ class PhaseRun:
         self.steps.append(step)
         # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
         if not self.enabled.all():
-            self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
+            self.enabled |= guards[-1] > rounding(self.noise, step.forces)
         short = step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0])
         self.tiny = min(self.tiny + 1, TINY_STEPS) if short or self.tiny >= TINY_STEPS else 0
 
     def _crossing(self, step: IntegratorStep, guards: np.ndarray, dense: Any) -> Crossing | None:
         """Return the first crossing of a guard in a step, or None."""
-        noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
+        count = self.flow.distances
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work.count(work.SAMPLE * t.size)
@@ -171,7 +172,7 @@ class PhaseRun:
 
         scales = self.flow.scales
         search = GuardSearch(
-            noise=noise,
+            noise=rounding(self.noise, step.forces),
             evaluate=evaluate,
             touching=TOUCHING * scales.length,
             slow=RESTING * scales.speed,
@@ -180,6 +181,14 @@ class PhaseRun:
         # The loop has found these samples not to be clear.
         find = search.in_unclear if hasattr(self.solver, "leap") else search.first
         return find(step.t, guards, step.rates[:, :count], self.enabled)
+
+    def _located(self, step: IntegratorStep) -> Phase:
+        """Return the phase that ends at a crossing in the loop, with the step up to it."""
+        guard, low, high, time, end = self.solver.place.found.tolist()
+        length = end - self.t
+        self.steps.append(step)
+        self.t, self.x = time, self.solver.y.copy()
+        return self._finish(crossing=Crossing(guard=int(guard), low=low, high=high, time=time), length=length)
 
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
@@ -282,20 +291,24 @@ class PhaseRun:
             from scipy.integrate import Radau  # not paid for by an import of the library
 
             return Radau(self._rate, self.t, self.x, end, jac=self._jacobian, first_step=first_step, **shared)
-        from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
-        from nosnoc_py.simulation.event_driven.steps import StepRule
 
         flow = self.flow
+        implicit = options.integrator == "auto" and self.has_stiff_start
         rule = StepRule(
             end=end,
             touching=TOUCHING * flow.scales.length,
             distances=flow.distances,
             patient=self.patient if self._watches() else 0,
             most=self.most,
-            implicit=options.integrator == "auto" and self.has_stiff_start,
+            implicit=implicit,
+            # The direction of a slip in space has no limit at its end: an error has to divide the step there.
+            locates=not implicit and not getattr(self.regime, "spatial", ()),
+            slow=RESTING * flow.scales.speed,
+            soft=SOFT_RATE * flow.scales.speed,
+            noise=self.noise,
             **shared,
         )
-        return LoopSolver(self.motion, self.t, self.x, self.rate, rule, flow.widths, first_step)
+        return LoopSolver(self.motion, self.t, self.x, self.rate, rule, flow.widths, first_step, self.enabled)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,), and note if it is not finite."""
@@ -369,8 +382,7 @@ class PhaseRun:
         if not time > self.t:
             return self.x, []
         # The direction of a slip in space has no limit at its end: an error has to divide the step there.
-        smooth = hasattr(self.solver, "leap") and not getattr(self.regime, "spatial", ())
-        if smooth and time <= self.step_end:
+        if getattr(getattr(self.solver, "rule", None), "locates", False) and time <= self.step_end:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
         # The whole rest as first step: it is shorter than an accepted step, so that it is rarely divided.

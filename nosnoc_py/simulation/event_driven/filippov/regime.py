@@ -12,11 +12,13 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.filippov.compiled_motion import compiled_steps_of
+from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
+from nosnoc_py.simulation.event_driven.filippov.compiled_motion import PROJECTIONS, compiled_steps_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
+from nosnoc_py.simulation.event_driven.steps import noise_of
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
@@ -30,8 +32,6 @@ upper bound minus multiplier. They are followed by the distances of algebraic va
 # Newton's method for multipliers and algebraic variables: iterations, and the last relative step (quadratic convergence
 # makes the next one invisible).
 NEWTON_STEPS, NEWTON_STEP = 30, 1e-9
-# Newton steps of a projection onto the surfaces of a sliding mode; the state is already close.
-PROJECTIONS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,6 +172,10 @@ class FilippovFlow:
         self.laws, self.options, self.control, self.p = laws, options, control, p
         self.atol, self.names = options.atol, laws.names
         self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
+        self._motions: dict[tuple[int, ...], InterpretedMotion] = {}
+        # Distances have the rounding of a crossing, multipliers that of forces, relative to the largest one.
+        kinds = [[CROSSED, 0.0, 0.0], [0.0, PULL, 0.0], [0.0, 0.0, PULL]]
+        self.noise = noise_of(np.repeat(kinds, [laws.n_y, 2 * laws.n_y, 2 * laws.n_z], 1), laws.n_y)
 
     def motion_at(self, regime: FilippovRegime, t: float, x: Array, guess: Array | None = None) -> MotionAtInstant:
         """Return multipliers and rates."""
@@ -190,7 +194,11 @@ class FilippovFlow:
         """Return the motion for the loop of `explicit`: written out under a constant control, where it is small."""
         if not isinstance(self.control, Held) or (steps := compiled_steps_of(regime)) is None:
             return InterpretedMotion(self, regime)
-        return WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
+        if regime.modes not in self._motions:
+            written = WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
+            self._motions[regime.modes] = written.compiled(compiled_loop())
+        self._motions[regime.modes].follow(regime)
+        return self._motions[regime.modes]
 
     def is_small(self, regime: FilippovRegime) -> bool:
         """Return True if one call evaluates a whole step."""
@@ -248,15 +256,6 @@ class FilippovFlow:
     def inertia(self, regime: FilippovRegime, t: float, x: Array) -> float:
         """Return 1: the unit of multipliers."""
         return 1.0
-
-    def rounding(self, regime: FilippovRegime, forces: Array, inertia: float) -> Array:
-        """Return violations of guards that are rounding."""
-        n_y, n_z = self.laws.n_y, self.laws.n_z
-        size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
-        bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
-        # Distances have the tolerance of a crossing, multipliers that of forces, relative to the largest one.
-        sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
-        return np.array(sizes)
 
     def updated(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
         """Return the same modes with the current multipliers as guess, where equations are not affine."""
