@@ -174,8 +174,8 @@ def doubts(guards: Array, rates: Array, count: int, length: float, touching: flo
     return answer
 
 
-NONE, CROSSES, UNDECIDED = range(3)
-"""No guard crosses; one does; it takes a search to tell."""
+NONE, CROSSES, COARSE, UNDECIDED = range(4)
+"""No guard crosses; one does; a piece is too long to tell; it takes a search to tell."""
 
 
 @jitable
@@ -183,7 +183,6 @@ def decided(
     doubtful: Array,
     guards: Array,
     rates: Array,
-    enabled: Array,
     noise: Array,
     count: int,
     length: float,
@@ -193,8 +192,8 @@ def decided(
 ) -> tuple[int, int, int, int]:
     """Return whether a guard crosses in a piece: if one does, which, and the samples before and after.
 
-    Simple pieces only, where the samples alone decide as `GuardSearch` would: a guard that changes its sign once, or
-    none. Arguments are those of `doubts`, with its answer, and the attributes of a search.
+    Simple pieces only, where the samples alone decide as `GuardSearch` would: one guard changes its sign once, or none
+    does. Arguments are those of `doubts`, with its answer, and the attributes of a search.
     """
     found, before, after = -1, 0, 0
     for g in np.flatnonzero(doubtful):
@@ -213,8 +212,10 @@ def decided(
         if min(min(fine[0], fine[-1]), floor.min()) - uncertainty >= margin:
             continue
         below = values < -noise[g]
+        if uncertainty > max(noise[g], UNRESOLVED * np.abs(values).max()):
+            return COARSE, 0, 0, 0
         hidden = speeds[0] > slow and ((values < 0.0) & (speeds < -slow) & ~below).any()
-        if hidden or below[0] or uncertainty > max(noise[g], UNRESOLVED * np.abs(values).max()):
+        if hidden or below[0]:
             return UNDECIDED, 0, 0, 0
         last = int(np.argmax(below)) if below.any() else 8
         # A minimum before the first sample below zero may be an earlier crossing, or a touch.

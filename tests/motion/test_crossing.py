@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import NODES, GuardSearch, _doubts_by_loops, doubts, first_crossing, root
+from nosnoc_py.motion.crossing import (
+    CROSSES,
+    NODES,
+    NONE,
+    UNDECIDED,
+    GuardSearch,
+    _doubts_by_loops,
+    by_polynomial,
+    decided,
+    doubts,
+    first_crossing,
+    root,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -229,6 +241,36 @@ def test_pieces_that_are_clear_are_so_by_loops() -> None:
         assert (pair[0] == pair[1]).all()
         answers.append(not pair[0].any())
     assert 40 < sum(answers) < 360
+
+
+def test_simple_pieces_are_decided_as_by_a_search() -> None:
+    """Random polynomials of degree 4 with rates: the same guard, the same time to 1e-12; the rest is left open."""
+    rng, answers = np.random.default_rng(1), []
+    powers = np.arange(5)
+    for _ in range(400):
+        terms = rng.normal(size=(5, 2))
+        terms[0] = rng.choice([0.0, 0.3, 2.0], 2)
+
+        def evaluate(t: Array, terms: Array = terms) -> tuple[Array, Array]:
+            steep = t[:, None] ** np.maximum(powers - 1, 0) * powers
+            return t[:, None] ** powers @ terms, steep @ terms[:, :1]
+
+        values, rates = evaluate(NODES)
+        noise, enabled = np.array([1e-11, 1e-9]), np.array([True, True])
+        doubtful = doubts(values, rates, 1, 1.0, 1e-9)
+        answer, guard, before, after = decided(doubtful, values, rates, noise, 1, 1.0, 1e-9, 1e-9, 1e-10)
+        answers.append(answer)
+        search = GuardSearch(evaluate=evaluate, noise=noise, touching=1e-9, slow=1e-9, defect=1e-10)
+        found = search.first(NODES, values, rates, enabled)
+        if answer == NONE:
+            assert found is None
+        if answer == CROSSES:
+            assert found is not None
+            assert found.guard == guard
+            assert by_polynomial(values[:, guard].copy(), NODES, before, after)[1] == pytest.approx(
+                found.time, abs=1e-12
+            )
+    assert min(answers.count(answer) for answer in (NONE, CROSSES, UNDECIDED)) > 30
 
 
 def test_errors_of_an_integrator_are_no_waves() -> None:

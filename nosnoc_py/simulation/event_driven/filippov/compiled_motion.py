@@ -8,7 +8,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
-from nosnoc_py.systems.inclusion import REGION, STEP
+from nosnoc_py.systems.inclusion import REGION
 
 if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.filippov.regime import FilippovRegime
@@ -43,12 +43,11 @@ def _compile(regime: FilippovRegime) -> CompiledSteps | None:
     rate, rates = laws.motion_function(*arguments)
     functions = laws.functions_function(arguments[1])[0]
     y, z = s[:n_y], s[n_y:]
-    sign, on, away = regime.sign, regime.on, regime.distances_of(functions)
-    bounded = regime.shares | (on & (laws.kinds != REGION))
+    sign, (low, high), away = regime.sign, regime.bounded, regime.distances_of(functions)
     guards = [away[i] if sign[i] else ca.SX.inf() for i in range(n_y)]
-    guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]
+    guards += [y[i] if low[i] else ca.SX.inf() for i in range(n_y)]
     # Only step functions have an upper bound of their own; weights are bounded by their sum, forces not at all.
-    guards += [1 - y[i] if on[i] and laws.kinds[i] == STEP else ca.SX.inf() for i in range(n_y)]
+    guards += [1 - y[i] if high[i] else ca.SX.inf() for i in range(n_y)]
     guards += [z[i] - laws.lower[i] for i in range(laws.n_z)] + [laws.upper[i] - z[i] for i in range(laws.n_z)]
     put, puts = _projected(regime), regime.free.sum() <= 1
     return CompiledSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates), put, puts=bool(puts))

@@ -73,10 +73,9 @@ class FilippovRegime:
     def reference(self) -> Array:
         """Active region (n_y,) that indicators of a partition are compared with; -1 for other kinds."""
         regions = np.full(self.laws.n_y, -1)
-        for part in np.unique(self.laws.parts[self.laws.kinds == REGION]):
-            inside = self.laws.parts == part
+        for inside in self.laws.partitions:
             # Any active region would do as the reference; the first one makes the choice unique.
-            regions[inside] = np.flatnonzero(inside & self.on)[0]
+            regions[inside] = inside[self.on[inside]][0]
         return regions
 
     @cached_property
@@ -113,6 +112,19 @@ class FilippovRegime:
         alone = (laws.kinds == REGION) & self.on
         return np.where(alone, 1.0, self.masks[2 * laws.n_y :])
 
+    @cached_property
+    def bounded(self) -> tuple[Array, Array]:
+        """Multipliers (n_y,) bool with a lower and with an upper bound of their own."""
+        kinds = self.laws.kinds
+        return self.shares | (self.on & (kinds != REGION)), self.on & (kinds == STEP)
+
+    def bounds(self, s: Array) -> Array:
+        """Return the guards (2 n_y + 2 n_z,) of multipliers and algebraic variables; infinite without a bound."""
+        laws, (low, high) = self.laws, self.bounded
+        y, z = s[: laws.n_y], s[laws.n_y :]
+        bounds = [np.where(low, y, np.inf), np.where(high, 1.0 - y, np.inf), z - laws.lower, laws.upper - z]
+        return np.concatenate(bounds)
+
     def solve(self, w: Array, u: Array, guess: Array | None = None) -> Array:
         """Return multipliers and algebraic variables (n_y + n_z,) by Newton's method; NaN without convergence."""
         if self.known is not None:
@@ -147,10 +159,11 @@ class FilippovRegime:
 
     def relative(self, values: Array) -> Array:
         """Return functions (n_y, ...), or their rates, as signed distances from the surfaces."""
-        regions = self.reference >= 0
-        compared = values.copy()
-        compared[regions] = values[regions] - values[self.reference[regions]]
-        return np.asarray(compared * self.sign.reshape(-1, *[1] * (values.ndim - 1)))
+        if self.laws.partitions:
+            regions = self.reference >= 0
+            values = values.copy()
+            values[regions] -= values[self.reference[regions]]
+        return np.asarray(values * (self.sign if values.ndim == 1 else self.sign[:, None]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,12 +237,8 @@ class FilippovFlow:
 
     def guards(self, regime: FilippovRegime, x: Array, s: Array) -> Array:
         """Return guards (3 n_y + 2 n_z,), see `DISTANCE`; those that do not apply are infinite."""
-        laws = self.laws
-        y, z = s[: laws.n_y], s[laws.n_y :]
         away = np.where(regime.sign != 0.0, regime.distances(self.functions(x)[0]), np.inf)
-        bounded = regime.shares | (regime.on & (laws.kinds != REGION))
-        high = np.where(regime.on & (laws.kinds == STEP), 1.0 - y, np.inf)
-        return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
+        return np.concatenate([away, regime.bounds(s)])
 
     def project(self, regime: FilippovRegime, t: float, x: Array, more: Array | None = None) -> Array:
         """Project a state onto the surfaces of a sliding mode (and on `more` of them), in the metric of the system."""
@@ -276,15 +285,17 @@ class FilippovFlow:
 
 def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> FilippovRegime:
     """Return a regime (cached). Without a guess free multipliers start in the middle of their range."""
+    known: FilippovRegime | None = laws.regimes.get(modes)
+    if known is not None and known.known is not None:
+        return known  # a guess would not matter
     if guess is None:
         start = np.where(laws.kinds == FORCE, 0.0, 0.5)
         guess = np.concatenate([start, laws.initial])
     signs = np.array(modes, dtype=float)
     fixed = np.where(laws.steps_up & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
-    if modes not in laws.regimes:
-        laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
-    known: FilippovRegime = laws.regimes[modes]
+    if known is None:
+        known = laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
     return known.near(guess)
 
 
@@ -294,8 +305,7 @@ def sides(laws: Laws, values: Array) -> tuple[int, ...]:
     # Between its thresholds a switch with hysteresis keeps its initial mode.
     remembered = (laws.kinds == MEMORY) & (np.abs(values) < 1.0)
     modes[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
-    for part in np.unique(laws.parts[laws.kinds == REGION]):
-        inside = np.flatnonzero(laws.parts == part)
+    for inside in laws.partitions:
         modes[inside] = ABOVE
         # Stewart's indicators: the region with the smallest one is active.
         modes[inside[int(np.argmin(values[inside]))]] = ON
