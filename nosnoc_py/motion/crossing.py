@@ -218,14 +218,18 @@ def decided(
         if hidden or below[0]:
             return UNDECIDED, 0, 0, 0
         last = int(np.argmax(below)) if below.any() else 8
-        # A minimum before the first sample below zero may be an earlier crossing, or a touch.
-        lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor < margin)
-        dips = (lowest & (FINE_GRID[1:-1] < (NODES[last] if last < 8 else 1.0))).any()
-        turns = ((speeds[: last - 1] < 0.0) & (speeds[1:last] > 0.0)).any()
-        ends = (speeds[0] < 0.0 and fine[0] <= fine[1]) or (last == 8 and speeds[7] > 0.0 and fine[-1] <= fine[-2])
         above = np.flatnonzero(values[:last] > noise[g])
-        if dips or turns or ends or (last < 8 and (above.size == 0 or found >= 0)):
+        first = int(above[0]) if above.size else last
+        # A minimum between samples above zero and the first one below may be an earlier crossing, or a touch.
+        low, high = NODES[first] if first < 8 else 1.0, NODES[last] if last < 8 else 1.0
+        lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor < margin)
+        dips = (lowest & (FINE_GRID[2:] > low) & (FINE_GRID[1:-1] < high)).any()
+        turns = ((speeds[first : last - 1] < 0.0) & (speeds[first + 1 : last] > 0.0)).any()
+        start, end = first == 0 and speeds[0] < 0.0 and fine[0] <= fine[1], speeds[7] > 0.0 and fine[-1] <= fine[-2]
+        if dips or turns or start or (last == 8 and end) or (last < 8 and above.size == 0):
             return UNDECIDED, 0, 0, 0
+        if last < 8 and found >= 0:  # in one of its halves only one of them may cross
+            return COARSE, 0, 0, 0
         if last < 8:
             found, before, after = int(g), int(above[-1]), last
     return (NONE if found < 0 else CROSSES), found, before, after

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.polynomial.polynomial import polyfromroots
 from scipy.integrate import solve_ivp
 
 from nosnoc_py.motion.crossing import (
@@ -250,6 +251,9 @@ def test_simple_pieces_are_decided_as_by_a_search() -> None:
     for _ in range(400):
         terms = rng.normal(size=(5, 2))
         terms[0] = rng.choice([0.0, 0.3, 2.0], 2)
+        if rng.random() < 0.2:  # a dip between two samples, and a change of the sign later
+            dip = rng.uniform(0.1, 0.7)
+            terms[:, 0] = np.append(-polyfromroots([dip, dip + 0.004, rng.uniform(0.8, 1.0)]), 0.0)
 
         def evaluate(t: Array, terms: Array = terms) -> tuple[Array, Array]:
             steep = t[:, None] ** np.maximum(powers - 1, 0) * powers

@@ -19,11 +19,13 @@ from nosnoc_py.compiled import VARIABLE
 from nosnoc_py.simulation.event_driven import compiled_loop as loops
 from nosnoc_py.simulation.event_driven import dop853, implicit, mechanics, motions
 from nosnoc_py.simulation.event_driven import kernel as kernels
+from nosnoc_py.simulation.event_driven import loop as steps_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.loop import LoopSolver, rule_of
 from nosnoc_py.simulation.event_driven.mechanics import regime_of
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.records import Held
+from nosnoc_py.simulation.event_driven.steps import LOCATED, OPEN
 from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 from nosnoc_py.systems.scales import UNIT
 from problems.benchmarks.accuracy import scenes
@@ -322,3 +324,26 @@ def test_the_coefficients_are_those_of_scipy() -> None:
     pairs += [(getattr(implicit, own), getattr(radau, other)) for own, other in names.items()]
     pairs += [(complex(implicit.MU_RE, implicit.MU_IM), radau.MU_COMPLEX)]
     assert all(np.array_equal(own, other) for own, other in pairs)
+
+
+@pytest.mark.parametrize("name", ["relay", "friction blocks", "genes"])
+def test_crossings_in_the_loop_are_those_of_a_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that are halved several times: the loop locates all events, those of the search to 1e-8."""
+    case, own, answers = CASES[name], steps_loop.locate, list[int]()
+    run_by(monkeypatch, None)
+
+    def noted(*arguments: Any) -> int:
+        answers.append(own(*arguments))
+        return answers[-1]
+
+    motions_by = []
+    for locate in (noted, lambda *arguments: OPEN):
+        monkeypatch.setattr(steps_loop, "locate", locate)
+        method = ns.EventDriven(rtol=1e-6, atol=1e-6)
+        motions_by.append(ns.simulate(case.build(), x0=case.x0, duration=case.duration, u=case.u, method=method))
+    whole, known = motions_by
+    assert answers.count(LOCATED) >= 7 > 3 * answers.count(OPEN)
+    assert [(event.kind, event.name) for event in whole.events] == [(event.kind, event.name) for event in known.events]
+    times = [[event.time for event in each.events] for each in motions_by]
+    np.testing.assert_allclose(times[0], times[1], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(whole.final_state, known.final_state, rtol=0, atol=1e-8)
