@@ -11,18 +11,20 @@ only for distances.
 References
 ----------
 Trefethen, Approximation Theory and Approximation Practice (2013): Chebyshev interpolation and decay of coefficients.
-Brent, Algorithms for Minimization without Derivatives (1973): bracketing root search.
+Chandrupatla, Advances in Engineering Software 28 (1997): search for a root by inverse quadratic interpolation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebder, chebvander
 
-from nosnoc_py.compiled import compiled_as
+from nosnoc_py.compiled import compiled_as, jitable
 
 Array = np.ndarray
 # Guards (m, n) at times (m,), and the rates (m, k) of the first k of them, which are distances.
@@ -38,9 +40,16 @@ HALVINGS = 10
 # Points close to the start at which a guard is evaluated that rises from zero and falls before the first sample.
 CLOSE_TO_START = 0.5 ** np.arange(1, 50).reshape(7, 7)
 
+# A chord has to make a value smaller by this factor; it is given up otherwise. Relative rounding of a root.
+CHORD, ROUNDING = 0.1, 4.0 * np.finfo(float).eps
+
 _COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
 _SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
 _TO_FINE = chebvander(2.0 * FINE_GRID - 1.0, 7) @ _COEFFICIENTS
+
+
+Place = tuple[float, float, float, float, float, float]
+"""Last point of a search for a root, the one on the other side of the root, the one before; each with its value."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,12 +128,13 @@ def first_crossing(
     return search.first(times, values, slopes, values[0] > size if enabled is None else enabled)
 
 
-def _clear_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
+def _doubts_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> Array:
+    doubts = np.zeros(guards.shape[1], dtype=np.bool_)
     for g in range(guards.shape[1]):
         if guards[0, g] == np.inf:
             for k in range(1, 8):
                 if guards[k, g] != np.inf:
-                    return False
+                    doubts[g] = True
             continue
         least = 0.0
         for i in range(8):
@@ -141,28 +151,102 @@ def _clear_by_loops(guards: Array, rates: Array, count: int, length: float, touc
                 if not abs(apart) <= mismatch:
                     mismatch = abs(apart)
             least -= mismatch
-        if not (least > max(touching, 0.0) and guards[0, g] > 0.0):
-            return False
-    return True
+        doubts[g] = not (least > max(touching, 0.0) and guards[0, g] > 0.0)
+    return doubts
 
 
-@compiled_as(_clear_by_loops)
-def is_clear(guards: Array, rates: Array, count: int, length: float, touching: float) -> bool:
-    """Return True if all guards of a piece stay away from zero by the size of their coefficients: most do.
+@compiled_as(_doubts_by_loops)
+def doubts(guards: Array, rates: Array, count: int, length: float, touching: float) -> Array:
+    """Return False (n,) for guards of a piece that stay away from zero by the size of their coefficients: most do.
 
     Guards (8, n) at the samples of a piece of this length, with the rates (8, >= count) of the first of them.
     """
     here = np.isfinite(guards[0])
-    if not (guards[:, ~here] == np.inf).all():
-        return False
+    answer = np.zeros(here.size, dtype=bool)
+    answer[~here] = (guards[:, ~here] != np.inf).any(axis=0)
     size = np.abs(_COEFFICIENTS @ guards[:, here])
     # The constant coefficient is the mean of the guard; a positive one with small others means no zero.
     least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
     own = here[:count]
     mismatch = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, :count][:, own])
     least[: mismatch.shape[1]] -= mismatch.max(axis=0, initial=0.0)
-    clear = (least > max(touching, 0.0)) & (guards[0, here] > 0.0)
-    return bool(clear.all())
+    answer[here] = ~((least > max(touching, 0.0)) & (guards[0, here] > 0.0))
+    return answer
+
+
+NONE, CROSSES, COARSE, UNDECIDED = range(4)
+"""No guard crosses; one does; a piece is too long to tell; it takes a search to tell."""
+
+
+@jitable
+def decided(
+    doubtful: Array,
+    guards: Array,
+    rates: Array,
+    noise: Array,
+    count: int,
+    length: float,
+    touching: float,
+    slow: float,
+    defect: float,
+) -> tuple[int, int, int, int]:
+    """Return whether a guard crosses in a piece: if one does, which, and the samples before and after.
+
+    Simple pieces only, where the samples alone decide as `GuardSearch` would: one guard changes its sign once, or none
+    does. Arguments are those of `doubts`, with its answer, and the attributes of a search.
+    """
+    found, before, after = -1, 0, 0
+    for g in np.flatnonzero(doubtful):
+        values = guards[:, g].copy()
+        if not np.isfinite(values).all():
+            return UNDECIDED, 0, 0, 0
+        fine, parts, speeds = np.dot(_TO_FINE, values), np.dot(_COEFFICIENTS, values), np.zeros(8)
+        floor = fine[1:-1] - 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
+        uncertainty, margin = 4.0 * np.abs(parts[5:]).sum(), -noise[g]
+        if g < count:
+            speeds[:] = rates[:, g]
+            margin, mismatch = touching, np.abs(np.dot(_SLOPE, values) - length * speeds).max()
+            if np.isnan(mismatch):
+                return UNDECIDED, 0, 0, 0
+            uncertainty = max(uncertainty, mismatch if mismatch > defect else 0.0)
+        if min(min(fine[0], fine[-1]), floor.min()) - uncertainty >= margin:
+            continue
+        below = values < -noise[g]
+        if uncertainty > max(noise[g], UNRESOLVED * np.abs(values).max()):
+            return COARSE, 0, 0, 0
+        hidden = speeds[0] > slow and ((values < 0.0) & (speeds < -slow) & ~below).any()
+        if hidden or below[0]:
+            return UNDECIDED, 0, 0, 0
+        last = int(np.argmax(below)) if below.any() else 8
+        above = np.flatnonzero(values[:last] > noise[g])
+        first = int(above[0]) if above.size else last
+        # A minimum between samples above zero and the first one below may be an earlier crossing, or a touch.
+        low, high = NODES[first] if first < 8 else 1.0, NODES[last] if last < 8 else 1.0
+        lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor < margin)
+        dips = (lowest & (FINE_GRID[2:] > low) & (FINE_GRID[1:-1] < high)).any()
+        turns = ((speeds[first : last - 1] < 0.0) & (speeds[first + 1 : last] > 0.0)).any()
+        start, end = first == 0 and speeds[0] < 0.0 and fine[0] <= fine[1], speeds[7] > 0.0 and fine[-1] <= fine[-2]
+        if dips or turns or start or (last == 8 and end) or (last < 8 and above.size == 0):
+            return UNDECIDED, 0, 0, 0
+        if last < 8 and found >= 0:  # in one of its halves only one of them may cross
+            return COARSE, 0, 0, 0
+        if last < 8:
+            found, before, after = int(g), int(above[-1]), last
+    return (NONE if found < 0 else CROSSES), found, before, after
+
+
+@jitable
+def by_polynomial(values: Array, t: Array, before: int, after: int) -> tuple[Place, float, float]:
+    """Return the bracket of a root between two samples, the root of the polynomial through them, and its slope."""
+    a, b, low, length = float(t[before]), float(t[after]), float(t[0]), float(t[-1] - t[0])
+    fa, fb, parts = float(values[before]), float(values[after]), np.dot(_COEFFICIENTS, values)
+    place = (a, fa, b, fb, b, fb)
+    now, time, slope, done = place, a + (b - a) * fa / (fa - fb), 0.0, False
+    while not done:
+        value, _ = _clenshaw(parts, 2.0 * (time - low) / length - 1.0)
+        now, time, slope, done = narrowed(now, time, value, slope, 1e-24 * (b - a))
+    _, slope = _clenshaw(parts, 2.0 * (time - low) / length - 1.0)
+    return place, time, slope * 2.0 / length
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -204,19 +288,25 @@ class GuardSearch:
         enabled : (n,)
             Guards that are positive at the beginning, or about to be.
         """
-        if is_clear(guards, rates, rates.shape[1], float(t[-1] - t[0]), self.touching):
+        if not doubts(guards, rates, rates.shape[1], float(t[-1] - t[0]), self.touching).any():
             return None
+        return self.in_unclear(t, guards, rates, enabled, halvings)
+
+    def in_unclear(
+        self, t: Array, guards: Array, rates: Array, enabled: Array, halvings: int = HALVINGS
+    ) -> Crossing | None:
+        """Return `first` for samples that are known not to be clear."""
         count = rates.shape[1]
-        finite = np.isfinite(guards)
-        watched = np.flatnonzero(finite.all(axis=0))
+        whole = np.isfinite(guards).all(axis=0)
+        watched = np.flatnonzero(whole)
         # Guards that do not apply are infinite in the whole step. One that is finite at some samples only may cross
         # before it ceases to be: behind a contact a gap may have no value.
-        broken = np.flatnonzero(~finite.all(axis=0) & ~np.isposinf(guards).all(axis=0))
+        broken = np.flatnonzero((guards[:, ~whole] != np.inf).any(axis=0))
         if broken.size:
             if halvings:
                 return self._search_halves(t, enabled, halvings - 1)
             low, high = float(t[0]), float(t[-1])
-            return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
+            return Crossing(guard=int(np.flatnonzero(~whole)[broken[0]]), low=low, high=high, time=low, lost=True)
         samples = guards[:, watched]
         fine, floor, uncertainty = _bounded(samples)
         # The rates of distances are known: samples that miss a wave between them do not fit these rates.
@@ -269,7 +359,9 @@ class GuardSearch:
         j = int(below[0])
         above = np.flatnonzero(values[:j] > noise)
         if above.size:
-            return self._between(guard, float(t[above[-1]]), float(t[j]))
+            # The root of the polynomial through the samples is close, and its slope makes chords.
+            place, *guess = by_polynomial(values, t, int(above[-1]), j)
+            return self._between(guard, place[0], place[2], place[:4], guess)
         # The guard rises and falls between two samples: look for the rise close to the start.
         rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
         for shares in CLOSE_TO_START if enabled and j > 0 else ():
@@ -290,9 +382,9 @@ class GuardSearch:
     def _rate(self, guard: int, t: float) -> float:
         return float(self.evaluate(np.array([t]))[1][0, guard])
 
-    def _between(self, guard: int, low: float, high: float) -> Crossing:
-        """Return the crossing of a guard that is positive at `low` and negative at `high`."""
-        return Crossing(guard=guard, low=low, high=high, time=root(lambda s: self._value(guard, s), low, high))
+    def _between(self, guard: int, low: float, high: float, *known: Any) -> Crossing:
+        """Return the crossing of a guard that is positive at `low` and negative at `high`; `known` as in `root`."""
+        return Crossing(guard=guard, low=low, high=high, time=root(lambda s: self._value(guard, s), low, high, *known))
 
     def _dip(
         self, guard: int, t: Array, values: Array, speeds: Array, fine: Array, floor: Array, margin: float
@@ -342,26 +434,94 @@ class GuardSearch:
         )
 
 
-def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the zero of a function with different signs at two points, to rounding (Brent, 1973).
+def root(
+    function: Callable[[float], float],
+    low: float,
+    high: float,
+    ends: tuple[float, float, float, float] | None = None,
+    guess: Sequence[float] | None = None,
+) -> float:
+    """Return the zero of a function with different signs at two points, to rounding (Chandrupatla, 1997).
 
     A point at which the function is no finite number ends the search like a zero: the rate of a distance of two points
     changes its sign by a jump, and has no value where they meet. The caller judges the motion at this point.
+
+    Parameters
+    ----------
+    function
+    low, high : float
+    ends : (low, value, high, value), optional
+        Values at the two points, if they are known.
+    guess : (point, slope), optional
+        A point close to the zero, and about the slope there: chords with this slope come first.
+
+    Raises
+    ------
+    ValueError
+        If the signs are the same.
 
     Examples
     --------
     >>> round(root(lambda t: t * t - 2.0, 1.0, 2.0), 12)
     1.414213562373
     """
-    from scipy.optimize import brentq  # not paid for by an import of the library
 
     def value(t: float) -> float:
         exact = function(t)
-        return exact if np.isfinite(exact) else 0.0
+        return exact if math.isfinite(exact) else 0.0
 
+    a, fa, b, fb = ends or (low, value(low), high, value(high))
+    if fa == 0.0 or fb == 0.0:
+        return a if fa == 0.0 else b
+    if (fa > 0.0) == (fb > 0.0):
+        raise ValueError("root: the values at the two points need different signs")
     # The relative tolerance decides; the absolute one ends the search for a zero of high order at t = 0.
-    least = max(1e-24 * abs(high - low), np.finfo(float).tiny)
-    return float(brentq(value, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
+    place, least = (a, fa, b, fb, b, fb), max(1e-24 * abs(high - low), float(np.finfo(float).tiny))
+    t, slope = guess or (a + (b - a) * fa / (fa - fb), 0.0)
+    done = False
+    while not done:
+        place, t, slope, done = narrowed(place, t, value(t), slope, least)
+    return t
+
+
+@jitable
+def narrowed(place: Place, t: float, value: float, slope: float, least: float) -> tuple[Place, float, float, bool]:
+    """Return the place of a search after a value, the next point or the root, the slope of its chord (0: none), and
+    whether the search is over.
+    """
+    a, fa, b, fb, c, fc = place
+    smaller = abs(value) <= CHORD * abs(fa)
+    if (value > 0.0) == (fa > 0.0):
+        c, fc = a, fa
+    else:
+        c, fc, b, fb = b, fb, a, fa
+    a, fa = t, value
+    now = (a, fa, b, fb, c, fc)
+    best = a if abs(fa) <= abs(fb) else b
+    tolerance = ROUNDING * abs(best) + least
+    if fa == 0.0 or abs(b - a) <= tolerance:
+        return now, best, 0.0, True
+    if slope != 0.0 and smaller:
+        way = -fa / slope
+        if abs(way) <= tolerance:
+            return now, a + way, slope, True
+        if min(a, b) < a + way < max(a, b):
+            return now, a + way, slope, False
+    share, xi, phi = 0.5, (a - b) / (c - b) if c != b else 1.0, (fa - fb) / (fc - fb) if fc != fb else 1.0
+    if phi * phi < xi and (1.0 - phi) * (1.0 - phi) < 1.0 - xi and fc != fa:
+        share = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    edge = 0.5 * tolerance / abs(b - a)
+    return now, a + min(max(share, edge), 1.0 - edge) * (b - a), 0.0, False
+
+
+@jitable
+def _clenshaw(parts: Array, s: float) -> tuple[float, float]:
+    """Return a polynomial with eight coefficients of Chebyshev, and its slope, at s."""
+    first, second, by_first, by_second = 0.0, 0.0, 0.0, 0.0
+    for k in range(7, 0, -1):
+        by_first, by_second = 2.0 * first + 2.0 * s * by_first - by_second, by_first
+        first, second = parts[k] + 2.0 * s * first - second, first
+    return parts[0] + s * first - second, first + s * by_first - by_second
 
 
 def may_cross(samples: Array, margin: float | Array) -> Array:

@@ -98,7 +98,7 @@ def problem_scales(
     finite = np.isfinite(controls).all(axis=1)
     # A law may fail at x0 for later times; the simulation reports this, not the choice of scales.
     controls = controls[finite] if finite.any() else np.zeros_like(controls[:1])
-    looks = [_Look.at(system, x0, u, p) for u in np.unique(controls, axis=0)]
+    looks = [_Look.at(system, x0, u, p) for u in {u.tobytes(): u for u in controls}.values()]
     steepness = looks[0].steepness or 1.0
     moving = max(look.moving(duration) for look in looks)
     pushed = MOVED * duration * max(look.pushed for look in looks)

@@ -6,9 +6,22 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.polynomial.polynomial import polyfromroots
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import NODES, GuardSearch, _clear_by_loops, first_crossing, is_clear, root
+from nosnoc_py.motion.crossing import (
+    CROSSES,
+    NODES,
+    NONE,
+    UNDECIDED,
+    GuardSearch,
+    _doubts_by_loops,
+    by_polynomial,
+    decided,
+    doubts,
+    first_crossing,
+    root,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -225,10 +238,43 @@ def test_pieces_that_are_clear_are_so_by_loops() -> None:
         if rng.random() < 0.1:
             values[rng.integers(8), rng.integers(3)] = rng.choice([np.nan, np.inf, 1.0])
         with np.errstate(invalid="ignore"):
-            pair = [test(values, slopes, 2, 1.0, 1e-3) for test in (is_clear, _clear_by_loops)]
-        assert pair[0] == pair[1]
-        answers.append(pair[0])
+            pair = [test(values, slopes, 2, 1.0, 1e-3) for test in (doubts, _doubts_by_loops)]
+        assert (pair[0] == pair[1]).all()
+        answers.append(not pair[0].any())
     assert 40 < sum(answers) < 360
+
+
+def test_simple_pieces_are_decided_as_by_a_search() -> None:
+    """Random polynomials of degree 4 with rates: the same guard, the same time to 1e-12; the rest is left open."""
+    rng, answers = np.random.default_rng(1), []
+    powers = np.arange(5)
+    for _ in range(400):
+        terms = rng.normal(size=(5, 2))
+        terms[0] = rng.choice([0.0, 0.3, 2.0], 2)
+        if rng.random() < 0.2:  # a dip between two samples, and a change of the sign later
+            dip = rng.uniform(0.1, 0.7)
+            terms[:, 0] = np.append(-polyfromroots([dip, dip + 0.004, rng.uniform(0.8, 1.0)]), 0.0)
+
+        def evaluate(t: Array, terms: Array = terms) -> tuple[Array, Array]:
+            steep = t[:, None] ** np.maximum(powers - 1, 0) * powers
+            return t[:, None] ** powers @ terms, steep @ terms[:, :1]
+
+        values, rates = evaluate(NODES)
+        noise, enabled = np.array([1e-11, 1e-9]), np.array([True, True])
+        doubtful = doubts(values, rates, 1, 1.0, 1e-9)
+        answer, guard, before, after = decided(doubtful, values, rates, noise, 1, 1.0, 1e-9, 1e-9, 1e-10)
+        answers.append(answer)
+        search = GuardSearch(evaluate=evaluate, noise=noise, touching=1e-9, slow=1e-9, defect=1e-10)
+        found = search.first(NODES, values, rates, enabled)
+        if answer == NONE:
+            assert found is None
+        if answer == CROSSES:
+            assert found is not None
+            assert found.guard == guard
+            assert by_polynomial(values[:, guard].copy(), NODES, before, after)[1] == pytest.approx(
+                found.time, abs=1e-12
+            )
+    assert min(answers.count(answer) for answer in (NONE, CROSSES, UNDECIDED)) > 30
 
 
 def test_errors_of_an_integrator_are_no_waves() -> None:

@@ -12,19 +12,22 @@ import casadi as ca
 import numpy as np
 import pytest
 from scipy.integrate import DOP853, Radau
+from scipy.integrate._ivp import radau
 
 import nosnoc_py as ns
 from models import bouncing_ball, bowl, falling_rod, free_box, quadruped, relay_feedback, stick_slip
 from nosnoc_py.compiled import VARIABLE
 from nosnoc_py.kernels import machine_code
 from nosnoc_py.simulation.event_driven import compiled_loop as loops
+from nosnoc_py.simulation.event_driven import dop853, implicit, mechanics, motions
 from nosnoc_py.simulation.event_driven import kernel as kernels
-from nosnoc_py.simulation.event_driven import mechanics, motions
+from nosnoc_py.simulation.event_driven import loop as steps_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.loop import LoopSolver, rule_of
 from nosnoc_py.simulation.event_driven.mechanics import regime_of
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.records import Held
+from nosnoc_py.simulation.event_driven.steps import LOCATED, OPEN
 from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 from nosnoc_py.systems.scales import UNIT
 from problems.benchmarks.accuracy import scenes
@@ -34,6 +37,7 @@ Array = np.ndarray
 START = np.array([1.2, 0.3])
 GRAVITY = np.array([9.81])
 FLOW = "nosnoc_py.simulation.event_driven.contact_flow."
+FILIPPOV = "nosnoc_py.simulation.event_driven.filippov.regime."
 
 
 def pendulum() -> CompiledSteps:
@@ -141,11 +145,17 @@ def compiled() -> Any:
     return loop
 
 
+def run_by(patch: pytest.MonkeyPatch, loop: Any) -> None:
+    """Run by this loop; by None is interpreted."""
+    for flow in (FLOW, FILIPPOV):
+        patch.setattr(f"{flow}compiled_loop", lambda: loop)
+
+
 def interpret(patch: pytest.MonkeyPatch) -> None:
     """Leave neither compiled loops nor steps that are written out."""
-    patch.setattr(f"{FLOW}compiled_loop", lambda: None)
+    run_by(patch, None)
     patch.setattr(f"{FLOW}compiled_steps_of", lambda mechanics, regime: None)
-    patch.setattr("nosnoc_py.simulation.event_driven.filippov.regime.compiled_steps_of", lambda regime: None)
+    patch.setattr(f"{FILIPPOV}compiled_steps_of", lambda regime: None)
 
 
 MOTIONS: dict[str, tuple[Callable[[], Any], Any, float]] = {
@@ -178,16 +188,20 @@ def agree(motion: ns.Trajectory, known: ns.Trajectory) -> None:
 @pytest.mark.parametrize("name", MOTIONS)
 def test_motions_that_are_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     build, x0, duration = MOTIONS[name]
-    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: None)
+    run_by(monkeypatch, None)
     whole = ns.simulate(build(), x0=x0, duration=duration)
     interpret(monkeypatch)
     agree(whole, ns.simulate(build(), x0=x0, duration=duration))
 
 
+@pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize("name", MOTIONS)
-def test_motions_that_are_compiled(name: str, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_motions_that_are_compiled(name: str, written: bool, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Motions that are written out as tapes, and contacts as arrays."""
     build, x0, duration = MOTIONS[name]
-    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    if not written:
+        interpret(monkeypatch)
+    run_by(monkeypatch, compiled)
     whole = ns.simulate(build(), x0=x0, duration=duration)
     interpret(monkeypatch)
     agree(whole, ns.simulate(build(), x0=x0, duration=duration))
@@ -201,7 +215,7 @@ def test_a_robot_lands_the_same_way(compiled: Any, monkeypatch: pytest.MonkeyPat
     system, method = scene.robot.system(), ns.EventDriven(grazing="continue")
     answers = []
     for loop in (compiled, None):
-        monkeypatch.setattr(f"{FLOW}compiled_loop", lambda loop=loop: loop)
+        run_by(monkeypatch, loop)
         answers.append([ns.simulate(system, x0=scene.x0, duration=end, method=method) for end in (0.09, 0.2)])
     (early, whole), (known, exact) = answers
     agree(early, known)
@@ -238,7 +252,7 @@ def test_kernels_of_a_robot(modes: tuple[int, ...], compiled: Any, monkeypatch: 
     x[system.at_v] += 0.1 * rng.normal(size=system.n_v)
     flow = ContactFlow(system.mechanics, ns.EventDriven(), Held(np.zeros(system.n_u)), np.zeros(system.n_p), UNIT)
     regime = regime_of(flow.frames, modes, np.tile([0.6, 0.8], 4), flow.kinematics(0.0, x))
-    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    run_by(monkeypatch, compiled)
     motion, known = flow.motion(regime), InterpretedMotion(flow, regime)
     assert isinstance(motion, KernelMotion)
     np.testing.assert_allclose(motion.rate(0.0, x), known.rate(0.0, x), rtol=1e-12, atol=1e-9)
@@ -300,7 +314,7 @@ def test_starts_of_slips_are_those_of_scipy() -> None:
 def test_kernel_of_directions(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of Radau and the state after it, compiled and interpreted, to the tolerance of Newton's method."""
     flow, regime, x = slip_start()
-    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    run_by(monkeypatch, compiled)
     ends = []
     for motion in (flow.motion(regime), InterpretedMotion(flow, regime)):
         rule = rule_of(end=1e-6, rtol=1e-11, atol=1e-11, implicit=True)
@@ -319,3 +333,38 @@ def test_constants_are_written_twice_but_equal() -> None:
     """A kernel takes numbers from its own module only."""
     assert (kernels.STARTING, kernels.GROWN) == (mechanics.STARTING, mechanics.GROWN)
     assert kernels.TINY == motions.TINY
+
+
+def test_the_coefficients_are_those_of_scipy() -> None:
+    """Every number of the table is SciPy's, to the last bit."""
+    stages = np.zeros((16, 16))
+    stages[:12, :12], stages[12, :12], stages[13:] = DOP853.A, DOP853.B, DOP853.A_EXTRA
+    pairs = [(dop853.A, stages), (dop853.C, np.concatenate([DOP853.C, [1.0], DOP853.C_EXTRA]))]
+    pairs += [(dop853.FIFTH, DOP853.E5), (dop853.THIRD, DOP853.E3), (dop853.D, DOP853.D)]
+    names = {**{name: name for name in ("C", "E", "P", "T", "TI")}, "MU": "MU_REAL", "NEWTON": "NEWTON_MAXITER"}
+    pairs += [(getattr(implicit, own), getattr(radau, other)) for own, other in names.items()]
+    pairs += [(complex(implicit.MU_RE, implicit.MU_IM), radau.MU_COMPLEX)]
+    assert all(np.array_equal(own, other) for own, other in pairs)
+
+
+@pytest.mark.parametrize("name", ["relay", "friction blocks", "genes"])
+def test_crossings_in_the_loop_are_those_of_a_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that are halved several times: the loop locates all events, those of the search to 1e-8."""
+    case, own, answers = CASES[name], steps_loop.locate, list[int]()
+    run_by(monkeypatch, None)
+
+    def noted(*arguments: Any) -> int:
+        answers.append(own(*arguments))
+        return answers[-1]
+
+    motions_by = []
+    for locate in (noted, lambda *arguments: OPEN):
+        monkeypatch.setattr(steps_loop, "locate", locate)
+        method = ns.EventDriven(rtol=1e-6, atol=1e-6)
+        motions_by.append(ns.simulate(case.build(), x0=case.x0, duration=case.duration, u=case.u, method=method))
+    whole, known = motions_by
+    assert answers.count(LOCATED) >= 7 > 3 * answers.count(OPEN)
+    assert [(event.kind, event.name) for event in whole.events] == [(event.kind, event.name) for event in known.events]
+    times = [[event.time for event in each.events] for each in motions_by]
+    np.testing.assert_allclose(times[0], times[1], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(whole.final_state, known.final_state, rtol=0, atol=1e-8)

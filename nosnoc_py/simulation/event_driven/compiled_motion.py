@@ -9,10 +9,10 @@ import numpy as np
 
 from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
+from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 from nosnoc_py.systems.kinematics import ContactMechanics
 
 if TYPE_CHECKING:
-    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
     from nosnoc_py.systems.cls import CLS
 
 # Larger systems take long to compile, and the overhead of Python in their steps is small.
@@ -55,8 +55,6 @@ def _no_steps(system: CLS) -> dict[tuple[int, ...], CompiledSteps | None]:
 
 
 def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledSteps:
-    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps  # which imports SciPy's integrators
-
     # Use the symbolic coefficients: restitution and friction may be expressions of p.
     system, frames, n_c = mechanics.system, mechanics.frames, mechanics.frames.count
     x, direction = system.x, ca.SX.sym("direction", frames.n_t)

@@ -16,9 +16,13 @@ from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion, contact_arrays
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
+from nosnoc_py.simulation.event_driven.steps import noise_of, rounding
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
+
+# States whose kinematics are kept: before a node, after its impact, on the constraints of the next regime.
+KEPT = 3
 
 
 class ContactFlow:
@@ -54,10 +58,22 @@ class ContactFlow:
         self.sizes = np.append(sizes, np.ones(system.y.numel()))
         # The tolerance of positions is the way covered in one second at the speed `atol` times the speed at work.
         self.atol = options.atol * scales.speed
+        # The stiffness (Painleve) has no rounding: it is a coefficient, and its sign decides.
+        gap, speed = CROSSED * scales.length, CROSSED * scales.speed
+        kinds = np.array([[gap, 0.0, speed, 0.0, 0.0], [0.0, PULL, 0.0, PULL, 0.0], [0.0] * 5])
+        self.noise = noise_of(np.repeat(kinds, self.distances, 1), self.distances + self.frames.n_t)
+        self._known: dict[tuple[float, bytes], Kinematics] = {}
+        self._motions: dict[tuple[tuple[int, ...], bool, bytes], InterpretedMotion] = {}
 
     def kinematics(self, t: float, x: np.ndarray) -> Kinematics:
-        """Return the kinematics at time t and state x."""
-        return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
+        """Return the kinematics at time t and state x; those of the last states are kept, for nodes ask again."""
+        key = t, x.tobytes()
+        if key not in self._known:
+            if len(self._known) == KEPT:
+                del self._known[next(iter(self._known))]
+            own = np.array(x)  # an integrator changes its state in place
+            self._known[key] = self.mechanics.at(own, self.control(t, own), self.p, self.scales)
+        return self._known[key]
 
     @property
     def widths(self) -> tuple[int, int, int]:
@@ -69,15 +85,23 @@ class ContactFlow:
         """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
             return InterpretedMotion(self, regime)
-        steps, written = compiled_steps_of(self.mechanics, regime), None
+        if regime.spatial:  # directions that are never the same again
+            return self._motion(regime)
+        key = regime.modes, regime.redundant, regime.direction.tobytes()
+        if key not in self._motions:
+            self._motions[key] = self._motion(regime)
+        return self._motions[key]
+
+    def _motion(self, regime: ContactRegime) -> InterpretedMotion:
+        """Return a new motion under a constant control."""
+        assert isinstance(self.control, Held)
+        steps, perform = compiled_steps_of(self.mechanics, regime), compiled_loop()
         if steps is not None:
-            written = WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p))
-        perform, arrays = compiled_loop(), None
+            return WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p)).compiled(perform)
+        arrays = None
         if perform is not None:
             arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p)
-        if arrays is not None:
-            return KernelMotion(self, regime, arrays, perform, written)
-        return written or InterpretedMotion(self, regime)
+        return InterpretedMotion(self, regime) if arrays is None else KernelMotion(self, regime, arrays, perform)
 
     def is_small(self, regime: ContactRegime) -> bool:
         """Return True if one call evaluates a whole step."""
@@ -92,9 +116,8 @@ class ContactFlow:
         """Return which guards (5 n_c,) are positive at the start of a phase, or about to become so."""
         at, n_c = self.kinematics(t, x), self.distances
         values = sample(at, regime)
-        enabled = values.guards > self.rounding(
-            regime, values.forces[None], regime.inertia(at) * self.scales.acceleration
-        )
+        noise = self.noise._replace(inertia=regime.inertia(at) * self.scales.acceleration)
+        enabled = values.guards > rounding(noise, values.forces[None])
         # A contact that has just opened has a gap of zero; its rate shows that the gap is about to be positive.
         enabled[GAP * n_c : (GAP + 1) * n_c] |= values.rates[:n_c] > at.slow(RESTING)
         return enabled
@@ -102,13 +125,6 @@ class ContactFlow:
     def inertia(self, regime: ContactRegime, t: float, x: np.ndarray) -> float:
         """Return the force [N] that rounding of contact forces is relative to."""
         return regime.inertia(self.kinematics(t, x)) * self.scales.acceleration
-
-    def rounding(self, regime: ContactRegime, forces: np.ndarray, inertia: float) -> np.ndarray:
-        """Return violations (5 n_c,) of guards that are rounding."""
-        force = PULL * (inertia + np.abs(forces).max(initial=0.0))
-        gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
-        # The stiffness (Painleve) has no tolerance: it is a coefficient, and its sign decides.
-        return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
     def updated(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
         """Return the same modes with the directions of slip at this instant."""

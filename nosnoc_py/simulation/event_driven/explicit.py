@@ -12,23 +12,12 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.motion.crossing import NODES
-from nosnoc_py.simulation.event_driven.steps import (
-    ALL_STAGES,
-    LOST,
-    POWERS,
-    STAGES,
-    A,
-    Array,
-    StepPlace,
-    StepRule,
-    stages,
-)
+from nosnoc_py.simulation.event_driven.dop853 import ALL_STAGES, FIFTH, POWERS, STAGES, THIRD, A, D
+from nosnoc_py.simulation.event_driven.steps import LOST, Array, StepPlace, StepRule, stages
 
-FIFTH, THIRD, D = (np.ascontiguousarray(rows) for rows in (DOP853.E5, DOP853.E3, DOP853.D))
 # Two stages at the end of a step: their difference in rates and states estimates the largest |lambda|.
 APART = A[STAGES] - A[STAGES - 1]
 # Limits of the change of the step size and its safety factor, as in SciPy.

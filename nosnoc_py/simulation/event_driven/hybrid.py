@@ -18,6 +18,7 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Node, Phase, Sample
+from nosnoc_py.simulation.event_driven.steps import noise_of
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -81,6 +82,7 @@ class HybridFlow:
     ) -> None:
         self.model, self.options, self.control, self.p = model, options, control, p
         self.atol, self.names, self.distances = options.atol, model.names, len(model.names)
+        self.noise = noise_of(np.outer([CROSSED, 0.0, 0.0], np.ones(self.distances)), 0)
 
     def motion_at(self, t: float, x: Array) -> tuple[Array, Array, Array]:
         """Return dx/dt (n_x,), the guards (n_g,) and their rates (n_g,)."""
@@ -125,10 +127,6 @@ class HybridFlow:
     def inertia(self, regime: Any, t: float, x: Array) -> float:
         """Return 1: there are no forces."""
         return 1.0
-
-    def rounding(self, regime: Any, forces: Array, inertia: float) -> Array:
-        """Return violations of guards that are rounding."""
-        return np.full(self.distances, CROSSED)
 
     def updated(self, regime: Any, t: float, x: Array) -> Any:
         """Return the regime."""

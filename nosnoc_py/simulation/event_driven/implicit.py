@@ -15,17 +15,43 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.integrate._ivp import radau
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.motion.crossing import NODES
+from nosnoc_py.simulation.event_driven.dop853 import POWERS, STAGES
 from nosnoc_py.simulation.event_driven.kernel import eliminate
-from nosnoc_py.simulation.event_driven.steps import LOST, POWERS, STAGES, Array, StepPlace, StepRule, rate, turning
+from nosnoc_py.simulation.event_driven.steps import LOST, Array, StepPlace, StepRule, rate, turning
 
-C, E, P = (np.ascontiguousarray(values, dtype=float) for values in (radau.C, radau.E, radau.P))
-T, TI = np.ascontiguousarray(radau.T), np.ascontiguousarray(radau.TI)
-MU, MU_RE, MU_IM = float(radau.MU_REAL), float(radau.MU_COMPLEX.real), float(radau.MU_COMPLEX.imag)
-NEWTON, MIN_FACTOR, MAX_FACTOR = int(radau.NEWTON_MAXITER), float(radau.MIN_FACTOR), float(radau.MAX_FACTOR)
+# Times of the stages, the error of the embedded method, and the dense output (Eqs. 8.17 to 8.20).
+_ROOT = 6.0**0.5
+C = np.array([(4.0 - _ROOT) / 10.0, (4.0 + _ROOT) / 10.0, 1.0])
+E = np.array([-13.0 - 7.0 * _ROOT, -13.0 + 7.0 * _ROOT, -1.0]) / 3.0
+P = np.array(
+    [
+        [13.0 / 3.0 + 7.0 * _ROOT / 3.0, -23.0 / 3.0 - 22.0 * _ROOT / 3.0, 10.0 / 3.0 + 5.0 * _ROOT],
+        [13.0 / 3.0 - 7.0 * _ROOT / 3.0, -23.0 / 3.0 + 22.0 * _ROOT / 3.0, 10.0 / 3.0 - 5.0 * _ROOT],
+        [1.0 / 3.0, -8.0 / 3.0, 10.0 / 3.0],
+    ]
+)
+# The inverse of A is T L TI, with one real eigenvalue and a complex pair on the diagonal of L.
+T = np.array(
+    [
+        [0.09443876248897524, -0.14125529502095421, 0.03002919410514742],
+        [0.25021312296533332, 0.20412935229379994, -0.38294211275726192],
+        [1.0, 1.0, 0.0],
+    ]
+)
+TI = np.array(
+    [
+        [4.17871859155190428, 0.32768282076106237, 0.52337644549944951],
+        [-4.17871859155190428, -0.32768282076106237, 0.47662355450055044],
+        [0.50287263494578682, -2.57192694985560522, 0.59603920482822492],
+    ]
+)
+_CUBE = 3.0 ** (1.0 / 3.0)
+MU, MU_RE = 3.0 + 3.0 ** (2.0 / 3.0) - _CUBE, 3.0 + 0.5 * (_CUBE - 3.0 ** (2.0 / 3.0))
+MU_IM = -0.5 * (3.0 ** (5.0 / 6.0) + 3.0 ** (7.0 / 6.0))
+NEWTON, MIN_FACTOR, MAX_FACTOR = 6, 0.2, 10.0
 # Columns of U: two for every contact that slips in space.
 MOST_COLUMNS = 64
 EPS = float(np.finfo(float).eps)

@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.motion.crossing import NODES, is_clear
+from nosnoc_py.motion.crossing import NODES, doubts
 from nosnoc_py.simulation.event_driven import explicit, implicit
+from nosnoc_py.simulation.event_driven.dop853 import ALL_STAGES, POWERS, STAGES
+from nosnoc_py.simulation.event_driven.location import locate
 from nosnoc_py.simulation.event_driven.steps import (
-    ALL_STAGES,
+    EVALUATED,
     FAILED,
     FINISHED,
     GROWN,
+    LOCATED,
     LOST,
     OPEN,
-    POWERS,
     RUNNING,
     SLOW,
-    STAGES,
     STIFF,
     TAKEN,
     Array,
@@ -32,8 +33,10 @@ from nosnoc_py.simulation.event_driven.steps import (
     StepRows,
     StepRule,
     is_slow,
+    noise_of,
     put,
     rate,
+    rounding,
     sample,
 )
 
@@ -61,8 +64,10 @@ def close(motion: Any, rule: StepRule, place: StepPlace) -> int:
 
 @jitable
 def leap(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows) -> int:
-    """Take steps and record their samples until a guard may cross in one: that step is recorded last and left open."""
-    place.counts[TAKEN] = 0
+    """Take steps and record their samples until a guard crosses in one, which then ends there, or may cross: that step
+    is recorded last and left open.
+    """
+    place.counts[TAKEN], place.counts[EVALUATED] = 0, 0
     while place.counts[TAKEN] < rule.most:
         if place.span[0] >= rule.end:
             return FINISHED
@@ -73,8 +78,14 @@ def leap(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows) -> int:
         rows.x[k] = place.x + np.dot(implicit.WEIGHTS if rule.implicit else explicit.WEIGHTS, place.F)
         sample(motion, rows.t[k], rows.x[k], rows.guards[k], rows.forces[k], rows.rates[k])
         place.counts[TAKEN] = k + 1
-        if not is_clear(rows.guards[k], rows.rates[k], rule.distances, end - t, rule.touching):
-            return OPEN
+        doubtful = doubts(rows.guards[k], rows.rates[k], rule.distances, end - t, rule.touching)
+        if doubtful.any():
+            reason = locate(motion, rule, place, rows, k, doubtful)
+            if reason != RUNNING:
+                return reason
+        if rule.locates and not place.enabled.all():
+            # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
+            place.enabled[:] |= rows.guards[k, 7] > rounding(rule.noise, rows.forces[k])
         reason = close(motion, rule, place)
         if reason != RUNNING:
             return reason
@@ -118,8 +129,8 @@ def versioned(version: str) -> Any:
 # --- one phase ---
 
 
-def place_of(x: Array) -> StepPlace:
-    """Return room for steps from a state."""
+def place_of(x: Array, enabled: Array | None = None) -> StepPlace:
+    """Return room for steps from a state, and for the guards that are enabled."""
     n = x.size
     return StepPlace(
         span=np.zeros(4),
@@ -129,7 +140,9 @@ def place_of(x: Array) -> StepPlace:
         y=x.copy(),
         K=np.zeros((ALL_STAGES, n)),
         F=np.zeros((POWERS, n)),
-        counts=np.zeros(3, dtype=np.int64),
+        counts=np.zeros(4, dtype=np.int64),
+        enabled=np.zeros(0, dtype=bool) if enabled is None else enabled,
+        found=np.zeros(5),
     )
 
 
@@ -142,7 +155,11 @@ def rows_of(count: int, n_x: int, widths: tuple[int, int, int], samples: int = N
 def rule_of(**limits: Any) -> StepRule:
     """Return a rule, by default without limits."""
     given = {"end": 0.0, "rtol": 0.0, "atol": 0.0, "max_step": np.inf, "touching": 0.0, "distances": 0}
-    return StepRule(**{**given, "patient": 0, "most": 1, "implicit": False, **limits})
+    given |= {"patient": 0, "most": 1, "implicit": False, "locates": False, "slow": 0.0, "soft": 0.0}
+    return StepRule(**{**given, "noise": NO_NOISE, **limits})
+
+
+NO_NOISE = noise_of(np.zeros((3, 0)), 0)
 
 
 class LoopSolver:
@@ -158,6 +175,8 @@ class LoopSolver:
         Numbers of guards, forces and rates.
     first_step : float, optional
         Length of the first step [s]; default: by the size of the rate and of its change.
+    enabled : (n_g,) bool, optional
+        Guards that are positive or about to become so; steps without a crossing enable more of them.
     """
 
     message = "Required step size is less than spacing between numbers."
@@ -171,12 +190,13 @@ class LoopSolver:
         rule: StepRule,
         widths: tuple[int, int, int],
         first_step: float | None = None,
+        enabled: Array | None = None,
     ) -> None:
-        self.motion, self.rule, self.place = motion, rule, place_of(x)
+        self.motion, self.rule, self.place = motion, rule, place_of(x, enabled)
         self.rows = rows_of(rule.most, x.size, widths)
         self.place.f[:] = f
         self.place.span[:2] = t, self._first(t, x, f) if first_step is None else first_step
-        self.open, self.status = False, "running" if t < rule.end else "finished"
+        self.open, self.located, self.status = False, False, "running" if t < rule.end else "finished"
 
     def _do(self, command: int, h: float = 0.0) -> int:
         with np.errstate(all="ignore"):  # a step beyond where the model has values is rejected by its error
@@ -210,14 +230,22 @@ class LoopSolver:
         return float(self.place.span[0]), self.place.x.copy()
 
     @property
+    def evaluated(self) -> int:
+        """Number of evaluations of guards in the search for a crossing in the last leap."""
+        return int(self.place.counts[EVALUATED])
+
+    @property
     def taken(self) -> int:
         """Number of steps in the last leap, the open one included."""
         return int(self.place.counts[TAKEN])
 
     def leap(self) -> bool:
-        """Take steps until a guard may cross in one, which is then open; return True if other steps are better now."""
+        """Take steps until a guard may cross in one, which is then open, or has crossed; return True if other steps are
+        better now.
+        """
         reason = self._do(LEAP)
-        self.open = reason == OPEN
+        self.located = reason == LOCATED
+        self.open = self.located or reason == OPEN
         self._finish()
         return reason in (STIFF, GROWN)
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.motion.tape import LANES, CountedTape, no_tape
+from nosnoc_py.simulation.event_driven.dop853 import A, C
 from nosnoc_py.simulation.event_driven.kernel import TINY, ArrayMotion, Sizes
+from nosnoc_py.simulation.event_driven.loop import RATE, SAMPLE, perform, place_of, rows_of, rule_of
 
 Array = np.ndarray
 
@@ -34,8 +36,6 @@ class InterpretedMotion:
     """
 
     def __init__(self, flow: Any, regime: Any) -> None:
-        from nosnoc_py.simulation.event_driven.loop import perform  # which imports SciPy's
-
         self.flow, self.regime, self.perform = flow, regime, perform
 
     @property
@@ -61,8 +61,6 @@ class InterpretedMotion:
 
     def stages(self, t: float, x: Array, h: float, K: Array, first: int, last: int, y: Array) -> None:
         """Set some stages K of a step; y is the state of the last one."""
-        from nosnoc_py.simulation.event_driven.steps import A, C  # which import SciPy's
-
         for i in range(first, last):
             y[:] = x + h * (A[i, :i] @ K[:i])
             K[i] = self.rate(t + C[i] * h, y)
@@ -104,6 +102,13 @@ class WrittenMotion(InterpretedMotion):
     def _projected(self, t: float, x: Array) -> Array:
         return np.asarray(self.steps.project(x, self.constants)) if self.steps.projects else super()._projected(t, x)
 
+    def compiled(self, perform: Any) -> InterpretedMotion:
+        """Return the same motion for the compiled loop if there is one, which has to have its projection."""
+        arrays = None
+        if perform is not None and self.steps.puts:
+            arrays = written_arrays(self.steps, self.constants, self.flow.widths)
+        return self if arrays is None else KernelMotion(self.flow, self.regime, arrays, perform, self)
+
 
 class KernelMotion(InterpretedMotion):
     """Motion on arrays, for the compiled loop; single evaluations of a small system are those of `written`, which take
@@ -143,8 +148,6 @@ class KernelMotion(InterpretedMotion):
         """Return dx/dt (n_x,)."""
         if self.written is not None:
             return self.written.rate(t, x)
-        from nosnoc_py.simulation.event_driven.loop import RATE
-
         rule, place, rows = self._one(1, x.size)
         place.y[:] = x
         self.perform(RATE, self.arrays, rule, place, rows, t)
@@ -154,8 +157,6 @@ class KernelMotion(InterpretedMotion):
         """Return guards (m, n_g), forces and rates at states (m, n_x)."""
         if self.written is not None:
             return self.written.samples(t, x)
-        from nosnoc_py.simulation.event_driven.loop import SAMPLE
-
         rule, place, rows = self._one(len(x), x.shape[1])
         rows.x[0] = x
         self.perform(SAMPLE, self.arrays, rule, place, rows, 0.0)
@@ -163,8 +164,6 @@ class KernelMotion(InterpretedMotion):
 
     def _one(self, count: int, n_x: int) -> Any:
         """Return room for single evaluations."""
-        from nosnoc_py.simulation.event_driven.loop import place_of, rows_of, rule_of
-
         if count not in self.single:
             self.single[count] = rule_of(), place_of(np.zeros(n_x)), rows_of(1, n_x, self.flow.widths, count)
         return self.single[count]
@@ -218,6 +217,42 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
 
 
 NO_TAPE = no_tape()
+
+
+def idle() -> ArrayMotion:
+    """Return a motion of nothing."""
+    numbers, vector = np.zeros(0, dtype=np.int64), np.zeros(0)
+    matrix = np.zeros((0, 0))
+    return ArrayMotion(
+        sizes=Sizes(0, 0, 0, 0, True, False, False),
+        first=NO_TAPE,
+        second=NO_TAPE,
+        third=NO_TAPE,
+        arguments=np.zeros((0, LANES)),
+        outs=np.zeros((0, LANES)),
+        **dict.fromkeys(("modes", "starts", "widths", "closed", "rows", "used", "column"), numbers),
+        **dict.fromkeys(("matrix", "right", "columns", "small"), matrix),
+        **dict.fromkeys(("argument", "out", "second_out", "friction", "direction", "speed", "along"), vector),
+        **dict.fromkeys(("forces", "values", "rates", "stiff", "acceleration"), vector),
+    )
+
+
+def written_arrays(steps: Any, data: Array, widths: tuple[int, int, int]) -> ArrayMotion | None:
+    """Return a motion that is written out, of `CompiledSteps`; None if an operation is not known."""
+    if not all(tape.known for tape in steps.tapes):
+        return None
+    first, third, *second = (tape.now() for tape in steps.tapes)
+    argument = np.concatenate([np.zeros(steps.n_x), data])
+    return idle()._replace(
+        sizes=Sizes(0, 0, 0, 0, False, False, steps.projects),
+        first=first,
+        second=second[0] if second else NO_TAPE,
+        third=third,
+        argument=argument,
+        arguments=np.repeat(argument[:, None], LANES, axis=1),
+        out=np.zeros(sum(widths)),
+        outs=np.zeros((sum(widths), LANES)),
+    )
 
 
 def contact_tapes(system: Any) -> list[CountedTape]:

@@ -104,7 +104,9 @@ class ContactNodes:
         node = Node(t=t, before=x, after=x, trigger=trigger)
         if kind == GAP and not np.isfinite(at.jacobian[contact]).all():
             return replace(node, status=Status.NUMERICAL_ERROR, message=self._message(node, contact, NO_GRADIENT))
-        if not all(np.isfinite(part).all() for part in (at.gaps, at.jacobian, at.mass, at.force)):
+        if not np.isfinite(
+            np.concatenate([part.reshape(-1) for part in (at.gaps, at.jacobian, at.mass, at.force)])
+        ).all():
             return replace(
                 node, status=Status.NUMERICAL_ERROR, message="forces, gaps or their directions are not finite"
             )
@@ -211,20 +213,17 @@ class ContactNodes:
             regime = regime if solution is None else self._regime(problem, solution, at, ended)
             if regime.jammed(at):
                 return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
-        node = replace(node, after=self._at_rest(regime, problem, node, at))
-        after = self.flow.project(regime, node.t, node.after)
+        still = self._at_rest(regime, problem, node, at)
+        after = self.flow.project(regime, node.t, still)
         # Putting one gap to zero must not leave another touching gap below zero: project both then.
         gaps = self.flow.kinematics(node.t, after).gaps
         below = np.flatnonzero(closed & (gaps < -at.short(CROSSED)))
-        after = self.flow.project(regime, node.t, node.after, below) if below.size else after
-        following = replace(node, after=after, regime=regime)
-        following = replace(
-            following, events=self._events(following, before, self.flow.kinematics(node.t, node.before), at)
-        )
-        grazing = self._grazes(following, before)
+        after = self.flow.project(regime, node.t, still, below) if below.size else after
+        events = self._events(node, regime, before, at)
+        grazing = self._grazes(node, regime, before)
         unsigned = grazing and self._is_unsigned(node, at, ended)
-        message = self._message(node, self.names.index(grazing), UNSIGNED) if unsigned else following.message
-        return replace(following, grazing=grazing, message=message)
+        message = self._message(node, self.names.index(grazing), UNSIGNED) if unsigned else node.message
+        return replace(node, after=after, regime=regime, events=events, grazing=grazing, message=message)
 
     def _regime(
         self, problem: ContactProblem, solution: ContactSolution, at: Kinematics, ended: Phase | None
@@ -324,12 +323,13 @@ class ContactNodes:
         return direction
 
     def _events(
-        self, node: Node, before: ContactRegime | None, left: Kinematics, right: Kinematics
+        self, node: Node, regime: ContactRegime, before: ContactRegime | None, right: Kinematics
     ) -> tuple[Event, ...]:
         """Return impacts, then contacts made and lost, then changes of slip and stick."""
-        frames, n_c, t = self.frames, self.frames.count, node.t
-        assert node.regime is not None
-        old = (FREE,) * n_c if before is None else before.modes
+        if node.impact is None and (before is None or (before.modes == regime.modes and not regime.slipping)):
+            return ()
+        frames, t, left = self.frames, node.t, self.flow.kinematics(node.t, node.before)
+        old = (FREE,) * frames.count if before is None else before.modes
         impacts, least = [], left.slow(IMPACT)
         for c, name in enumerate(self.names):
             impact, v = node.impact, left.rates[c]
@@ -343,9 +343,9 @@ class ContactNodes:
             return tuple(impacts)
         changes = []
         for c, name in enumerate(self.names):
-            modes = old[c], node.regime.modes[c]
+            modes = old[c], regime.modes[c]
             slips = [mode in (SLIP, SLIP_BACK) for mode in modes]
-            turns = all(slips) and before.slip_direction(c, left.rates) @ node.regime.direction[frames.tangents[c]] < 0
+            turns = all(slips) and before.slip_direction(c, left.rates) @ regime.direction[frames.tangents[c]] < 0
             changes.append((name, kinds.of_modes([mode != FREE for mode in modes], slips, turns)))
         # Events of contact and release are listed before slip and stick.
         changes.sort(key=lambda change: change[1] not in ("contact", "release"))
@@ -365,12 +365,11 @@ class ContactNodes:
         """Return a message about a contact, with the place and the time."""
         return f"at {self.names[contact]}, t = {node.t:.6g} s: {message}"
 
-    def _grazes(self, node: Node, before: ContactRegime | None) -> str:
+    def _grazes(self, node: Node, regime: ContactRegime, before: ContactRegime | None) -> str:
         """Return the name of the contact that was touched without speed and is open again, or ""."""
         if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
             return ""
-        assert node.regime is not None
-        return self.names[node.trigger] if node.regime.modes[node.trigger] == FREE else ""
+        return self.names[node.trigger] if regime.modes[node.trigger] == FREE else ""
 
     def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray, because: str = "") -> Node:
         """Return the node with a status that ends the motion, and the contacts concerned."""

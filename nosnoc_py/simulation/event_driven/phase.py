@@ -20,10 +20,13 @@ from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
+from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT
+from nosnoc_py.simulation.event_driven.loop import LoopSolver
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
 from nosnoc_py.simulation.event_driven.records import STIFF_STEPS, IntegratorStep, Phase
-from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
+from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing, soft_closing
+from nosnoc_py.simulation.event_driven.steps import StepRule, rounding
 from nosnoc_py.tolerances import RESTING, TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
@@ -44,8 +47,6 @@ STUCK = (
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
 STARTED = 1e-2 * STARTING
-# Newton corrections of the time of an event; corrections shorter than this share of the step need no other step.
-CORRECTIONS, SHORT = 4, 1e-9
 
 
 class PhaseRun:
@@ -82,11 +83,8 @@ class PhaseRun:
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.enabled, self.stiff, self.attempted = t, flushed(x), enabled, stiff, 0
-        self.inertia, self.has_stiff_start, self.finite = (
-            flow.inertia(regime, t, x),
-            flow.has_stiff_start(regime, t, x),
-            True,
-        )
+        self.noise = flow.noise._replace(inertia=flow.inertia(regime, t, x))
+        self.has_stiff_start, self.finite = flow.has_stiff_start(regime, t, x), True
         self.tiny, self.most, self.counted = 0, 1, 0
         # Steps left of a trial of Radau, and the time until which it has to be further than DOP853 would be.
         self.patient, self.trial, self.goal = patient, 0, np.inf
@@ -106,7 +104,7 @@ class PhaseRun:
         self.rate, self.most = self._rate(self.t, self.x), most
         if not np.isfinite(self.rate).all():
             return self._finish(failure=self.flow.not_finite, finite=False)
-        self.solver = self._solver(self.t, self.x, self.end)
+        self.solver = self._solver(self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
             self.finite = True
             by_loop = hasattr(self.solver, "leap")
@@ -115,6 +113,8 @@ class PhaseRun:
                 return self._finish(failure=self.message, finite=self.finite)
             if open_ is not None:
                 step, guards, dense = open_
+                if by_loop and self.solver.located:
+                    return self._located(step)
                 self.step_end = float(self.solver.t)
                 crossing = self._crossing(step, guards, dense)
                 if crossing is not None:
@@ -130,20 +130,18 @@ class PhaseRun:
         changes, solver = self.solver.leap(), self.solver
         self.finite = self.finite and solver.finite
         self.message = solver.message if self.finite else self.flow.not_finite
-        closed, rows = solver.taken - solver.open, solver.rows
-        self.attempted += solver.taken
-        for k in range(closed):
-            self._accept(*self._row(rows, k))
+        taken, closed = solver.taken, solver.taken - solver.open
+        self.attempted += taken
+        work.count(work.SAMPLE * solver.evaluated)
+        t, x, guards, forces, rates = (part[:taken].copy() for part in solver.rows)
+        steps = [IntegratorStep(t=t[k], x=x[k], forces=forces[k], rates=rates[k]) for k in range(taken)]
+        for step, values in zip(steps[:closed], guards, strict=False):
+            self._accept(step, values)
         if closed:
             self._continue(changes)
         # `rate` belongs to the start of the step: `_steps_to` repeats the step from there.
         self.rate = solver.f
-        return (*self._row(rows, closed), solver.dense_output()) if solver.open else None
-
-    def _row(self, rows: Any, k: int) -> tuple[IntegratorStep, np.ndarray]:
-        """Return a step and its guards (8, n_g) from the samples of a leap."""
-        parts = {name: getattr(rows, name)[k].copy() for name in ("t", "x", "forces", "rates")}
-        return IntegratorStep(**parts), rows.guards[k].copy()
+        return (steps[closed], guards[closed], solver.dense_output()) if solver.open else None
 
     def _scipy_step(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take a step of SciPy's Radau; return it with its guards (8, n_g) and its dense output."""
@@ -158,13 +156,14 @@ class PhaseRun:
         """Record a step without a crossing."""
         self.steps.append(step)
         # Enabled guards stay enabled: one that falls to zero within rounding still has to be seen when it crosses.
-        self.enabled = self.enabled | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
+        if not self.enabled.all():
+            self.enabled |= guards[-1] > rounding(self.noise, step.forces)
         short = step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0])
         self.tiny = min(self.tiny + 1, TINY_STEPS) if short or self.tiny >= TINY_STEPS else 0
 
     def _crossing(self, step: IntegratorStep, guards: np.ndarray, dense: Any) -> Crossing | None:
         """Return the first crossing of a guard in a step, or None."""
-        noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
+        count = self.flow.distances
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             work.count(work.SAMPLE * t.size)
@@ -173,13 +172,23 @@ class PhaseRun:
 
         scales = self.flow.scales
         search = GuardSearch(
-            noise=noise,
+            noise=rounding(self.noise, step.forces),
             evaluate=evaluate,
             touching=TOUCHING * scales.length,
             slow=RESTING * scales.speed,
             defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
-        return search.first(step.t, guards, step.rates[:, :count], self.enabled)
+        # The loop has found these samples not to be clear.
+        find = search.in_unclear if hasattr(self.solver, "leap") else search.first
+        return find(step.t, guards, step.rates[:, :count], self.enabled)
+
+    def _located(self, step: IntegratorStep) -> Phase:
+        """Return the phase that ends at a crossing in the loop, with the step up to it."""
+        guard, low, high, time, end = self.solver.place.found.tolist()
+        length = end - self.t
+        self.steps.append(step)
+        self.t, self.x = time, self.solver.y.copy()
+        return self._finish(crossing=Crossing(guard=int(guard), low=low, high=high, time=time), length=length)
 
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
@@ -253,7 +262,8 @@ class PhaseRun:
             self.stiff, self.trial, self.goal = True, TRIAL, self.t + TRIAL * min(lengths)
         fails = not by_loop and bool(self.trial) and self._fails_trial()
         if (changes or fails) and solver.status == "running":
-            self.solver = self._solver(self.t, self.x, self.end)
+            self.rate = self._rate(self.t, self.x)
+            self.solver = self._solver(self.end)
 
     def _fails_trial(self) -> bool:
         """Return True if the trial of Radau ends now because DOP853 would be further."""
@@ -268,8 +278,8 @@ class PhaseRun:
         """Return True while stiffness may still be detected."""
         return not self.stiff and not self.has_stiff_start and self.flow.options.integrator == "auto"
 
-    def _solver(self, t: float, x: np.ndarray, end: float, first_step: float | None = None) -> Any:
-        """Return an integrator that starts at (t, x)."""
+    def _solver(self, end: float, first_step: float | None = None) -> Any:
+        """Return an integrator that starts at the present state, whose rate is known."""
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and self.stiff)
@@ -280,21 +290,25 @@ class PhaseRun:
         if stiff:
             from scipy.integrate import Radau  # not paid for by an import of the library
 
-            return Radau(self._rate, t, x, end, jac=self._jacobian, first_step=first_step, **shared)
-        from nosnoc_py.simulation.event_driven.loop import LoopSolver  # which imports SciPy's
-        from nosnoc_py.simulation.event_driven.steps import StepRule
+            return Radau(self._rate, self.t, self.x, end, jac=self._jacobian, first_step=first_step, **shared)
 
         flow = self.flow
+        implicit = options.integrator == "auto" and self.has_stiff_start
         rule = StepRule(
             end=end,
             touching=TOUCHING * flow.scales.length,
             distances=flow.distances,
             patient=self.patient if self._watches() else 0,
             most=self.most,
-            implicit=options.integrator == "auto" and self.has_stiff_start,
+            implicit=implicit,
+            # The direction of a slip in space has no limit at its end: an error has to divide the step there.
+            locates=not implicit and not getattr(self.regime, "spatial", ()),
+            slow=RESTING * flow.scales.speed,
+            soft=SOFT_RATE * flow.scales.speed,
+            noise=self.noise,
             **shared,
         )
-        return LoopSolver(self.motion, t, x, self._rate(t, x), rule, flow.widths, first_step)
+        return LoopSolver(self.motion, self.t, self.x, self.rate, rule, flow.widths, first_step, self.enabled)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return dx/dt (n_x,), and note if it is not finite."""
@@ -368,12 +382,11 @@ class PhaseRun:
         if not time > self.t:
             return self.x, []
         # The direction of a slip in space has no limit at its end: an error has to divide the step there.
-        smooth = hasattr(self.solver, "leap") and not getattr(self.regime, "spatial", ())
-        if smooth and time <= self.step_end:
+        if getattr(getattr(self.solver, "rule", None), "locates", False) and time <= self.step_end:
             x, dense = self.solver.part(self.t, self.x, self.rate, time)
             return x, [(self.t, time, dense)]
         # The whole rest as first step: it is shorter than an accepted step, so that it is rarely divided.
-        solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
+        solver, pieces, low = self._solver(time, first_step=time - self.t), [], self.t
         while solver.status == "running":
             self._step(solver)
             if solver.status == "failed":

@@ -163,11 +163,13 @@ def control_rows(
         grid = np.concatenate([[start], inner, [end]])
     else:
         grid = np.linspace(start, end, CONTROL_ROWS + 1)
+    # In the middle of a row, as the control may jump at its ends.
+    middles = 0.5 * (grid[1:] + grid[:-1])
+    if control.constant:
+        return grid, np.array([control(t, np.zeros(0)) for t in middles]).reshape(len(middles), -1)
     # Linear interpolation is enough: these rows only show the control, they do not drive the motion.
     corners = [np.concatenate([getattr(step, name) for step in history.steps]) for name in ("t", "x")]
     states = RungeKuttaInterpolant.linear(*corners)
-    # In the middle of a row, as the control may jump at its ends.
-    middles = 0.5 * (grid[1:] + grid[:-1])
     return grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1)
 
 

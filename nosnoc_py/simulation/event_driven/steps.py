@@ -9,29 +9,52 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import DOP853
 
-from nosnoc_py.compiled import compiled_as
+from nosnoc_py.compiled import compiled_as, jitable
 from nosnoc_py.simulation.event_driven import kernel, kernel_samples
+from nosnoc_py.simulation.event_driven.dop853 import A
 
 Array = np.ndarray
-STAGES, ALL_STAGES, POWERS = 12, 16, 7
-"""Numbers of stages of DOP853, with those of its dense output, and of powers of that."""
-# Coefficients of all stages, the three of the dense output included; row STAGES is the end of the step.
-A = np.zeros((ALL_STAGES, ALL_STAGES))
-A[:STAGES, :STAGES], A[STAGES, :STAGES], A[STAGES + 1 :] = DOP853.A, DOP853.B, DOP853.A_EXTRA
-C = np.concatenate([DOP853.C, [1.0], DOP853.C_EXTRA])
-RUNNING, FINISHED, OPEN, FAILED, STIFF, GROWN = range(6)
+RUNNING, FINISHED, OPEN, FAILED, STIFF, GROWN, LOCATED = range(7)
 """Ends of a run: as many steps as it may take; the end; a step in which a guard may cross; too small steps; a motion
-that is stiff; one that is not stiff any more.
+that is stiff; one that is not stiff any more; the crossing of a guard.
 """
-SLOW, TAKEN, LOST = range(3)
-"""Counts of a `StepPlace`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite."""
+SLOW, TAKEN, LOST, EVALUATED = range(4)
+"""Counts of a `StepPlace`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite,
+evaluations of guards in the search for a crossing.
+"""
+
+
+class Noise(NamedTuple):
+    """Rounding of guards (n,): `small`, and shares of the largest of the first `split` forces, and of the others, both
+    added to `inertia`.
+    """
+
+    small: Array
+    first: Array
+    rest: Array
+    split: int
+    inertia: float
+
+
+def noise_of(kinds: Any, split: int) -> Noise:
+    """Return the rounding of guards without forces, of rows `small`, `first` and `rest` (3, n)."""
+    small, first, rest = np.array(kinds, dtype=float)
+    return Noise(small, first, rest, split, 0.0)
+
+
+@jitable
+def rounding(noise: Noise, forces: Array) -> Array:
+    """Return violations (n,) of guards that are rounding, beside forces (m, n_f)."""
+    first, rest = np.abs(forces[:, : noise.split]), np.abs(forces[:, noise.split :])
+    most = noise.inertia + (first.max() if first.size else 0.0), noise.inertia + (rest.max() if rest.size else 0.0)
+    return noise.small + most[0] * noise.first + most[1] * noise.rest
 
 
 class StepRule(NamedTuple):
     """Tolerances and limits: `most` steps in a run, `patient` with so many of them in a row at the limit of stability
-    (0: with all), `touching` as in `motion.crossing`; `implicit` steps while a slip in space starts.
+    (0: with all), `touching` and `slow` as in `motion.crossing`; `implicit` steps while a slip in space starts. If it
+    `locates`, simple crossings are searched in the loop, but those of distances slower than `soft`.
     """
 
     end: float
@@ -43,6 +66,10 @@ class StepRule(NamedTuple):
     patient: int
     most: int
     implicit: bool
+    locates: bool
+    slow: float
+    soft: float
+    noise: Noise
 
 
 class StepPlace(NamedTuple):
@@ -56,7 +83,11 @@ class StepPlace(NamedTuple):
         Length and error of the last implicit step; 0 before the first.
     y : (n_x,)
         State at the end of the open step, before its projection.
-    counts : (3,) int
+    counts : (4,) int
+    enabled : (n_g,) bool
+        Guards that are positive or about to become so.
+    found : (5,)
+        Guard that crosses, times between which it does and of its zero, end of the step.
     """
 
     span: Array
@@ -67,6 +98,8 @@ class StepPlace(NamedTuple):
     K: Array
     F: Array
     counts: Array
+    enabled: Array
+    found: Array
 
 
 class StepRows(NamedTuple):

@@ -5,12 +5,16 @@ A call of Python at every stage takes longer than the arithmetic of a few bodies
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
-from nosnoc_py.simulation.event_driven.steps import STAGES, A
+from nosnoc_py.motion.tape import CountedTape
+from nosnoc_py.simulation.event_driven.dop853 import STAGES, A
 
 Array = np.ndarray
 # Systems whose rates need more operations use SciPy's steps: compiling theirs takes too long.
@@ -28,26 +32,44 @@ class CompiledSteps:
         As in a `Sample`.
     put : SX (n_x,), optional
         The state on the constraints of the regime.
+    puts : bool
+        False if it has constraints without such an expression.
     """
 
     def __init__(
-        self, x: ca.SX, d: ca.SX, rate: ca.SX, guards: ca.SX, forces: ca.SX, rates: ca.SX, put: ca.SX | None = None
+        self,
+        x: ca.SX,
+        d: ca.SX,
+        rate: ca.SX,
+        guards: ca.SX,
+        forces: ca.SX,
+        rates: ca.SX,
+        put: ca.SX | None = None,
+        *,
+        puts: bool = True,
     ) -> None:
         function = ca.Function("rate", [x, d], [ca.densify(rate)])
         sample = ca.Function("sample", [x, d], [ca.densify(ca.vertcat(guards, forces, rates))])
         self.small = function.n_instructions() <= MOST_OPERATIONS
         self.parts = np.cumsum([guards.numel(), forces.numel()])
-        self.n_x = x.numel()
+        self.n_x, self.projects, self.puts = x.numel(), put is not None, puts
         if not self.small:
             return
+        self._functions, self._symbols = [function, sample], (x, d)
         self._rate, self._sample, self._samples = map(buffered, (function, sample, sample.map(NODES.size)))
-        self._step = buffered(self._compile_step(function, x, d))
-        self.projects = put is not None
         if put is not None:
-            self._project = buffered(ca.Function("put", [x, d], [ca.densify(put)]))
+            self._functions.append(ca.Function("put", [x, d], [ca.densify(put)]))
+            self._project = buffered(self._functions[2])
 
-    def _compile_step(self, rate: ca.Function, x: ca.SX, d: ca.SX) -> ca.Function:
-        """Return the function of a step of length h from x with rate f: its end, and all stages but the first."""
+    @cached_property
+    def tapes(self) -> list[CountedTape]:
+        """Rate, sample, and the projection if there is one, as tapes."""
+        return [CountedTape(function) for function in self._functions]
+
+    @cached_property
+    def _step(self) -> Any:
+        """The function of a step of length h from x with rate f: its end, and all stages but the first."""
+        rate, (x, d) = self._functions[0], self._symbols
         f, h = ca.SX.sym("f", self.n_x), ca.SX.sym("h")
         stages = [f]
         for row in A[1:]:
@@ -55,7 +77,7 @@ class CompiledSteps:
             stages.append(rate(y, d))
             if len(stages) == STAGES + 1:
                 end = y
-        return ca.Function("step", [x, f, h, d], [end, ca.horzcat(*stages[1:])])
+        return buffered(ca.Function("step", [x, f, h, d], [end, ca.horzcat(*stages[1:])]))
 
     def rate(self, x: Array, d: Array) -> Array:
         """Return dx/dt (n_x,)."""

@@ -8,6 +8,7 @@ are unique motions: duplicates are removed by comparing the states a little late
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -16,7 +17,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, MotionAtInstant, regime_of
-from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, STEP
 from nosnoc_py.tableaus import explicit
 from nosnoc_py.tolerances import PULL
 
@@ -44,12 +45,11 @@ ROUNDED = 1e-13
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilippovCandidate:
-    """Possible motion: regime, state on its surfaces, multipliers and rates, and the state slightly later."""
+    """Possible motion: regime, state on its surfaces, multipliers and rates."""
 
     regime: FilippovRegime
     x: Array
     instant: MotionAtInstant
-    later: Array
 
 
 class Candidates:
@@ -61,20 +61,21 @@ class Candidates:
 
     def count(self) -> int:
         """Return the number of combinations."""
-        kinds = self.laws.kinds[self.touched]
-        return int(3 ** (kinds == STEP).sum() * 2 ** np.isin(kinds, (REGION, FORCE)).sum())
+        return math.prod(self.laws.choices[self.touched].tolist())
 
     def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[FilippovCandidate]:
         """Return all different motions from x; `modes` hold away from touched surfaces, `refused` ones are left out."""
         candidates: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
             for candidate in self._tried(x, choice) if choice != refused else ():
-                # Different modes may be the same motion (a weight of zero, for example); their states a little later
-                # tell.
-                size = SAME * (1.0 + np.abs(candidate.later).max(initial=0.0))
-                if not any(np.abs(candidate.later - other.later).max(initial=0.0) <= size for other in candidates):
+                if not any(self._is_same(candidate, other) for other in candidates):
                     candidates.append(candidate)
         return candidates
+
+    def _is_same(self, one: FilippovCandidate, other: FilippovCandidate) -> bool:
+        """Return True if two motions are the same a little later; their modes may differ, by a weight of zero."""
+        first, second = (self._later(each.regime, each.x, each.instant, AHEAD[-1]) for each in (one, other))
+        return bool(np.abs(first - second).max(initial=0.0) <= SAME * (1.0 + np.abs(first).max(initial=0.0)))
 
     def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[FilippovCandidate]:
         """Yield the motions in these modes, one per root of the equations."""
@@ -87,23 +88,18 @@ class Candidates:
             regime = first.near(s)
             instant = self.flow.motion_at(regime, self.t, x)
             if np.isfinite(instant.rate).all() and self._is_admissible(regime, x, instant):
-                yield FilippovCandidate(
-                    regime=regime, x=x, instant=instant, later=self._later(regime, x, instant, AHEAD[-1])
-                )
+                yield FilippovCandidate(regime=regime, x=x, instant=instant)
 
     def _is_far(self, regime: FilippovRegime, x: Array) -> bool:
         """Return True if multipliers or rates are so far from admissible that rounding of the state cannot matter."""
-        instant, n_y = self.flow.motion_at(regime, self.t, x), self.laws.n_y
+        instant = self.flow.motion_at(regime, self.t, x)
         # Without a value nothing can be said: the projection and Newton's method have to try.
         if not np.isfinite(instant.rate).all():
             return False
         rates = regime.relative(instant.rates)[self.touched & (regime.sign != 0.0) | self.ends]
-        others = self.flow.guards(regime, x, instant.s)[n_y:]
-        fast, large = (
-            FAR * max(1.0, np.abs(instant.rates).max(initial=0.0)),
-            FAR * max(1.0, np.abs(instant.s).max(initial=0.0)),
-        )
-        return bool((rates < -fast).any() or (others < -large).any())
+        if (rates < -FAR * max(1.0, np.abs(instant.rates).max(initial=0.0))).any():
+            return True
+        return bool((regime.bounds(instant.s) < -FAR * max(1.0, np.abs(instant.s).max(initial=0.0))).any())
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
         """Return touched surfaces that are left although rounding puts the state on their other side."""
@@ -153,10 +149,8 @@ class Candidates:
 
     def _is_admissible(self, regime: FilippovRegime, x: Array, instant: MotionAtInstant) -> bool:
         """Return True if touched surfaces are left and multipliers are within bounds, now and slightly later."""
-        n_y = self.laws.n_y
         watched = self.touched & (regime.sign != 0.0) | self.ends
-        rates = np.where(watched, regime.relative(instant.rates), np.inf)
-        others = self.flow.guards(regime, x, instant.s)[n_y:]
+        rates, others = np.where(watched, regime.relative(instant.rates), np.inf), regime.bounds(instant.s)
         slow = SLOW * max(1.0, float(np.abs(instant.rates).max(initial=0.0)))
         small = PULL * max(1.0, float(np.abs(instant.s).max(initial=0.0)))
         if (rates < -slow).any() or (others < -small).any():
@@ -201,10 +195,9 @@ class Candidates:
 def combinations(laws: Laws, modes: tuple[int, ...], touched: Array) -> Iterator[tuple[int, ...]]:
     """Yield all modes of the touched functions, others unchanged; each partition has an active region."""
     choices = [_choices(int(kind), bool(on), mode) for kind, on, mode in zip(laws.kinds, touched, modes, strict=True)]
-    regions = [np.flatnonzero(laws.parts == part) for part in np.unique(laws.parts[laws.kinds == REGION])]
     for combination in product(*choices):
         # A partition without an active region would have weights with sum zero.
-        if all(any(combination[i] == ON for i in inside) for inside in regions):
+        if all(any(combination[i] == ON for i in inside) for inside in laws.partitions):
             yield combination
 
 
@@ -221,8 +214,7 @@ def touched_of(laws: Laws, values: Array, tolerance: float) -> Array:
     """
     # A force acts on one side of its function only: a constraint that is violated is touched as well.
     touched = (np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance) & (laws.kinds != MEMORY)
-    for part in np.unique(laws.parts[laws.kinds == REGION]):
-        inside = laws.parts == part
-        near = inside & (values - values[inside].min() <= tolerance)
-        touched[inside] = near[inside] & (near.sum() > 1)
+    for inside in laws.partitions:
+        near = values[inside] - values[inside].min() <= tolerance
+        touched[inside] = near & (near.sum() > 1)
     return np.asarray(touched)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.systems.inclusion import REGION, STEP
+from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
+from nosnoc_py.systems.inclusion import REGION
 
 if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.filippov.regime import FilippovRegime
-    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps
 
 # Larger systems take long to compile, and the overhead of Python in their steps is small.
 MOST_STATES, MOST_MULTIPLIERS, MOST_UNKNOWNS = 24, 16, 6
+# Newton steps of a projection onto the surfaces of a sliding mode; the state is already close.
+PROJECTIONS = 2
 
 
 def compiled_steps_of(regime: FilippovRegime) -> CompiledSteps | None:
@@ -32,8 +34,6 @@ def compiled_steps_of(regime: FilippovRegime) -> CompiledSteps | None:
 
 
 def _compile(regime: FilippovRegime) -> CompiledSteps | None:
-    from nosnoc_py.simulation.event_driven.whole_step import CompiledSteps  # which imports SciPy's integrators
-
     laws, n_y = regime.laws, regime.laws.n_y
     x, d = laws.x, ca.vertcat(laws.p, laws.u)
     s = _multipliers(regime)
@@ -43,14 +43,30 @@ def _compile(regime: FilippovRegime) -> CompiledSteps | None:
     rate, rates = laws.motion_function(*arguments)
     functions = laws.functions_function(arguments[1])[0]
     y, z = s[:n_y], s[n_y:]
-    sign, on, away = regime.sign, regime.on, regime.distances_of(functions)
-    bounded = regime.shares | (on & (laws.kinds != REGION))
+    sign, (low, high), away = regime.sign, regime.bounded, regime.distances_of(functions)
     guards = [away[i] if sign[i] else ca.SX.inf() for i in range(n_y)]
-    guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]
+    guards += [y[i] if low[i] else ca.SX.inf() for i in range(n_y)]
     # Only step functions have an upper bound of their own; weights are bounded by their sum, forces not at all.
-    guards += [1 - y[i] if on[i] and laws.kinds[i] == STEP else ca.SX.inf() for i in range(n_y)]
+    guards += [1 - y[i] if high[i] else ca.SX.inf() for i in range(n_y)]
     guards += [z[i] - laws.lower[i] for i in range(laws.n_z)] + [laws.upper[i] - z[i] for i in range(laws.n_z)]
-    return CompiledSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates))
+    put, puts = _projected(regime), regime.free.sum() <= 1
+    return CompiledSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates), put, puts=bool(puts))
+
+
+def _projected(regime: FilippovRegime) -> ca.SX | None:
+    """Return the state on the only surface of a sliding mode, see `FilippovFlow.project`; None for others."""
+    laws, rows = regime.laws, np.flatnonzero(regime.free).tolist()
+    if len(rows) != 1:
+        return None
+    other, metric, x = int(regime.reference[rows[0]]), ca.DM(laws.metric), laws.x
+    for _ in range(PROJECTIONS):
+        values, slopes = laws.functions_function(ca.vertcat(x, laws.p))
+        value, slope = values[rows[0]], slopes[rows[0], : laws.n_x]
+        if other >= 0:
+            value, slope = value - values[other], slope - slopes[other, : laws.n_x]
+        size = slope @ metric @ slope.T
+        x = x - metric @ slope.T * ca.if_else(size > 0.0, value / size, 0.0)
+    return x
 
 
 def _multipliers(regime: FilippovRegime) -> ca.SX | None:

@@ -63,6 +63,10 @@ class Laws:
         How far beyond zero a function goes before its mode ends: 1 with hysteresis, which is between -1 and 1.
     high : (n_y,) bool
         Switches with hysteresis that begin with 1 where the state leaves it open.
+    partitions : list of (k,) int
+        Regions that belong together.
+    choices : (n_y,) int
+        Numbers of modes at a state where the function is zero.
     names : tuple of str
         Names for events.
     affine : bool
@@ -87,6 +91,9 @@ class Laws:
         self.parts = np.array([i for i, part in enumerate(groups) for _ in range(part.count)], dtype=int)
         self.names = tuple(name for part in groups for name in part.names)
         self.n_y = self.kinds.size
+        self.partitions = [np.flatnonzero(self.parts == part) for part in np.unique(self.parts[self.kinds == REGION])]
+        # Modes of a function that is zero: on either side, or on it; regions and forces are there or not.
+        self.choices = np.select([self.kinds == STEP, self.kinds == MEMORY], [3, 1], 2)
         self.initial, self.lower, self.upper = (
             np.asarray([] if own is None else getattr(own, name), float) for name in ("initial", "lower", "upper")
         )

@@ -90,10 +90,10 @@ class FilippovNodes:
             touched |= before.on & ((laws.kinds != REGION) | before.shares)
         if trigger is not None:
             touched[trigger % laws.n_y] = laws.kinds[trigger % laws.n_y] != MEMORY
-        for part in np.unique(laws.parts[touched & (laws.kinds == REGION)]):
-            inside = laws.parts == part
+        for inside in laws.partitions:
             # Regions that were active together stay candidates together, even if their indicators have drifted apart.
-            touched |= inside & (before.on if before is not None else touched)
+            if before is not None and touched[inside].any():
+                touched[inside] |= before.on[inside]
         return np.asarray(touched)
 
     def _ends(self, modes: tuple[int, ...], values: Array, trigger: int | None) -> Array:
@@ -142,12 +142,11 @@ class FilippovNodes:
                 changes.append((name, kinds.of_modes([mode == ON for mode in modes], (False, False))))
             if laws.kinds[k] in (STEP, MEMORY):
                 changes.append((name, kinds.of_sides(*(np.nan if mode == ON else mode for mode in modes))))
-        for part in np.unique(laws.parts[laws.kinds == REGION]):
-            inside = laws.parts == part
-            active = [np.flatnonzero(inside & regime.on) for regime in (before, after)]
+        for inside in laws.partitions:
+            active = [inside[regime.on[inside]] for regime in (before, after)]
             # NaN stands for sliding in `kinds.of_sides`: several active regions have no side.
             sides = [np.nan if regions.size > 1 else float(regions[0]) for regions in active]
-            changes.append((laws.names[int(np.argmax(inside))], kinds.of_sides(*sides)))
+            changes.append((laws.names[int(inside[0])], kinds.of_sides(*sides)))
         return tuple(kinds.events_at(t, changes))
 
     def _no_motion_message(self, touched: Array) -> str:
@@ -182,6 +181,6 @@ def _rank(before: FilippovRegime | None, after: FilippovRegime) -> tuple[int, ..
     """Return the rank of a motion that is not unique: crossing first, then sliding, then leaving."""
     laws, old = after.laws, after if before is None else before
     crossed = int(((laws.kinds != REGION) & (old.sign * after.sign < 0.0)).sum())
-    for part in np.unique(laws.parts[laws.kinds == REGION]):
-        crossed += not (old.on & after.on & (laws.parts == part)).any()
+    for inside in laws.partitions:
+        crossed += not (old.on & after.on)[inside].any()
     return (-crossed, -int(after.on.sum()))

@@ -12,11 +12,13 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.filippov.compiled_motion import compiled_steps_of
+from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
+from nosnoc_py.simulation.event_driven.filippov.compiled_motion import PROJECTIONS, compiled_steps_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, WrittenMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
+from nosnoc_py.simulation.event_driven.steps import noise_of
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
@@ -30,8 +32,6 @@ upper bound minus multiplier. They are followed by the distances of algebraic va
 # Newton's method for multipliers and algebraic variables: iterations, and the last relative step (quadratic convergence
 # makes the next one invisible).
 NEWTON_STEPS, NEWTON_STEP = 30, 1e-9
-# Newton steps of a projection onto the surfaces of a sliding mode; the state is already close.
-PROJECTIONS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,10 +73,9 @@ class FilippovRegime:
     def reference(self) -> Array:
         """Active region (n_y,) that indicators of a partition are compared with; -1 for other kinds."""
         regions = np.full(self.laws.n_y, -1)
-        for part in np.unique(self.laws.parts[self.laws.kinds == REGION]):
-            inside = self.laws.parts == part
+        for inside in self.laws.partitions:
             # Any active region would do as the reference; the first one makes the choice unique.
-            regions[inside] = np.flatnonzero(inside & self.on)[0]
+            regions[inside] = inside[self.on[inside]][0]
         return regions
 
     @cached_property
@@ -113,6 +112,19 @@ class FilippovRegime:
         alone = (laws.kinds == REGION) & self.on
         return np.where(alone, 1.0, self.masks[2 * laws.n_y :])
 
+    @cached_property
+    def bounded(self) -> tuple[Array, Array]:
+        """Multipliers (n_y,) bool with a lower and with an upper bound of their own."""
+        kinds = self.laws.kinds
+        return self.shares | (self.on & (kinds != REGION)), self.on & (kinds == STEP)
+
+    def bounds(self, s: Array) -> Array:
+        """Return the guards (2 n_y + 2 n_z,) of multipliers and algebraic variables; infinite without a bound."""
+        laws, (low, high) = self.laws, self.bounded
+        y, z = s[: laws.n_y], s[laws.n_y :]
+        bounds = [np.where(low, y, np.inf), np.where(high, 1.0 - y, np.inf), z - laws.lower, laws.upper - z]
+        return np.concatenate(bounds)
+
     def solve(self, w: Array, u: Array, guess: Array | None = None) -> Array:
         """Return multipliers and algebraic variables (n_y + n_z,) by Newton's method; NaN without convergence."""
         if self.known is not None:
@@ -147,10 +159,11 @@ class FilippovRegime:
 
     def relative(self, values: Array) -> Array:
         """Return functions (n_y, ...), or their rates, as signed distances from the surfaces."""
-        regions = self.reference >= 0
-        compared = values.copy()
-        compared[regions] = values[regions] - values[self.reference[regions]]
-        return np.asarray(compared * self.sign.reshape(-1, *[1] * (values.ndim - 1)))
+        if self.laws.partitions:
+            regions = self.reference >= 0
+            values = values.copy()
+            values[regions] -= values[self.reference[regions]]
+        return np.asarray(values * (self.sign if values.ndim == 1 else self.sign[:, None]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,6 +185,10 @@ class FilippovFlow:
         self.laws, self.options, self.control, self.p = laws, options, control, p
         self.atol, self.names = options.atol, laws.names
         self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
+        self._motions: dict[tuple[int, ...], InterpretedMotion] = {}
+        # Distances have the rounding of a crossing, multipliers that of forces, relative to the largest one.
+        kinds = [[CROSSED, 0.0, 0.0], [0.0, PULL, 0.0], [0.0, 0.0, PULL]]
+        self.noise = noise_of(np.repeat(kinds, [laws.n_y, 2 * laws.n_y, 2 * laws.n_z], 1), laws.n_y)
 
     def motion_at(self, regime: FilippovRegime, t: float, x: Array, guess: Array | None = None) -> MotionAtInstant:
         """Return multipliers and rates."""
@@ -190,7 +207,11 @@ class FilippovFlow:
         """Return the motion for the loop of `explicit`: written out under a constant control, where it is small."""
         if not isinstance(self.control, Held) or (steps := compiled_steps_of(regime)) is None:
             return InterpretedMotion(self, regime)
-        return WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
+        if regime.modes not in self._motions:
+            written = WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
+            self._motions[regime.modes] = written.compiled(compiled_loop())
+        self._motions[regime.modes].follow(regime)
+        return self._motions[regime.modes]
 
     def is_small(self, regime: FilippovRegime) -> bool:
         """Return True if one call evaluates a whole step."""
@@ -216,12 +237,8 @@ class FilippovFlow:
 
     def guards(self, regime: FilippovRegime, x: Array, s: Array) -> Array:
         """Return guards (3 n_y + 2 n_z,), see `DISTANCE`; those that do not apply are infinite."""
-        laws = self.laws
-        y, z = s[: laws.n_y], s[laws.n_y :]
         away = np.where(regime.sign != 0.0, regime.distances(self.functions(x)[0]), np.inf)
-        bounded = regime.shares | (regime.on & (laws.kinds != REGION))
-        high = np.where(regime.on & (laws.kinds == STEP), 1.0 - y, np.inf)
-        return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
+        return np.concatenate([away, regime.bounds(s)])
 
     def project(self, regime: FilippovRegime, t: float, x: Array, more: Array | None = None) -> Array:
         """Project a state onto the surfaces of a sliding mode (and on `more` of them), in the metric of the system."""
@@ -249,15 +266,6 @@ class FilippovFlow:
         """Return 1: the unit of multipliers."""
         return 1.0
 
-    def rounding(self, regime: FilippovRegime, forces: Array, inertia: float) -> Array:
-        """Return violations of guards that are rounding."""
-        n_y, n_z = self.laws.n_y, self.laws.n_z
-        size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
-        bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
-        # Distances have the tolerance of a crossing, multipliers that of forces, relative to the largest one.
-        sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
-        return np.array(sizes)
-
     def updated(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
         """Return the same modes with the current multipliers as guess, where equations are not affine."""
         if regime.known is not None or self.laws.affine:
@@ -277,15 +285,17 @@ class FilippovFlow:
 
 def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> FilippovRegime:
     """Return a regime (cached). Without a guess free multipliers start in the middle of their range."""
+    known: FilippovRegime | None = laws.regimes.get(modes)
+    if known is not None and known.known is not None:
+        return known  # a guess would not matter
     if guess is None:
         start = np.where(laws.kinds == FORCE, 0.0, 0.5)
         guess = np.concatenate([start, laws.initial])
     signs = np.array(modes, dtype=float)
     fixed = np.where(laws.steps_up & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
-    if modes not in laws.regimes:
-        laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
-    known: FilippovRegime = laws.regimes[modes]
+    if known is None:
+        known = laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
     return known.near(guess)
 
 
@@ -295,8 +305,7 @@ def sides(laws: Laws, values: Array) -> tuple[int, ...]:
     # Between its thresholds a switch with hysteresis keeps its initial mode.
     remembered = (laws.kinds == MEMORY) & (np.abs(values) < 1.0)
     modes[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
-    for part in np.unique(laws.parts[laws.kinds == REGION]):
-        inside = np.flatnonzero(laws.parts == part)
+    for inside in laws.partitions:
         modes[inside] = ABOVE
         # Stewart's indicators: the region with the smallest one is active.
         modes[inside[int(np.argmin(values[inside]))]] = ON
