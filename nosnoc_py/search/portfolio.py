@@ -446,7 +446,7 @@ class Search(CompleteMethod):
             laws, sequence, start = self._program_of(state, motion, p, sequence)
             if not self._is_new(state, kind, sequence, motion):
                 # A start whose sequence is known costs a simulation only.
-                counts = float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN))
+                counts = round(float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN)), 2)
                 state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
             cutoff = state.cutoff(kind)

@@ -45,6 +45,8 @@ EXPECTED = 3.0
 # Prior of the work per turn; larger for kinds that simulate or solve a lot for one start.
 TURN = 0.4
 USUAL = {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2}
+# Work is compared in multiples of this: a step more or less of a simulation, as rounding has it, changes no order.
+GRAIN = 0.05
 # Root mean square distance of two motions, relative to the sizes of their states, from which on they are different
 # starts of one sequence: its program may have another optimum near each of them.
 FAR = 0.3
@@ -284,7 +286,8 @@ class SearchState:
         sound = kind == MOVES and self.sound
         usual = TURN if sound else USUAL.get(kind, TURN)
         expected = EXPECTED if sound or kind == STANCES else 1.0
-        return (expected + self.gains.get(kind, 0)) / (usual + self.spent.get(kind, 0.0) / self.task.growth)
+        spent = GRAIN * round(self.spent.get(kind, 0.0) / self.task.growth / GRAIN)
+        return (expected + self.gains.get(kind, 0)) / (usual + spent)
 
     def is_gain(self, attempt: PhaseAttempt) -> bool:
         """True if an attempt improves on the best node by more than the threshold of a gain."""

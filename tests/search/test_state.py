@@ -253,6 +253,11 @@ class TestPriority:
         larger = state(gains={"line": 2}, spent={"line": 4.0}, growth=2.0)
         assert larger.priority("line") == pytest.approx(3.0 / 2.4, rel=1e-12)
 
+    def test_a_step_more_or_less_changes_no_order(self) -> None:
+        """Rounding decides how many steps a simulation takes: 0.1 and 0.1004 units are the same work, 0.2 are more."""
+        here = replace(state(), spent={"line": 0.1004, "random": 0.1, "constant": 0.2})
+        assert here.priority("line") == here.priority("random") > here.priority("constant")
+
 
 class TestGain:
     @pytest.mark.parametrize(

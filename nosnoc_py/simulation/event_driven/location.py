@@ -94,7 +94,6 @@ def locate(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, k: int
         one_t[0] = time
         between(place, (time - t) / (end - t), one_x[0])
         sample(motion, one_t, one_x, one_g, one_f, one_r)
-        place.counts[EVALUATED] += 1
         if not np.isfinite(one_g[0, guard]):
             return OPEN
         now, time, chord, done = narrowed(now, time, one_g[0, guard], chord, 1e-24 * (high - low))

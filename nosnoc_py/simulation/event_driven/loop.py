@@ -231,7 +231,7 @@ class LoopSolver:
 
     @property
     def evaluated(self) -> int:
-        """Number of evaluations of guards in the search for a crossing in the last leap."""
+        """Number of evaluations of guards in pieces of steps in the last leap."""
         return int(self.place.counts[EVALUATED])
 
     @property

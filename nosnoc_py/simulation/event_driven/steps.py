@@ -21,7 +21,7 @@ that is stiff; one that is not stiff any more; the crossing of a guard.
 """
 SLOW, TAKEN, LOST, EVALUATED = range(4)
 """Counts of a `StepPlace`: steps at the limit of stability in a row, steps recorded, whether a rate was not finite,
-evaluations of guards in the search for a crossing.
+evaluations of guards in pieces of a step that is searched for a crossing.
 """
 
 
