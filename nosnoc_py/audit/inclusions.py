@@ -19,6 +19,7 @@ import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import MotionSamples
+from nosnoc_py.functions import buffered
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP, inclusion_of
@@ -73,8 +74,9 @@ class Inclusions:
         rate, size = (ca.SX.sym(name, system.x.numel()) for name in ("rate", "size"))
         # Rates relative to their sizes, so that one tolerance fits all states.
         rows = ca.vertcat((flow - rate) / size, sums, equations)
-        arguments = [s, system.x, system.u, system.p, active, rate, size]
-        self._rows = ca.Function("rows", arguments, [rows, ca.densify(ca.jacobian(rows, s))])
+        arguments, slope = [s, system.x, system.u, system.p, active, rate, size], ca.jacobian(rows, s)
+        self._rows = buffered(ca.Function("rows", arguments, [ca.densify(rows), ca.densify(slope)]))
+        self._linear = not ca.depends_on(slope, s)
         self._functions = ca.Function("functions", [system.x, system.p], [functions])
 
     def violations(self) -> list[Violation]:
@@ -139,12 +141,10 @@ class Inclusions:
         active, here = (bounds[1] > 0.0).astype(float), self.samples
         assert here.rates is not None
         rows, slope = self._rows(s, here.x[k], here.u[k], self.p, active, here.rates[k], self.size)
-        return np.asarray(rows).reshape(-1), np.asarray(slope)
+        return rows[:, 0], slope
 
     def _best(self, k: int, bounds: Bounds) -> Array:
         """Return the multipliers within bounds of the smallest residual, by Gauss-Newton (one step if linear)."""
-        from scipy.optimize import lsq_linear  # not paid for by an import of the library
-
         own = self.system.algebraic
         lower, upper = bounds
         # The middle of the bounds; multipliers with equal bounds are fixed there.
@@ -161,12 +161,22 @@ class Inclusions:
             if not (np.isfinite(rows).all() and np.isfinite(slope).all()):
                 break
             low, high = lower[free] - s[free], upper[free] - s[free]
-            # Bounded least squares: unconstrained steps, clipped, would not find the best admissible multipliers.
-            step = lsq_linear(slope[:, free], -rows, bounds=(low, high), method="bvls").x
+            step = _bounded_least_squares(slope[:, free], -rows, low, high)
             s[free] = np.clip(s[free] + step, lower[free], upper[free])
-            if np.abs(step).max(initial=0.0) <= LAST_STEP * (1.0 + np.abs(s).max()):
+            if self._linear or np.abs(step).max(initial=0.0) <= LAST_STEP * (1.0 + np.abs(s).max()):
                 break
         return s
+
+
+def _bounded_least_squares(matrix: Array, right: Array, low: Array, high: Array) -> Array:
+    """Return the x in [low, high] with the smallest residual of matrix x = right."""
+    # Unconstrained steps, clipped, would not find the best admissible multipliers.
+    x = np.linalg.lstsq(matrix, right, rcond=-1)[0]
+    if not ((low <= x) & (x <= high)).all():
+        from scipy.optimize import lsq_linear  # not paid for where it is not needed
+
+        x = lsq_linear(matrix, right, bounds=(low, high), method="bvls").x
+    return np.asarray(x)
 
 
 def _limitsof(kind: int, functions: Array) -> Bounds:
