@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems.benchmarks.agreement import ALONE, counts, experiment
+from problems.benchmarks.agreement import ALONE, _full, counts, experiment
 from problems.benchmarks.cold_start import Row
 from problems.benchmarks.random_ocps import FAMILIES, problem
 
@@ -22,6 +22,12 @@ def test_a_seed_draws_one_problem_of_at_most_four_states(family: str) -> None:
     ends = [np.concatenate([c.lower for c in each.terminal_constraints]) for each in (first, again, other)]
     np.testing.assert_array_equal(ends[0], ends[1])
     assert ends[0].shape != ends[2].shape or not np.allclose(ends[0], ends[2])
+
+
+def test_the_energy_of_the_full_control() -> None:
+    ocp = problem("cart", 1)
+    most = float(np.abs(ocp.u_bounds[1]).max())
+    assert _full(ocp) == pytest.approx(ocp.horizon * ocp.system.n_u * most**2)
 
 
 def test_counts() -> None:
