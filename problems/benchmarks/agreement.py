@@ -73,8 +73,8 @@ def experiment(
             ocp = problem(family, drawn)
             row = measured(name, ocp, np.nan, "plain", 0, partial(ns.solve, ocp, effort=effort, progress=False))
             others = (_objective(ocp, each, seed) for seed, each in enumerate(efforts, start=1))
-            best = min((row.objective, *others))
-            known[name] = replace(row, best=best, near=NEAR + NOTHING * _full(ocp) / max(best, np.finfo(float).tiny))
+            best = max(min((row.objective, *others)), float(np.finfo(float).tiny))
+            known[name] = replace(row, best=best, near=NEAR + NOTHING * _full(ocp) / best)
             if file is not None:
                 with file.open("a") as lines:
                     lines.write(json.dumps(vars(known[name])) + "\n")
