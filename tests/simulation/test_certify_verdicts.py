@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import casadi as ca
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.simulation.certification.windows import _matched
 from nosnoc_py.solution import RungeKuttaInterpolant, Series
 from nosnoc_py.solution.violation import Law
 from tests.simulation.claimed import solution_of
@@ -201,3 +203,17 @@ def test_a_failed_solution_with_a_horizon_out_of_its_bounds_does_not_raise(hop: 
     found = ns.certify(free, replace(solution, status=ns.Status.INFEASIBLE))
     assert found.verdict is ns.Verdict.REFUTED
     assert any("the bound of the horizon is violated by 0.2" in one.what for one in found.findings)
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(3, 3), (1, 1), (2, 4), (4, 2), (0, 2), (2, 0)])
+def test_events_are_matched_with_the_least_sum_of_distances(mine: int, theirs: int) -> None:
+    """All injections of the smaller set into the larger one, for ten draws."""
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        a, b = rng.uniform(size=mine), rng.uniform(size=theirs)
+        pairs = _matched(a, b)
+        few, many = (a, b) if mine <= theirs else (b, a)
+        best = min(sum(np.abs(few - np.array(order))) for order in permutations(many, few.size))
+        assert len(pairs) == few.size
+        assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == few.size
+        assert sum(abs(a[i] - b[j]) for i, j in pairs) == pytest.approx(best, abs=1e-12)

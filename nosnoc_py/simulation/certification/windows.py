@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -92,19 +93,36 @@ class WindowRuns:
         history = self.simulator.run(
             x, self.control, solution.p, start=start, end=end, modes=modes, drift=np.inf, deadline=deadline
         )
-        inside = _inside(solution, history, start, end)
+        inside = self._inside(history, start, end)
         lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
         impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
         differing = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
         kinds = frozenset(event.kind for pair in differing for event in (pair.claimed, pair.found) if event is not None)
-        window = _window(solution, history, start, end, inside)
-        share = np.inf if window.stopped else float((_defects(solution, history, end) / self.sizes).max())
+        error = _defects(solution, history, end)
+        window = _window(solution, history, start, end, inside, error)
+        share = np.inf if window.stopped else float((error / self.sizes).max())
         return WindowRun(window, history, kinds, max(impulses, default=0.0), share)
+
+    @cached_property
+    def _claimed(self) -> list[Event]:
+        """Events of the solution, by the time since its start."""
+        return [replace(e, time=e.time - self.solution.t0) for e in self.solution.events]
+
+    def _inside(self, history: SimulationResult, start: float, end: float) -> list[EventPair]:
+        """Return pairs of events in a window without those at its ends, which may belong to its neighbours."""
+        pairs = pair_events([e for e in self._claimed if start <= e.time <= end], history.events)
+        edge = EDGE * (end - start)
+        return [pair for pair in pairs if start + edge < pair.event.time < end - edge]
 
 
 def state_at(solution: Trajectory, t: float, side: Side) -> np.ndarray:
     """Return the solution's state at a time since its start; beyond the end of a failed one its last state."""
-    return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
+    return states_at(solution, np.array([t]), side)[0]
+
+
+def states_at(solution: Trajectory, t: np.ndarray, side: Side) -> np.ndarray:
+    """Return the states (m, n_x) at times (m,), as `state_at`."""
+    return states_of(solution, np.minimum(t, solution.duration) + solution.t0, side)
 
 
 def modes_from(
@@ -113,8 +131,8 @@ def modes_from(
     """Return the modes at the start of a window: closed contacts, or surfaces the motion stays on."""
     if isinstance(simulator.model, HybridModel):
         return simulator.model.modes(state_at(solution, start, "+")[None], p, TOUCHING_SOLVED)
-    times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
-    states = np.array([state_at(solution, t, "+") for t in times])
+    times = np.array([start, *(start + share * (end - start) for share in AFTERWARDS)])
+    states = states_at(solution, times, "+")
     if isinstance(simulator.model, Filippov):
         modes = simulator.model.modes(states, p, TOUCHING_SOLVED)
         remembered = modes_at(simulator.system, solution, p, np.array([start]))[0]
@@ -125,10 +143,14 @@ def modes_from(
 
 
 def _window(
-    solution: Solution, history: SimulationResult, start: float, end: float, inside: Sequence[EventPair]
+    solution: Solution,
+    history: SimulationResult,
+    start: float,
+    end: float,
+    inside: Sequence[EventPair],
+    error: np.ndarray,
 ) -> Window:
-    """Return the comparison of a window with its simulation."""
-    error = _defects(solution, history, end)
+    """Return the comparison of a window with its simulation, which misses the end by `error` (n_x,)."""
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
     time, difference = (np.nan, "") if stopped else first_difference(inside, LATE * (end - start))
     return Window(
@@ -148,14 +170,6 @@ def _defects(solution: Solution, history: SimulationResult, end: float) -> np.nd
     return min((np.abs(history.x - state_at(solution, end, side)) for side in SIDES), key=np.max)
 
 
-def _inside(solution: Solution, history: SimulationResult, start: float, end: float) -> list[EventPair]:
-    """Return pairs of events in a window without those at its ends, which may belong to its neighbours."""
-    claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
-    pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)
-    edge = EDGE * (end - start)
-    return [pair for pair in pairs if start + edge < pair.event.time < end - edge]
-
-
 def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, str]:
     """Return time and description of the first event without a partner or later by `late` [s]; (NaN, "") for none."""
     for pair in sorted(pairs, key=lambda pair: pair.event.time):
@@ -169,15 +183,23 @@ def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, st
 
 def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[EventPair, ...]:
     """Return pairs of events of the same kind and name, nearest in time; events without a partner stay alone."""
-    from scipy.optimize import linear_sum_assignment  # not paid for by an import of the library
-
     pairs = []
     for key in {(e.kind, e.name): None for e in (*claimed, *found)}:
         mine, theirs = ([e for e in events if (e.kind, e.name) == key] for events in (claimed, found))
-        # Matching with the least sum of distances: nearest neighbours in turn could pair one event twice.
-        distances = np.array([[abs(a.time - b.time) for b in theirs] for a in mine]).reshape(len(mine), len(theirs))
-        matched = list(zip(*linear_sum_assignment(distances), strict=True))
+        matched = _matched(np.array([e.time for e in mine]), np.array([e.time for e in theirs]))
         pairs += [EventPair(claimed=mine[i], found=theirs[j]) for i, j in matched]
         pairs += [EventPair(claimed=e, found=None) for i, e in enumerate(mine) if i not in {i for i, _ in matched}]
         pairs += [EventPair(claimed=None, found=e) for j, e in enumerate(theirs) if j not in {j for _, j in matched}]
     return tuple(sorted(pairs, key=lambda pair: pair.event.time))
+
+
+def _matched(mine: np.ndarray, theirs: np.ndarray) -> list[tuple[int, int]]:
+    """Return pairs of numbers of times with the least sum of distances; nearest ones in turn could take one twice."""
+    if not (mine.size and theirs.size):
+        return []
+    if mine.size == theirs.size:  # on a line the order is such a matching
+        return [(int(i), int(j)) for i, j in zip(np.argsort(mine), np.argsort(theirs), strict=True)]
+    from scipy.optimize import linear_sum_assignment  # not paid for where it is not needed
+
+    pairs = zip(*linear_sum_assignment(np.abs(mine[:, None] - theirs)), strict=True)
+    return [(int(i), int(j)) for i, j in pairs]
