@@ -472,7 +472,7 @@ def root(
 
     a, fa, b, fb = ends or (low, value(low), high, value(high))
     if fa == 0.0 or fb == 0.0:
-        return a if fa == 0.0 else b
+        return float(a if fa == 0.0 else b)
     if (fa > 0.0) == (fb > 0.0):
         raise ValueError("root: the values at the two points need different signs")
     # The relative tolerance decides; the absolute one ends the search for a zero of high order at t = 0.
@@ -481,7 +481,7 @@ def root(
     done = False
     while not done:
         place, t, slope, done = narrowed(place, t, value(t), slope, least)
-    return t
+    return float(t)
 
 
 @jitable

@@ -33,7 +33,7 @@ from nosnoc_py.search.starts import Start
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.readout import PhasePoint
-from nosnoc_py.sequences.refinement import PhaseAttempt, Refinement, start_of_motion
+from nosnoc_py.sequences.refinement import Cutoff, PhaseAttempt, Refinement, start_of_motion
 from nosnoc_py.solution import Sequence, Solution, Trajectory
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class NeighbourTask:
     sequence: Sequence
     motion: Solution
     scales: tuple[float, ...]
-    cutoff: float
+    cutoff: Cutoff
     limit: float
 
 
@@ -124,7 +124,7 @@ class WorkAhead:
 
     # --- in this process ---
 
-    def hand_out(self, node: SequenceNode | None, state: SearchState, cutoff: float, limit: float) -> None:
+    def hand_out(self, node: SequenceNode | None, state: SearchState, cutoff: Cutoff, limit: float) -> None:
         """Give the next neighbours of a node to the helpers that have too little to do."""
         self._collect(0.0)
         if node is None or not self.helpers or not isinstance(node.moves, Peekable):
@@ -151,7 +151,7 @@ class WorkAhead:
         return number
 
     def _next_tasks(
-        self, node: SequenceNode, state: SearchState, cutoff: float, limit: float
+        self, node: SequenceNode, state: SearchState, cutoff: Cutoff, limit: float
     ) -> Iterator[NeighbourTask]:
         """Yield the neighbours of a node that nobody has begun."""
         scales = [getattr(node.laws, name) for name in SCALES] if isinstance(node.laws, ContactLaws) else []
@@ -176,7 +176,7 @@ class WorkAhead:
         self.answers[id(following.sequence)] = self.answer((type(node.laws), following))
         return True
 
-    def take(self, state: SearchState, node: SequenceNode, sequence: Sequence, cutoff: float) -> PhaseAttempt | None:
+    def take(self, state: SearchState, node: SequenceNode, sequence: Sequence, cutoff: Cutoff) -> PhaseAttempt | None:
         """Return the attempt at a neighbour; None if no helper has solved it as this process would."""
         key = id(sequence)
         if key not in self.tasks:
@@ -249,7 +249,7 @@ class WorkAhead:
         count(known[2])
         return known[1]
 
-    def attempt_of(self, state: SearchState, motion: Trajectory, cutoff: float) -> PhaseAttempt | None:
+    def attempt_of(self, state: SearchState, motion: Trajectory, cutoff: Cutoff) -> PhaseAttempt | None:
         """Return the attempt at the program of a motion that was made ahead; None if there is none to be used."""
         _, attempt, cost = self.attempts.pop(id(motion), (None, None, None))
         if attempt is None or cost is None or not cost.holds(cutoff):

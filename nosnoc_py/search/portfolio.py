@@ -41,6 +41,8 @@ from nosnoc_py.sequences.program import PhaseStart
 from nosnoc_py.sequences.reading import read_sequence
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
+    NO_CUTOFF,
+    Cutoff,
     PhaseAttempt,
     Refinement,
     RefinementStopped,
@@ -539,7 +541,7 @@ class Search(CompleteMethod):
         return refined.with_candidate(node.kind, account.total, attempt)
 
     @staticmethod
-    def _solve(work: Refinement, laws: Any, sequence: Sequence, start: Any, cutoff: float) -> PhaseAttempt | None:
+    def _solve(work: Refinement, laws: Any, sequence: Sequence, start: Any, cutoff: Cutoff) -> PhaseAttempt | None:
         """Return the best attempt for a sequence; None if the time is over before there is one."""
         work.best = None
         try:
@@ -587,7 +589,7 @@ class Search(CompleteMethod):
         deadline = max(state.deadline, time.monotonic() + GRACE)
         work = Refinement(program, ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
-        finer = self._solve(work, laws, sequence, replace(start, near=True), np.inf)
+        finer = self._solve(work, laws, sequence, replace(start, near=True), NO_CUTOFF)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
         return finer
 

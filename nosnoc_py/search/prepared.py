@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nosnoc_py.attempts.work import count, counted, left
+from nosnoc_py.sequences.refinement import Cutoff
 from nosnoc_py.solution import Sequence
 from nosnoc_py.solution.records import StepRecord
 
@@ -72,16 +73,17 @@ class Cost:
     ----------
     work : float
     log : tuple of StepRecord
-    cutoff, limit : float
-        Cutoff and limit of work of the attempt.
+    cutoff : Cutoff
+    limit : float
+        Limit of work of the attempt.
     """
 
     work: float
     log: tuple[StepRecord, ...]
-    cutoff: float
+    cutoff: Cutoff
     limit: float
 
-    def holds(self, cutoff: float) -> bool:
+    def holds(self, cutoff: Cutoff) -> bool:
         """True if this process would do the same with its own cutoff and the work that is left to it."""
         return cutoff == self.cutoff and self.work < min(self.limit, left())
 

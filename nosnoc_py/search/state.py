@@ -24,7 +24,7 @@ from nosnoc_py.search.ahead import WorkAhead
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.prepared import Peekable
 from nosnoc_py.search.starts import StartTask
-from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
+from nosnoc_py.sequences.refinement import CONFIRMED, NO_CUTOFF, Cutoff, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
@@ -272,14 +272,17 @@ class SearchState:
         assert self.leader is not None
         return self.scale.above(self.leader.attempt.solution.objective, share)
 
-    def cutoff(self, kind: str) -> float:
-        """Return the objective above which a program of this kind is not simulated.
+    def cutoff(self, kind: str) -> Cutoff:
+        """Return the objectives above which a program of this kind is of no use.
 
-        A kind that does not agree with the best objective yet may confirm it; all others have to improve on it.
+        A kind that does not agree with the best objective yet may confirm it, and its programs may be slow to get
+        there; all others have to improve on it.
         """
         if not self.sound:
-            return np.inf
-        return self._above(-GAIN if kind == MOVES or kind in self.agreement else AGREE)
+            return NO_CUTOFF
+        if kind == MOVES or kind in self.agreement:
+            return Cutoff(simulated=self._above(-GAIN), solved=self._above(-GAIN))
+        return Cutoff(simulated=self._above(AGREE), solved=self._above(MUCH))
 
     def priority(self, kind: str) -> float:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""

@@ -200,6 +200,25 @@ class RefinementStopped(Exception):
         super().__init__(str(status))
 
 
+@dataclass(frozen=True)
+class Cutoff:
+    """Objectives above which a program is of no use.
+
+    Attributes
+    ----------
+    simulated : float
+        A solution that is not below is neither simulated nor refined.
+    solved : float
+        A program whose optimum seems to stay above is given up.
+    """
+
+    simulated: float = np.inf
+    solved: float = np.inf
+
+
+NO_CUTOFF = Cutoff()
+
+
 class Refinement:
     """One call of `MultiPhase` on an OCP: its programs, simulations, log, and best attempt so far.
 
@@ -321,11 +340,8 @@ class Refinement:
             "wall_seconds": time.monotonic() - self.started,
         }
 
-    def refine(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, cutoff: float = np.inf) -> PhaseAttempt:
-        """Solve one sequence on finer and finer meshes until it is confirmed; return the last attempt.
-
-        A program whose objective is not below the cutoff is neither simulated nor refined.
-        """
+    def refine(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, cutoff: Cutoff = NO_CUTOFF) -> PhaseAttempt:
+        """Solve one sequence on finer and finer meshes until it is confirmed; return the last attempt."""
         plan, level, points, placed, rounds = Plan.of(sequence, laws), 0, 0, 0, 0
         if self.method.mesh(0).equal:
             # Events cannot cross nodes of equal intervals: a moving grid finds their intervals first.
@@ -416,15 +432,15 @@ class Refinement:
         return attempt
 
     def attempt(
-        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: float = np.inf
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, cutoff: Cutoff = NO_CUTOFF
     ) -> PhaseAttempt:
         """Solve one program, and certify its solution if its objective is below the cutoff."""
-        point = self.optimum_of_phases(laws, plan, mesh, start, cutoff)
+        point = self.optimum_of_phases(laws, plan, mesh, start, cutoff.solved)
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         result = PhaseAttempt(point=point, solution=solution)
         # Without work the simulation would end at once, and say nothing about the motion.
-        if status.success and point.objective < cutoff and not exhausted():
+        if status.success and point.objective < cutoff.simulated and not exhausted():
             self.keep_best(result)  # before it is simulated, which Ctrl-C may end
             certificate = certify(self.ocp, solution, time_limit=self.time_limit)
             verdict = certificate.verdict

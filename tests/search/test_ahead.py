@@ -16,6 +16,7 @@ from nosnoc_py.attempts.work import count, counted
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.ahead import WorkAhead
 from nosnoc_py.search.prepared import END, Cost, Peekable, PreparedStream
+from nosnoc_py.sequences.refinement import NO_CUTOFF, Cutoff
 
 needs_fork = pytest.mark.skipif(not processes.can_fork(), reason="processes cannot be forked here")
 
@@ -97,10 +98,10 @@ class TestSameSearch:
         node, ocp = state.expandable, state.task.ocp
         ahead = WorkAhead(search(), ocp, state.work.method)
         with processes.helpers(ahead.answer, 1) as ahead.helpers:
-            ahead.hand_out(node, state, np.inf, 10.0)
+            ahead.hand_out(node, state, NO_CUTOFF, 10.0)
             sequence = next(node.moves)
             with counted() as account:
-                attempt = ahead.take(state, node, sequence, np.inf)
+                attempt = ahead.take(state, node, sequence, NO_CUTOFF)
                 assert attempt is not None
                 assert account.total > 0.0
                 before = account.total
@@ -114,18 +115,20 @@ class TestSameSearch:
 
 
 class TestCosts:
-    cost = Cost(work=1.0, log=(), cutoff=5.0, limit=2.0)
+    cost = Cost(work=1.0, log=(), cutoff=Cutoff(5.0, 6.0), limit=2.0)
 
-    @pytest.mark.parametrize(("cutoff", "holds"), [(5.0, True), (4.999, False), (1.0, False), (np.inf, False)])
-    def test_the_cutoff_is_the_same(self, cutoff: float, holds: bool) -> None:
-        assert self.cost.holds(cutoff) is holds
+    @pytest.mark.parametrize(
+        ("cutoff", "holds"), [((5.0, 6.0), True), ((4.999, 6.0), False), ((5.0, 5.0), False), ((), False)]
+    )
+    def test_the_cutoff_is_the_same(self, cutoff: tuple[float, ...], holds: bool) -> None:
+        assert self.cost.holds(Cutoff(*cutoff)) is holds
 
     @pytest.mark.parametrize(("work", "holds"), [(1.0, True), (1.5, False), (2.0, False)])
     def test_no_limit_of_work_may_have_cut(self, work: float, holds: bool) -> None:
         with counted(limit=3.0):
             count(1.5)
-            assert replace(self.cost, work=work).holds(5.0) is holds
-        assert not replace(self.cost, work=2.0).holds(5.0)
+            assert replace(self.cost, work=work).holds(self.cost.cutoff) is holds
+        assert not replace(self.cost, work=2.0).holds(self.cost.cutoff)
 
     def test_work_is_paid_when_it_is_used(self) -> None:
         with counted() as account:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,7 @@ from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE
 from nosnoc_py.search.state import GUESS, MOVES, STANCES, SearchState, SequenceNode
-from nosnoc_py.sequences.refinement import PhaseAttempt
+from nosnoc_py.sequences.refinement import NO_CUTOFF, PhaseAttempt
 from nosnoc_py.solution import Candidate, Sequence
 from nosnoc_py.status import Status, Verdict
 
@@ -223,14 +223,14 @@ class TestAgreement:
 class TestWhatIsSimulated:
     def test_kinds_that_may_still_agree_have_a_percent_all_others_have_to_improve(self) -> None:
         here = state(attempt(BOUNCE, 2.0), candidates=agreeing("line"))
-        assert here.cutoff("random") == pytest.approx(2.02, rel=1e-12)
-        assert here.cutoff("line") == pytest.approx(2.0 - 2e-4, rel=1e-12)
-        assert here.cutoff(MOVES) == pytest.approx(2.0 - 2e-4, rel=1e-12)
+        assert astuple(here.cutoff("random")) == pytest.approx((2.02, 2.6), rel=1e-12)
+        assert astuple(here.cutoff("line")) == pytest.approx((2.0 - 2e-4,) * 2, rel=1e-12)
+        assert astuple(here.cutoff(MOVES)) == pytest.approx((2.0 - 2e-4,) * 2, rel=1e-12)
 
     def test_everything_is_simulated_before_a_motion_is_sound(self) -> None:
-        assert state().cutoff("line") == np.inf
-        assert state(attempt(BOUNCE, 2.0, REFUTED)).cutoff(MOVES) == np.inf
-        assert state(attempt(BOUNCE, 2.0, INACCURATE)).cutoff("line") == pytest.approx(2.02, rel=1e-12)
+        assert state().cutoff("line") == NO_CUTOFF
+        assert state(attempt(BOUNCE, 2.0, REFUTED)).cutoff(MOVES) == NO_CUTOFF
+        assert astuple(state(attempt(BOUNCE, 2.0, INACCURATE)).cutoff("line")) == pytest.approx((2.02, 2.6), rel=1e-12)
 
 
 class TestPriority:
