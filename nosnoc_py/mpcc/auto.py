@@ -23,6 +23,7 @@ from nosnoc_py.attempts.rank import ObjectiveScale, Rank
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.interior import OPTIONS
+from nosnoc_py.mpcc.ipopt import SUCCESS
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
 from nosnoc_py.status import LIMITS, Status
@@ -44,6 +45,10 @@ FEASIBLE = 1e-6
 AGAIN, ROUNDS = 0.1, 3
 # Relative difference of objectives below which two points are the same optimum; one with a certificate is preferred.
 EQUAL = 1e-5
+# Relative difference of the objectives of two relaxed programs with the same sigma, below which they have the same
+# optimum: some digits more than NLP solvers are asked for, so that equal ones are no chance.
+REPEATED = 1e-9
+DESCENT, DESCENT_AGAIN = "relaxed", "relaxed again"  # names of attempts by the same homotopy
 RELATIVE = ObjectiveScale()
 # Fields of the state that are those of Auto, not those of an attempt.
 OWN = ("status", "records", "solvers", "p")
@@ -172,7 +177,7 @@ class Auto(Strategy):
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
         stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
         elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
-        ways = {} if mpcc.objective.is_constant() else {"relaxed": self._relaxed}
+        ways = {} if mpcc.objective.is_constant() else {DESCENT: self._relaxed}
         ways |= {
             "elastic": Homotopy(**elastic),
             "elastic from afar": Homotopy(**elastic, sigma_0=10.0),
@@ -225,12 +230,14 @@ class Auto(Strategy):
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
-        if inner.status is None and self._is_behind(state, inner):
+        repeats = inner.status is None and self._repeats(state, attempt, len(new))
+        if repeats or (inner.status is None and self._is_behind(state, inner)):
             inner = replace(inner, status=Status.NOT_AN_OPTIMUM)
             state = replace(state, inner=inner)
         if inner.status is None:
             return state
-        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM)
+        # A descent that repeats another one has no objective of its own: its relaxed one is below every solution.
+        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM) and not repeats
         reached = inner.values.objective if solved else np.inf  # infinite: differs from every solved objective
         state = replace(
             state,
@@ -253,6 +260,23 @@ class Auto(Strategy):
             return False
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
         return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)
+
+    @staticmethod
+    def _repeats(state: AutoState, attempt: Attempt, new: int) -> bool:
+        """Return True if a further descent has come to the relaxed optimum of an earlier one.
+
+        It would go on as the earlier one did, so that it cannot find another solution.
+        """
+        if attempt.name != DESCENT_AGAIN or not new or state.records[-1].solver_status not in SUCCESS:
+            return False
+        last, names = state.records[-1], tuple(f"{name}: homotopy" for name in (DESCENT, DESCENT_AGAIN))
+        return last.label in names and any(
+            line.label in names
+            and np.isclose(line.sigma, last.sigma, rtol=REPEATED, atol=0.0)
+            and np.isclose(line.objective, last.objective, rtol=REPEATED, atol=0.0)
+            and line.solver_status in SUCCESS
+            for line in state.records[:-1]
+        )
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
@@ -303,7 +327,7 @@ class Auto(Strategy):
                     return state.attempts
                 if self._pays(state):
                     again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
-                    return (*done, Attempt("relaxed again", again, point=best.w, sigma=AGAIN), *left)
+                    return (*done, Attempt(DESCENT_AGAIN, again, point=best.w, sigma=AGAIN), *left)
             is_assessed = best.certificate is not None and best.certificate.b_stationary is not None
             if is_assessed or not left or left[0].perturbation > 0.0:
                 return None

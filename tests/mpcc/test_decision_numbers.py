@@ -136,6 +136,30 @@ class TestAttempts:
         assert not ns.Auto._is_behind(self.state((1.0,), best=point(1.0, None)), inner)
         assert not ns.Auto._is_behind(self.state((1.0,)), inner)
 
+    @pytest.mark.parametrize(
+        ("name", "sigma", "objective", "status", "repeats"),
+        [
+            ("relaxed again", 0.1, 3.0 * (1 + 0.9e-9), "Solve_Succeeded", True),
+            ("relaxed again", 0.1, 3.0 * (1 + 1.1e-9), "Solve_Succeeded", False),
+            ("relaxed again", 0.01, 3.0, "Solve_Succeeded", False),
+            ("relaxed again", 0.1, 3.0, "Maximum_Iterations_Exceeded", False),
+            ("elastic", 0.1, 3.0, "Solve_Succeeded", False),
+        ],
+    )
+    def test_a_descent_that_comes_to_the_relaxed_optimum_of_an_earlier_one_is_left(
+        self, name: str, sigma: float, objective: float, status: str, repeats: bool
+    ) -> None:
+        def line(label: str, sigma: float, objective: float, status: str) -> Any:
+            return SimpleNamespace(label=label, sigma=sigma, objective=objective, solver_status=status)
+
+        first = line("relaxed: homotopy", 0.1, 3.0, "Solve_Succeeded")
+        last = line(f"{name}: homotopy", sigma, objective, status)
+        attempt = Attempt(name, ActiveSet(), sigma=0.1)
+        assert ns.Auto._repeats(self.state((4.0,), records=(first, last)), attempt, 1) == repeats
+        assert not ns.Auto._repeats(self.state((4.0,), records=(last,)), attempt, 1)
+        failed = line("relaxed: homotopy", 0.1, 3.0, "Restoration_Failed")
+        assert not ns.Auto._repeats(self.state((4.0,), records=(failed, last)), attempt, 1)
+
     def test_perturbations_are_shares_of_the_size_of_the_variables(self) -> None:
         """0.3 of max(1, |w|) on both sides, from a generator of their own."""
         solver, state = ns.Auto(seed=3), self.state((1.0,))
