@@ -77,6 +77,7 @@ def test_tapes_become_machine_code_of_equal_bits(monkeypatch: pytest.MonkeyPatch
         row = row * a + ca.sin(k * b) * b**3 + ca.exp(-(a**2)) / (k + b**2) + ca.fmax(a * k, b)
     function = ca.Function("f", [a, b], [row, ca.vertcat(ca.sqrt(1 + row**2), ca.atan2(row, b), ca.fabs(row) ** 1.5)])
     monkeypatch.setenv(machine_code.FOLDER, str(tmp_path))
+    monkeypatch.setenv(machine_code.MODE, "never")
     rng = np.random.default_rng(4)
     counted, x = CountedTape(function), rng.normal(size=(2, LANES))
     slow, out = counted.now(), np.zeros((2, 4, LANES))
