@@ -12,8 +12,8 @@ from typing import Any
 
 
 @cache
-def _libraries() -> Any:
-    """Return the controller of the BLAS in CasADi's wheels; it has to be loaded, as it is by the first solver."""
+def _register() -> Any:
+    """Tell threadpoolctl of the BLAS in CasADi's wheels, and return it."""
     import threadpoolctl  # not paid for by an import of the library
 
     class CasadiBLAS(threadpoolctl.LibController):  # type: ignore[misc,unused-ignore]
@@ -31,7 +31,20 @@ def _libraries() -> Any:
             return None
 
     threadpoolctl.register(CasadiBLAS)
-    return threadpoolctl.ThreadpoolController().select(internal_api="casadi")
+    return threadpoolctl
+
+
+_FOUND: list[Any] = []
+
+
+def _libraries() -> Any:
+    """Return the controller of these libraries; they are looked for until the first solver that needs them is there."""
+    if _FOUND:
+        return _FOUND[0]
+    found = _register().ThreadpoolController().select(internal_api="casadi")
+    if found.lib_controllers:
+        _FOUND.append(found)
+    return found
 
 
 def one_thread() -> Any:

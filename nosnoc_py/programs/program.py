@@ -218,8 +218,8 @@ class BlockProgram:
     def _run(self, name: str, w: Array) -> Array:
         """Return the "values", "first" or "second" derivatives of all kernels at w; valid until the next call."""
         if not np.array_equal(self._point, w):
-            self._point = w.copy()
             self._arguments[...] = self._map @ w + self._offset
+            self._point = w.copy()  # afterwards: Ctrl-C must not leave other arguments with this point
         if name not in self._outputs:
             ends = np.cumsum([0, *(evaluator.size(name) for evaluator in self._evaluators)])
             self._outputs[name] = np.zeros(ends[-1])

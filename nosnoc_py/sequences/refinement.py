@@ -863,7 +863,7 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
         horizon = float(np.clip(duration, ocp.free_time.lower, ocp.free_time.upper))
     count = len(sequence)
     times = np.linspace(0.0, horizon, count + 1)[1:-1] if sequence.times is None else np.asarray(sequence.times)
-    edges = np.concatenate([[0.0], rounded(np.clip(times, 0.0, horizon), horizon), [horizon]])
+    edges = np.concatenate([[0.0], np.clip(rounded(times, horizon), 0.0, horizon), [horizon]])
     sizes = np.maximum(ocp.sizes.x, np.abs(motion.x).max(axis=0, initial=0.0))
 
     def state(t: Array, side: Side) -> Array:
