@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import casadi as ca
 import numpy as np
@@ -416,8 +416,9 @@ class OCP:
             raise ModelError(
                 f"OCP: bounds have to be an ns.Bounds object or a mapping of names, given {type(self.bounds).__name__}."
             )
-        free = self.horizon if isinstance(self.horizon, FreeTime) else None
-        horizon = scalar(self.horizon if free is None else free.initial, "OCP: horizon")
+        given = self.horizon.free if isinstance(self.horizon, _FreeHorizon) else self.horizon
+        free = given if isinstance(given, FreeTime) else None
+        horizon = scalar(self.horizon, "OCP: horizon") if free is None else _FreeHorizon(free)
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
         # Before names and symbols are checked: constraints may contain symbols that the system has eliminated.
@@ -596,7 +597,12 @@ class OCP:
         ends = [replace(c, expression=fixed(c.expression)) for c in self.terminal_constraints]
         cost = fixed(self.terminal_cost)
         return replace(
-            self, horizon=horizon, p=fixed_p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
+            self,
+            horizon=float(horizon),
+            p=fixed_p,
+            free_parameters={},
+            terminal_cost=cost,
+            terminal_constraints=tuple(ends),
         )
 
     def __repr__(self) -> str:
@@ -654,6 +660,21 @@ def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constra
     lower, upper = intervals_by_name(mapping(given, "OCP: terminal_state"), system.state_names, "terminal_state")
     rows = [i for i, name in enumerate(system.state_names) if name in given]
     return (Constraint(system.x[rows], lower[rows], upper[rows], name="terminal_state"),)
+
+
+class _FreeHorizon(float):
+    """Initial guess of a free horizon [s], with the horizon: `dataclasses.replace` of a problem passes it on."""
+
+    free: FreeTime
+
+    def __new__(cls, free: FreeTime) -> Self:
+        assert free.initial is not None
+        value = super().__new__(cls, free.initial)
+        value.free = free
+        return value
+
+    def __getnewargs__(self) -> tuple[FreeTime]:  # type: ignore[override]
+        return (self.free,)
 
 
 def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free: FreeTime | None) -> None:

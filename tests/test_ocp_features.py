@@ -694,3 +694,12 @@ def test_filippov_systems_are_certified() -> None:
     ocp = task()
     certificate = ns.certify(ocp, ns.solve(ocp, ns.FESD(control_stages=1)))
     assert certificate.verdict in (ns.Verdict.CONFIRMED, ns.Verdict.INACCURATE), certificate.reason
+
+
+def test_a_copy_of_a_problem_keeps_its_free_horizon() -> None:
+    """Given another initial state by `dataclasses.replace`, the horizon stays free; a number fixes it."""
+    horizon = ns.FreeTime(0.5, 10.0)
+    ocp = ns.OCP(double_integrator(), horizon=horizon, x0=[0.0, 0.0], terminal_cost=horizon.symbol)
+    assert replace(replace(ocp, x0=[0.1, 0.0]), stage_cost=1).free_time is horizon
+    assert ocp.with_values(2.0, ocp.p).free_time is None
+    assert ocp.with_values(ocp.horizon, ocp.p).free_time is None

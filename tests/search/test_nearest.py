@@ -52,3 +52,20 @@ def test_a_failed_search_says_it_and_its_iterate_is_a_guess() -> None:
     assert "the nearest motion misses the goal: target (q) is 0.5, expected 2" in failed.message
     again = ns.solve(cart(), ns.MultiPhase(refinements=0), guess=failed)
     assert not again.success
+
+
+def test_the_nearest_motion_may_use_the_whole_free_horizon() -> None:
+    """A mass goes 1/4 to rest in at most one second with |u| <= 1: x = T^2 / 4, not that of the guess of T."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    horizon = ns.FreeTime(0.1, 1.0)
+    ocp = ns.OCP(
+        ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u),
+        horizon=horizon,
+        x0=[0, 0],
+        terminal_cost=horizon.symbol,
+        bounds={"u_0": (-1, 1)},
+        terminal_constraints=[ns.Constraint(q == 1, name="place"), ns.Constraint(v == 0, name="rest")],
+    )
+    motion = nearest_motion(ocp, [[1.0]])
+    assert motion is not None
+    assert motion.solution.horizon == pytest.approx(1.0, abs=1e-6)

@@ -288,3 +288,23 @@ def test_a_cost_with_kinks_in_time_is_confirmed_with_its_integral() -> None:
     # A claim that is a little better than the motion is refuted all the same.
     false = replace(solution, objective=solution.objective * (1 - 1e-3), certificate=None)
     assert not ns.certify(ocp, false).confirmed
+
+
+def test_a_free_horizon_with_a_free_initial_state_and_parameter() -> None:
+    """At v = 1 and then braking with m: T = 1 + 1 / (2 m), and T + m is least for m = 1 / sqrt(2)."""
+    q, v, u, m = (ca.SX.sym(name) for name in "qvum")
+    wall = ns.Contact("wall", gap=1.5 - q, restitution=0.5)
+    horizon = ns.FreeTime(0.1, 5.0)
+    ocp = ns.OCP(
+        ns.CLS(q=q, v=v, u=u, p=m, mass_matrix=1, force=m * u, contacts=[wall], names={"p": ["m"]}),
+        horizon=horizon,
+        p={"m": 1.0},
+        free_parameters={"m": (0.5, 2.0)},
+        initial_constraints=[q == 0],
+        terminal_cost=horizon.symbol + m,
+        bounds={"u_0": (-1, 1), "v_0": (-1, 1)},
+        terminal_constraints=[q == 1, v == 0],
+    )
+    solution = ns.solve(ocp, effort="quick")
+    assert solution.success
+    assert solution.objective == pytest.approx(1.0 + np.sqrt(2.0), abs=1e-3)

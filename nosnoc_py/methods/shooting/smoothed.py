@@ -146,9 +146,8 @@ class SmoothedProblem:
             scheme=options.scheme,
             switch_detection=False,
         )
-        horizon = ocp.horizon if ocp.free_time is None else ocp.free_time
         # sigma is the last parameter of the smoothed system, so that one NLP serves all values.
-        smooth_ocp = replace(ocp, system=smoothed.system, horizon=horizon, p=np.append(ocp.p, options.sigma_0))
+        smooth_ocp = replace(ocp, system=smoothed.system, p=np.append(ocp.p, options.sigma_0))
         transcription = transcribe(smooth_ocp, method)
         dcs = replace(transcription.dcs, outputs=smoothed.outputs, units=smoothed.units)
         transcription = replace(
