@@ -137,6 +137,22 @@ def compiled(
     return numba.njit(*types, cache=cache, error_model="python" if raises else "numpy")(function)
 
 
+def versioned_beside(
+    versioned: Callable[[str], Any], modules: Sequence[ModuleType], run_once: Callable[[Any], None], start: str
+) -> Any:
+    """Return the kernel that a function of its version makes, see `version_of` and `beside`; None: it is interpreted.
+
+    It is None as well without numba and where nothing is to be compiled, and numba is not imported then.
+    """
+    if not available() or os.environ.get(VARIABLE) == "never":
+        return None
+    try:
+        kernel = compiled(versioned(version_of(*modules)), cache=True, raises=False)
+    except RuntimeError:  # no folder for a cache can be written
+        return None
+    return beside(kernel, run_once, start)
+
+
 def beside(kernel: Any, run_once: Callable[[Any], None], start: str) -> Any:
     """Return a compiled kernel that is on disk; else None, while another process compiles it beside the work.
 
@@ -153,8 +169,6 @@ def beside(kernel: Any, run_once: Callable[[Any], None], start: str) -> Any:
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
     mode = os.environ.get(VARIABLE, "beside")
-    if mode == "never":
-        return None
     source = Path(kernel.py_func.__code__.co_filename)
     own = [cell.cell_contents for cell in kernel.py_func.__closure__ or ()]
     machine = [get_host_cpu_name(), get_host_cpu_features().flatten()]

@@ -8,12 +8,11 @@ and this process stays interpreted. Which of the two it is, is decided once per 
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.compiled import VARIABLE, available, beside, compiled, version_of
+from nosnoc_py.compiled import versioned_beside
 from nosnoc_py.motion import tape
 from nosnoc_py.simulation.event_driven import kernel, loop, motions
 
@@ -21,13 +20,7 @@ from nosnoc_py.simulation.event_driven import kernel, loop, motions
 @functools.cache
 def compiled_loop() -> Any:
     """Return the compiled loop, None to use the interpreted one."""
-    if not available() or os.environ.get(VARIABLE) == "never":  # numba would be imported for nothing
-        return None
-    try:
-        made = compiled(loop.versioned(version_of(tape, kernel)), cache=True, raises=False)
-    except RuntimeError:  # no folder for a cache can be written
-        return None
-    return beside(made, run_once, f"{__name__}:compiled_loop")
+    return versioned_beside(loop.versioned, (tape, kernel), run_once, f"{__name__}:compiled_loop")
 
 
 def run_once(made: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nosnoc_py import contact_problems, motion
-from nosnoc_py.compiled import available, beside, compiled, jitable, version_of
+from nosnoc_py.compiled import jitable, versioned_beside
 from nosnoc_py.contact_problems.colours import Bodies
 from nosnoc_py.contact_problems.cones import corners_of
 from nosnoc_py.contact_problems.projected import Projected
@@ -193,13 +193,8 @@ def versioned(version: str) -> Any:
 @functools.cache
 def compiled_leap() -> Any:
     """Return the compiled `leap`, None to use the interpreted one."""
-    if not available():
-        return None
-    try:
-        made = compiled(versioned(version_of(contact_problems, motion, time_stepping)), cache=True, raises=False)
-    except RuntimeError:  # no folder for a cache can be written
-        return None
-    return beside(made, run_once, f"{__name__}:compiled_leap")
+    modules = (contact_problems, motion, time_stepping)
+    return versioned_beside(versioned, modules, run_once, f"{__name__}:compiled_leap")
 
 
 def run_once(made: Any) -> None:
