@@ -190,7 +190,7 @@ class Ipopt:
         with self._lock:  # threads share the deadline and IPOPT's statistics
             self._deadline.arm(deadline, work.left() / self._work)
             started = time.monotonic()
-            with one_thread():
+            with one_thread:
                 answer = self._solver(x0=x, p=p, **{**bounds, **given})
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":

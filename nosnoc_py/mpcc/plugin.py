@@ -100,7 +100,7 @@ class Plugin:
             return self._result(x, *empty, 0, "the time was over", started)
         with self._lock:
             try:
-                with one_thread():
+                with one_thread:
                     answer = self._solver(x0=x, p=p, **{**bounds, **given})
             except RuntimeError as error:  # a plugin may raise where others return a status
                 empty = np.zeros(self.nlp.x.numel()), np.zeros(self.nlp.g.numel())

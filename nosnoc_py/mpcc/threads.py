@@ -7,6 +7,7 @@ order, so that the iterates would depend on the number of cores.
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -47,12 +48,32 @@ def _libraries() -> Any:
     return found
 
 
-def one_thread() -> Any:
-    """Return a context in which solvers that CasADi has loaded compute in one thread.
+class OneThread:
+    """Context in which solvers that CasADi has loaded compute in one thread.
+
+    The number of threads belongs to the process: of several solves at a time the last one to end restores it.
 
     Examples
     --------
-    >>> with one_thread():
+    >>> with one_thread:
     ...     pass
     """
-    return _libraries().limit(limits=1)
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limits = threading.Lock(), 0, list[Any]()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            found = _libraries()
+            if any(library.num_threads != 1 for library in found.lib_controllers):
+                self._limits.append(found.limit(limits=1))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            while self._limits and not self._inside:
+                self._limits.pop().restore_original_limits()
+
+
+one_thread = OneThread()

@@ -282,7 +282,8 @@ class SearchState:
             return NO_CUTOFF
         if kind == MOVES or kind in self.agreement:
             return Cutoff(simulated=self._above(-GAIN), solved=self._above(-GAIN))
-        return Cutoff(simulated=self._above(AGREE), solved=self._above(MUCH))
+        # An objective that is 0 at every start has no size: the same one agrees.
+        return Cutoff(simulated=float(np.nextafter(self._above(AGREE), np.inf)), solved=self._above(MUCH))
 
     def priority(self, kind: str) -> float:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""

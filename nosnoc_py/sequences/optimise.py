@@ -181,7 +181,7 @@ def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
     if word == "Maximum_Iterations_Exceeded":
         return Status.ITERATION_LIMIT, word
     if word == ABOVE:
-        return Status.STOPPED, "the objective stays above that of a better motion"
+        return Status.NOT_AN_OPTIMUM, "the objective stays above that of a better motion"
     return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
 
 

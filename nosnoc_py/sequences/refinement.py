@@ -864,7 +864,8 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
     count = len(sequence)
     times = np.linspace(0.0, horizon, count + 1)[1:-1] if sequence.times is None else np.asarray(sequence.times)
     edges = np.concatenate([[0.0], np.clip(rounded(times, horizon), 0.0, horizon), [horizon]])
-    sizes = np.maximum(ocp.sizes.x, np.abs(motion.x).max(axis=0, initial=0.0))
+    largest = np.abs(motion.x).max(axis=0, initial=0.0, where=np.isfinite(motion.x))
+    sizes = np.maximum(ocp.sizes.x, largest)
 
     def state(t: Array, side: Side) -> Array:
         return rounded(motion(t0 + np.minimum(t, duration), side=side), sizes)

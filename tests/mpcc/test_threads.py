@@ -28,11 +28,27 @@ def test_one_thread_inside_and_as_many_as_before_outside() -> None:
     before = library.num_threads
     try:
         library.set_num_threads(2)
-        with one_thread():
+        with one_thread:
             assert library.num_threads == 1
         assert library.num_threads == 2
-        with pytest.raises(ZeroDivisionError), one_thread():
+        with pytest.raises(ZeroDivisionError), one_thread:
             1 / 0  # noqa: B018
+        assert library.num_threads == 2
+    finally:
+        library.set_num_threads(before)
+
+
+def test_of_two_solves_at_a_time_the_last_one_restores_the_number() -> None:
+    """The first one ends while the second is at work, as in two threads of a user."""
+    library = loaded()
+    before = library.num_threads
+    try:
+        library.set_num_threads(2)
+        one_thread.__enter__()
+        one_thread.__enter__()
+        one_thread.__exit__()
+        assert library.num_threads == 1
+        one_thread.__exit__()
         assert library.num_threads == 2
     finally:
         library.set_num_threads(before)

@@ -278,7 +278,7 @@ def ipopt(descent: Descent, u: Array) -> tuple[Status, str]:
     solver = ca.nlpsol("single", "ipopt", {"x": w, "p": p, "f": value(w), "g": length}, settings)
     descent.evaluate(u)  # raises if the start cannot be integrated
     bounds = {"lbx": np.tile(controls.lower, len(u)), "ubx": np.tile(controls.upper, len(u))}
-    with one_thread():
+    with one_thread:
         solver(x0=u.ravel(), lbg=-np.inf, ubg=controls.radius**2, **bounds)
     if raised:
         # The first exception is the cause; later ones follow from it.
