@@ -19,7 +19,7 @@ from models import bouncing_ball, bowl, falling_rod, free_box, quadruped, relay_
 from nosnoc_py.compiled import VARIABLE
 from nosnoc_py.kernels import machine_code
 from nosnoc_py.simulation.event_driven import compiled_loop as loops
-from nosnoc_py.simulation.event_driven import dop853, implicit, mechanics, motions
+from nosnoc_py.simulation.event_driven import dop853, implicit, mechanics, motions, phase
 from nosnoc_py.simulation.event_driven import kernel as kernels
 from nosnoc_py.simulation.event_driven import loop as steps_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
@@ -139,16 +139,13 @@ def compiled() -> Any:
     pytest.importorskip("numba")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, VARIABLE, "now")
-        loops.compiled_loop.cache_clear()
-        loop = loops.compiled_loop()
-    loops.compiled_loop.cache_clear()
-    return loop
+        return loops.CompiledLoop()()
 
 
 def run_by(patch: pytest.MonkeyPatch, loop: Any) -> None:
     """Run by this loop; by None is interpreted."""
     for flow in (FLOW, FILIPPOV):
-        patch.setattr(f"{flow}compiled_loop", lambda: loop)
+        patch.setattr(f"{flow}compiled_loop", lambda **small: loop)
 
 
 def interpret(patch: pytest.MonkeyPatch) -> None:
@@ -230,14 +227,14 @@ def test_machine_code_lands_with_equal_bits(
     compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     scene, method = scenes.landing(), ns.EventDriven(grazing="continue")
-    monkeypatch.setattr(f"{FLOW}compiled_loop", lambda: compiled)
+    run_by(monkeypatch, compiled)
     monkeypatch.setenv(machine_code.FOLDER, str(tmp_path))
     landings = []
     for mode in ("never", "now"):
         monkeypatch.setenv(machine_code.MODE, mode)
         system = quadruped.build(0.8, gains=quadruped.Gains())
         motion = ns.simulate(system, x0=scene.x0, duration=0.09, method=method)
-        assert (system.mechanics.once(motions.contact_tapes)[0].now().address != 0) == (mode == "now")
+        assert (system.mechanics.once(motions.contact_tapes)["first"].now().address != 0) == (mode == "now")
         landings.append(motion)
     first, second = landings
     assert first.events == second.events
@@ -368,3 +365,45 @@ def test_crossings_in_the_loop_are_those_of_a_search(name: str, monkeypatch: pyt
     times = [[event.time for event in each.events] for each in motions_by]
     np.testing.assert_allclose(times[0], times[1], rtol=0, atol=1e-8)
     np.testing.assert_allclose(whole.final_state, known.final_state, rtol=0, atol=1e-8)
+
+
+# --- when the compiled loop is loaded ---
+
+
+def counting(patch: pytest.MonkeyPatch, kernel: Any, left: int) -> loops.CompiledLoop:
+    """Simulate by a loop that is loaded after so many more steps of small systems."""
+    counted = loops.CompiledLoop()
+    vars(counted)["_loaded"] = kernel
+    counted.steps = int(np.ceil(loops.LOADING / loops.SAVED)) - left
+    patch.setenv(VARIABLE, "beside")
+    for module in (FLOW, FILIPPOV, f"{phase.__name__}."):
+        patch.setattr(f"{module}compiled_loop", counted)
+    return counted
+
+
+def test_small_systems_wait_until_their_steps_pay_for_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = counting(monkeypatch, "kernel", left=1)
+    assert (counted(small=True), counted()) == (None, "kernel")
+    counted.steps += 1
+    assert counted(small=True) == "kernel"
+    monkeypatch.setattr(counted, "steps", 0)
+    monkeypatch.setenv(VARIABLE, "now")
+    assert counted(small=True) == "kernel"
+
+
+@pytest.mark.parametrize("name", ["bouncing ball", "stick-slip"])
+def test_a_simulation_changes_to_the_compiled_loop(name: str, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same modes, too, which come again after every impact or stick."""
+    build, x0, duration = MOTIONS[name]
+    used = list[bool]()
+
+    def kernel(*given: Any) -> Any:
+        used.append(True)
+        return compiled(*given)
+
+    counted = counting(monkeypatch, kernel, left=8)
+    changed, before = ns.simulate(build(), x0=x0, duration=duration), counted.steps
+    assert used
+    assert before > loops.LOADING / loops.SAVED
+    run_by(monkeypatch, None)
+    agree(changed, ns.simulate(build(), x0=x0, duration=duration))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,13 @@ from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.compiled_motion import compiled_steps_of, is_small, phase_data
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
-from nosnoc_py.simulation.event_driven.motions import InterpretedMotion, KernelMotion, WrittenMotion, contact_arrays
+from nosnoc_py.simulation.event_driven.motions import (
+    InterpretedMotion,
+    KernelMotion,
+    WrittenMotion,
+    contact_arrays,
+    contact_tapes,
+)
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.simulation.event_driven.steps import noise_of, rounding
@@ -63,7 +70,7 @@ class ContactFlow:
         kinds = np.array([[gap, 0.0, speed, 0.0, 0.0], [0.0, PULL, 0.0, PULL, 0.0], [0.0] * 5])
         self.noise = noise_of(np.repeat(kinds, self.distances, 1), self.distances + self.frames.n_t)
         self._known: dict[tuple[float, bytes], Kinematics] = {}
-        self._motions: dict[tuple[tuple[int, ...], bool, bytes], InterpretedMotion] = {}
+        self._motions: dict[tuple[bool, tuple[int, ...], bool, bytes], InterpretedMotion] = {}
 
     def kinematics(self, t: float, x: np.ndarray) -> Kinematics:
         """Return the kinematics at time t and state x; those of the last states are kept, for nodes ask again."""
@@ -85,23 +92,24 @@ class ContactFlow:
         """Return the motion for the loop of `explicit`: on arrays, or written out, where the control is constant."""
         if not isinstance(self.control, Held):
             return InterpretedMotion(self, regime)
+        perform = compiled_loop(small=self.is_small(regime))
         if regime.spatial:  # directions that are never the same again
-            return self._motion(regime)
-        key = regime.modes, regime.redundant, regime.direction.tobytes()
+            return self._motion(regime, perform)
+        key = perform is None, regime.modes, regime.redundant, regime.direction.tobytes()
         if key not in self._motions:
-            self._motions[key] = self._motion(regime)
+            self._motions[key] = self._motion(regime, perform)
+        self._motions[key].follow(regime)
         return self._motions[key]
 
-    def _motion(self, regime: ContactRegime) -> InterpretedMotion:
-        """Return a new motion under a constant control."""
+    def _motion(self, regime: ContactRegime, perform: Any) -> InterpretedMotion:
+        """Return a new motion under a constant control, for the compiled loop if there is one."""
         assert isinstance(self.control, Held)
-        steps, perform = compiled_steps_of(self.mechanics, regime), compiled_loop()
+        steps = compiled_steps_of(self.mechanics, regime)
         if steps is not None:
             return WrittenMotion(self, regime, steps, phase_data(regime, self.control.u, self.p)).compiled(perform)
-        arrays = None
-        if perform is not None:
-            arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p)
-        return InterpretedMotion(self, regime) if arrays is None else KernelMotion(self, regime, arrays, perform)
+        tapes = self.mechanics.once(contact_tapes) if perform is not None else {}
+        arrays = contact_arrays(self.mechanics, self.frames, regime, self.control.u, self.p) if tapes else None
+        return InterpretedMotion(self, regime) if arrays is None else KernelMotion(self, regime, arrays, perform, tapes)
 
     def is_small(self, regime: ContactRegime) -> bool:
         """Return True if one call evaluates a whole step."""

@@ -6,6 +6,7 @@ regime follows the motion.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +108,8 @@ class WrittenMotion(InterpretedMotion):
         arrays = None
         if perform is not None and self.steps.puts:
             arrays = written_arrays(self.steps, self.constants, self.flow.widths)
-        return self if arrays is None else KernelMotion(self.flow, self.regime, arrays, perform, self)
+        tapes = dict(zip(("first", "third", "second"), self.steps.tapes, strict=False)) if arrays is not None else {}
+        return self if arrays is None else KernelMotion(self.flow, self.regime, arrays, perform, tapes, self)
 
 
 class KernelMotion(InterpretedMotion):
@@ -116,9 +118,15 @@ class KernelMotion(InterpretedMotion):
     """
 
     def __init__(
-        self, flow: Any, regime: Any, arrays: ArrayMotion, perform: Any, written: WrittenMotion | None = None
+        self,
+        flow: Any,
+        regime: Any,
+        arrays: ArrayMotion,
+        perform: Any,
+        tapes: Mapping[str, CountedTape],
+        written: WrittenMotion | None = None,
     ) -> None:
-        self.arrays, self.written = arrays, written
+        self.arrays, self.tapes, self.written = arrays, tapes, written
         super().__init__(flow, regime)
         self.perform, self.single = perform, dict[int, Any]()
 
@@ -139,7 +147,10 @@ class KernelMotion(InterpretedMotion):
         self._regime = regime
 
     def follow(self, regime: Any) -> None:
-        """Continue with other directions of slip."""
+        """Continue with other directions of slip; what was evaluated often has become machine code."""
+        now: dict[str, Any] = {name: tape.now() for name, tape in self.tapes.items()}
+        if any(tape is not getattr(self.arrays, name) for name, tape in now.items()):
+            self.arrays = self.arrays._replace(**now)
         self._regime = regime
         if regime is not None and self.arrays.direction.size:
             self.arrays.direction[:] = regime.direction
@@ -172,7 +183,7 @@ class KernelMotion(InterpretedMotion):
 def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array) -> ArrayMotion | None:
     """Return the motion of contacts in a regime under a constant control; None where the kernel cannot do it."""
     tapes = mechanics.once(contact_tapes)
-    if regime.redundant or not all(tape.known for tape in tapes):
+    if regime.redundant or not all(tape.known for tape in tapes.values()):
         return None
     system, n_c = mechanics.system, frames.count
     n_v, n_r, n_x = system.n_v, frames.count + frames.n_t, system.x.numel()
@@ -185,8 +196,8 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
     argument = np.concatenate([np.zeros(n_x), u, p])
     return ArrayMotion(
         sizes=Sizes(system.n_q, n_v, n_c, n_r, True, not system.moves_by_v, False),
-        first=tapes[0].now(),  # from phase to phase tapes may become machine code
-        second=tapes[1].now() if len(tapes) > 1 else NO_TAPE,
+        first=tapes["first"].now(),
+        second=tapes["second"].now() if "second" in tapes else NO_TAPE,
         third=NO_TAPE,
         argument=argument,
         arguments=np.repeat(argument[:, None], LANES, axis=1),
@@ -255,11 +266,12 @@ def written_arrays(steps: Any, data: Array, widths: tuple[int, int, int]) -> Arr
     )
 
 
-def contact_tapes(system: Any) -> list[CountedTape]:
+def contact_tapes(system: Any) -> dict[str, CountedTape]:
     """Return the kinematics of a system as a tape, and N(q) where it is not the identity."""
     import casadi as ca
 
-    functions = [system.mechanics.function]
+    functions = {"first": system.mechanics.function}
     if not system.moves_by_v:
-        functions.append(ca.Function("turns", [system.x, system.u, system.p], [ca.densify(system.rate_matrix)]))
-    return [CountedTape(function) for function in functions]
+        arguments = [system.x, system.u, system.p]
+        functions["second"] = ca.Function("turns", arguments, [ca.densify(system.rate_matrix)])
+    return {name: CountedTape(function) for name, function in functions.items()}

@@ -18,6 +18,7 @@ import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
+from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
 from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT
@@ -132,6 +133,7 @@ class PhaseRun:
         self.message = solver.message if self.finite else self.flow.not_finite
         taken, closed = solver.taken, solver.taken - solver.open
         self.attempted += taken
+        compiled_loop.steps += taken if self.is_small else 0
         work.count(work.SAMPLE * solver.evaluated)
         t, x, guards, forces, rates = (part[:taken].copy() for part in solver.rows)
         steps = [IntegratorStep(t=t[k], x=x[k], forces=forces[k], rates=rates[k]) for k in range(taken)]

@@ -185,7 +185,7 @@ class FilippovFlow:
         self.laws, self.options, self.control, self.p = laws, options, control, p
         self.atol, self.names = options.atol, laws.names
         self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
-        self._motions: dict[tuple[int, ...], InterpretedMotion] = {}
+        self._motions: dict[tuple[bool, tuple[int, ...]], InterpretedMotion] = {}
         # Distances have the rounding of a crossing, multipliers that of forces, relative to the largest one.
         kinds = [[CROSSED, 0.0, 0.0], [0.0, PULL, 0.0], [0.0, 0.0, PULL]]
         self.noise = noise_of(np.repeat(kinds, [laws.n_y, 2 * laws.n_y, 2 * laws.n_z], 1), laws.n_y)
@@ -207,11 +207,13 @@ class FilippovFlow:
         """Return the motion for the loop of `explicit`: written out under a constant control, where it is small."""
         if not isinstance(self.control, Held) or (steps := compiled_steps_of(regime)) is None:
             return InterpretedMotion(self, regime)
-        if regime.modes not in self._motions:
+        perform = compiled_loop(small=True)
+        key = perform is None, regime.modes
+        if key not in self._motions:
             written = WrittenMotion(self, regime, steps, np.concatenate([self.p, self.control.u]))
-            self._motions[regime.modes] = written.compiled(compiled_loop())
-        self._motions[regime.modes].follow(regime)
-        return self._motions[regime.modes]
+            self._motions[key] = written.compiled(perform)
+        self._motions[key].follow(regime)
+        return self._motions[key]
 
     def is_small(self, regime: FilippovRegime) -> bool:
         """Return True if one call evaluates a whole step."""
