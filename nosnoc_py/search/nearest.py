@@ -8,6 +8,7 @@ too much, and by how much, in the user's own quantities.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,7 +57,7 @@ class NearestMotion:
         return f"the nearest motion misses the goal: {'; '.join(self.misses)}"
 
 
-def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
+def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float = np.inf) -> NearestMotion | None:
     """Return the motion that comes nearest to the goal, or None if there is no hard goal or no such motion.
 
     Parameters
@@ -64,6 +65,8 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     ocp : OCP
     controls : iterable
         Controls as guesses, each of which leads to a sequence.
+    deadline : float
+        Of `time.monotonic()`.
     """
     if not ocp.terminal_constraints:
         return None
@@ -76,10 +79,10 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
         return None
     method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
     for _, control in zip(range(TRIED), controls, strict=False):
-        if exhausted():
+        if exhausted() or time.monotonic() >= deadline:
             break
         try:
-            solution = method.solve(relaxed, guess=control)
+            solution = method.solve(relaxed, guess=control, time_limit=_seconds_to(deadline))
         except NosnocError:  # a control that does not fit, such as that of an iterate without phases
             continue
         if solution.success:
@@ -91,21 +94,28 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any]) -> NearestMotion | None:
     return best if best is not None and best.misses else None
 
 
+def _seconds_to(deadline: float) -> float | None:
+    """Return the time that is left [s], None without a deadline."""
+    return max(0.0, deadline - time.monotonic()) if np.isfinite(deadline) else None
+
+
 def _positive(sizes: np.ndarray) -> np.ndarray:
     """Return sizes of rows, 1 where a row has none."""
     return np.where(sizes > 0.0, sizes, 1.0)
 
 
-def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:
+def conflict(ocp: OCP, control: Any, deadline: float = np.inf) -> tuple[str, ...]:
     """Return a smallest set of the user's constraints and bounds that no motion was found to satisfy together.
 
     Without any one of them there is a motion: a deletion filter (Chinneck and Dravnieks 1991), with local solves of the
-    problem without costs. Empty if the work is used up before, or if nothing helps.
+    problem without costs. Empty if the work or the time is used up before, or if nothing helps.
 
     Parameters
     ----------
     ocp : OCP
     control : guess of the control
+    deadline : float
+        Of `time.monotonic()`.
     """
     names = [
         *(str(c.name) for c in (*ocp.terminal_constraints, *ocp.path_constraints)),
@@ -116,7 +126,7 @@ def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:
 
     def has_motion(kept: list[str]) -> bool:
         try:
-            return bool(FILTER.solve(_with_only(ocp, kept), guess=control).success)
+            return bool(FILTER.solve(_with_only(ocp, kept), guess=control, time_limit=_seconds_to(deadline)).success)
         except NosnocError:
             return False
 
@@ -125,7 +135,7 @@ def conflict(ocp: OCP, control: Any) -> tuple[str, ...]:
     kept = names
     for name in names:
         left = [other for other in kept if other != name]
-        if exhausted():
+        if exhausted() or time.monotonic() >= deadline:
             return ()
         kept = kept if has_motion(left) else left
     return tuple(kept)

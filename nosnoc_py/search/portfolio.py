@@ -641,8 +641,8 @@ class Search(CompleteMethod):
         ocp = state.task.ocp
         stretched = (stretched_control(attempt.solution, float(ocp.horizon)) for attempt in attempts)
         guesses = [guess for guess in stretched if guess is not None]
-        nearest = nearest_motion(ocp, guesses)
-        names = conflict(ocp, guesses[0]) if guesses else ()
+        nearest = nearest_motion(ocp, guesses, state.deadline)
+        names = conflict(ocp, guesses[0], state.deadline) if guesses else ()
         together = f"; no motion satisfies {' and '.join(names)} together, without any one of them there is one"
         note = "" if nearest is None else f"; {nearest}"
         return note + (together if len(names) > 1 else ""), len(names) > 1

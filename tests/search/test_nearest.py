@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import casadi as ca
 import pytest
 
@@ -42,6 +44,7 @@ def test_a_goal_that_can_be_reached_is_not_missed() -> None:
 
 def test_without_a_goal_or_work_there_is_nothing_to_say() -> None:
     assert nearest_motion(cart(terminal_constraints=[]), [[0.5]]) is None
+    assert nearest_motion(cart(), [[0.5]], time.monotonic()) is None
     with counted(limit=0.0):
         assert nearest_motion(cart(), [[0.5]]) is None
 

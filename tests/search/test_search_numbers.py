@@ -299,8 +299,8 @@ class TestNotes:
         self, conflicting: tuple[str, ...], given: Any, status: Status, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(portfolio, "stretched_control", lambda solution, horizon: np.zeros(1))
-        monkeypatch.setattr(portfolio, "nearest_motion", lambda ocp, guesses: None)
-        monkeypatch.setattr(portfolio, "conflict", lambda ocp, guess: conflicting)
+        monkeypatch.setattr(portfolio, "nearest_motion", lambda *_: None)
+        monkeypatch.setattr(portfolio, "conflict", lambda *_: conflicting)
         missed = attempt(2.0, None, residual=0.1)
         here = state(missed, candidates=candidates("line", "moves", "random"), status=given)
         here.task.ocp = cart()
@@ -512,7 +512,7 @@ class TestNearest:
         asked: list[list[str]] = []
 
         class Filter:
-            def solve(self, kept: list[str], guess: Any) -> Any:
+            def solve(self, kept: list[str], guess: Any, time_limit: float | None) -> Any:
                 asked.append(kept)
                 return SimpleNamespace(success=not impossible or not impossible <= set(kept))
 
@@ -525,6 +525,7 @@ class TestNearest:
         if impossible:
             assert nearest.conflict(ocp, None) == names
             assert asked[0] == []
+        assert nearest.conflict(ocp, None, time.monotonic()) == ()
         with counted(limit=0.0):
             assert nearest.conflict(ocp, None) == ()
 
