@@ -44,6 +44,8 @@ programs, which have no initial state, they are in the user's units.
     Consistency of what a solution lists (objective, bounds, states at nodes) with its own numbers. Certificates.
 `GIVEN` [relative, and absolute], 1e-9
     Agreement of a solution with the OCP (x0, parameters, horizon). Certificates.
+`FAR` [size of the start], 1e6
+    A point that is larger and still descends is no solution: the objective has no lower bound.
 """
 
 from __future__ import annotations
@@ -68,3 +70,4 @@ BADLY_SCALED = 1e-3
 SIMULATED = 1e-3
 STATED = 1e-6
 GIVEN = 1e-9
+FAR = 1e6

@@ -40,11 +40,10 @@ from nosnoc_py.mpcc.stationarity import Multipliers, StationarityCertificate, ce
 from nosnoc_py.options import Options, strictest
 from nosnoc_py.solution.records import SolvedBranch, StepRecord
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
+from nosnoc_py.tolerances import FAR
 
 # Size of variables or objective beyond which residuals have no meaning: the iterates diverge.
 HUGE = 1e12
-# A point that is this many times as large as the start and still descends is not a solution.
-FAR = 1e6
 # Factor beyond which a running solver is interrupted to test whether the program is unbounded.
 # It starts a proof and decides nothing, so that it may be much smaller than FAR.
 SUSPICIOUS = 1e4

@@ -331,6 +331,8 @@ class Search(CompleteMethod):
             patience = (SMOOTH_SYSTEM if rivalled else UNRIVALLED) * effort.patience
         if state.task.undefined and state.candidates:
             return Status.NUMERICAL_ERROR
+        if leader is not None and leader.attempt.escapes:
+            return Status.UNBOUNDED
         if state.confirmed and state.since >= patience and state.refinable is None:
             return Status.SOLVED
         # At least one turn is taken, however short the limit of time.
@@ -356,7 +358,7 @@ class Search(CompleteMethod):
         best, loss = state.best, 0.0
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
-        if best.rank.feasible and state.status not in (Status.INTERRUPTED, Status.STOPPED):
+        if best.rank.feasible and not best.escapes and state.status not in (Status.INTERRUPTED, Status.STOPPED):
             with counted(max(LEAST * state.task.growth, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
                 if finer is not None and finer.confirmed and self.refines_control:
@@ -602,8 +604,12 @@ class Search(CompleteMethod):
 
     def _judgement(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
         """Return status and message of the best attempt, without notes about the search."""
-        if best.certificate is not None:
+        if best.certificate is not None or best.escapes:
             status, message = best.judged()
+            escaped = [node.attempt for node in state.nodes if node.attempt.escapes]
+            lowest = min(escaped, key=lambda attempt: attempt.point.objective, default=best)
+            if status.success and lowest.point.objective < best.point.objective:
+                status, message = Status.FEASIBLE, joined(message, f"there may be no optimum: {lowest.falling()}")
             return status, joined(message, self._agreement_note(state) if best.confirmed else "")
         if best.rank.feasible:
             return Status.NOT_CERTIFIED, "the motion satisfies all constraints at its nodes; it was not simulated"

@@ -34,7 +34,7 @@ from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.errors import ModelError
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.mpcc.interior.method import ABOVE, InteriorPoint
+from nosnoc_py.mpcc.interior.method import ABOVE, SOLVED, InteriorPoint
 from nosnoc_py.ocp import OCP
 from nosnoc_py.problem_sizes import rounded
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
@@ -61,7 +61,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant, control_of_guess, state_guess
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.scales import problem_scales
-from nosnoc_py.tolerances import REST_VELOCITY
+from nosnoc_py.tolerances import FAR, REST_VELOCITY
 
 Array = np.ndarray
 # Largest number of sequences in one call, where simulations of solutions show other ones.
@@ -172,12 +172,22 @@ class PhaseAttempt:
             return Rank(RankGroup.CONFIRMED, self.true_objective)
         return Rank(RankGroup.SOUND if self.is_sound else RankGroup.WRONG, rank.amount)
 
+    @cached_property
+    def escapes(self) -> bool:
+        """True if the solver followed a descent so far that the objective seems to have no lower bound."""
+        result = self.point.result
+        # Far out every point is acceptable: tolerances are relative to numbers that are large there.
+        ended = result is None or result.solver_status == SOLVED
+        return not ended and self.rank.feasible and bool(self._sizes.max() > FAR)
+
     def judged(self) -> tuple[Status, str]:
         """Return the status of a simulated motion, and a message about it.
 
         It is solved if the simulation confirms it and no direction of descent is left; a confirmed motion that has one
-        is feasible.
+        is feasible, or belongs to an objective without a lower bound.
         """
+        if self.escapes:
+            return Status.UNBOUNDED, f"not proved: {self.falling()}"
         if not self.confirmed:
             undecided = self.verdict is Verdict.UNDECIDED
             return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, self.solution.message
@@ -190,6 +200,19 @@ class PhaseAttempt:
             return Status.SOLVED, others
         why = f"the motion is confirmed, but it is not shown to be optimal: {word}"
         return Status.FEASIBLE, joined(others, why)
+
+    def falling(self) -> str:
+        """Return a sentence about a descent that the solver followed far out."""
+        system, k = self.point.program.ocp.system, int(np.argmax(self._sizes))
+        grows = f"{(*system.state_names, *system.control_names)[k]} grows to {self._sizes[k]:.1g} times its size"
+        return f"the objective falls to {self.point.objective:.2g} while {grows}"
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """Largest states (n_x,) and controls (n_u,) relative to their sizes in the problem."""
+        sizes, motion = self.point.program.ocp.sizes, self.solution
+        pairs = ((motion.x, sizes.x), (motion.u, sizes.u))
+        return np.concatenate([np.abs(part).max(axis=0, initial=0.0) / size for part, size in pairs])
 
 
 class RefinementStopped(Exception):
@@ -440,7 +463,7 @@ class Refinement:
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         result = PhaseAttempt(point=point, solution=solution)
         # Without work the simulation would end at once, and say nothing about the motion.
-        if status.success and point.objective < cutoff.simulated and not exhausted():
+        if status.success and point.objective < cutoff.simulated and not exhausted() and not result.escapes:
             self.keep_best(result)  # before it is simulated, which Ctrl-C may end
             certificate = certify(self.ocp, solution, time_limit=self.time_limit)
             verdict = certificate.verdict

@@ -141,6 +141,38 @@ def test_what_cannot_be_reached_is_said() -> None:
     assert "the nearest misses" in solution.message
 
 
+@pytest.mark.parametrize("gain", [-1.0, -1e-6])
+def test_an_objective_without_a_lower_bound_is_a_status(gain: float) -> None:
+    """Thrust costs nothing and lifts; far out solvers call points acceptable, and more units of it change nothing."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ns.Contact("floor", gap=q)])
+    solution = quick(ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=gain * q))
+    assert (solution.success, solution.status) == (False, ns.Status.UNBOUNDED)
+    assert "not proved: the objective falls to -" in solution.message
+    assert "while u_0 grows to" in solution.message
+    # The negative control: with a bound, or with a price, it has an optimum, 100 sizes of the thrust away.
+    bounded = quick(ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=gain * q, bounds=ns.Bounds(u=(-20, 20))))
+    assert bounded.status is ns.Status.SOLVED
+    # q = 1 + (20 - 9.81) t^2 / 2
+    assert bounded.objective == pytest.approx(gain * (1.0 + 10.19 / 6.0), rel=1e-6)
+    priced = quick(ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=-gain * (1e-4 * u**2 - q)))
+    assert priced.status is ns.Status.SOLVED
+
+
+def test_a_descent_without_end_beside_the_best_motion_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, solved = ns.Search(effort="quick"), cart()
+    state = search.init(solved)
+    while search.terminate(state) is None:
+        state = search.step(state)
+    assert search.solution(state).status is ns.Status.SOLVED
+    beyond = state.nodes[-1]
+    low = replace(beyond.attempt, certificate=None, point=replace(beyond.attempt.point, objective=-1e9))
+    monkeypatch.setattr(type(low), "escapes", property(lambda attempt: attempt is low))
+    solution = search.solution(replace(state, nodes=(*state.nodes, replace(beyond, attempt=low))))
+    assert solution.status is ns.Status.FEASIBLE
+    assert "there may be no optimum: the objective falls to -1e+09" in solution.message
+
+
 def test_a_model_that_gives_no_numbers_is_a_status() -> None:
     q, v, u = (ca.SX.sym(name) for name in "qvu")
     s = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u + ca.sqrt(q - 2), contacts=[ns.Contact("g", gap=q)])

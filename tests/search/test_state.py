@@ -48,6 +48,7 @@ def attempt(
         objective_at_start=objective if start is None else start,
         program=program,
         is_inside_mode=inside,
+        result=None,
     )
     window = SimpleNamespace(defect=defect)
     certificate = SimpleNamespace(verdict=verdict, true_objective=objective, worst_window=window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import casadi as ca
 import numpy as np
@@ -635,7 +635,7 @@ class TestAttempts:
         window = None if defect is None else SimpleNamespace(defect=defect)
         judged = SimpleNamespace(verdict=verdict, worst_window=window, true_objective=3.0, **certificate)
         solution = SimpleNamespace(objective=2.0, x=np.array([[1.0, -4.0]]), message="m")
-        point = SimpleNamespace(residual=0.0, program=SimpleNamespace(tolerance=1e-6))
+        point = SimpleNamespace(residual=0.0, program=SimpleNamespace(tolerance=1e-6), result=None)
         given: Any = {"point": point, "solution": solution, "certificate": None if verdict is None else judged}
         return PhaseAttempt(**given)
 
@@ -669,6 +669,30 @@ class TestAttempts:
     def test_a_motion_that_is_not_confirmed_is_not_solved(self) -> None:
         assert self.attempt(Verdict.REFUTED).judged()[0] is Status.NOT_CONFIRMED
         assert self.attempt(Verdict.UNDECIDED).judged()[0] is Status.NOT_CERTIFIED
+
+    @pytest.mark.parametrize(
+        ("largest", "word", "residual", "escapes"),
+        [
+            (1.1e6, "Maximum_Iterations_Exceeded", 0.0, True),
+            (1.1e6, "Solved_To_Acceptable_Level", 0.0, True),
+            (1.1e6, "Solve_Succeeded", 0.0, False),
+            (1.1e6, "Maximum_Iterations_Exceeded", 1e-3, False),
+            (0.9e6, "Maximum_Iterations_Exceeded", 0.0, False),
+        ],
+    )
+    def test_a_descent_far_out(self, largest: float, word: str, residual: float, escapes: bool) -> None:
+        """A million times the size of the control in the problem, 5."""
+        system = SimpleNamespace(state_names=("q", "v"), control_names=("thrust",))
+        ocp = SimpleNamespace(system=system, sizes=SimpleNamespace(x=np.array([1.0, 2.0]), u=np.array([5.0])))
+        program = SimpleNamespace(tolerance=1e-6, ocp=ocp)
+        result = SimpleNamespace(solver_status=word, converged=True)
+        point = SimpleNamespace(residual=residual, program=program, result=result, objective=-3e9)
+        motion = SimpleNamespace(objective=-3e9, x=np.array([[0.0, -4.0]]), u=np.array([[0.0], [-5.0 * largest]]))
+        attempt = PhaseAttempt(point=cast(Any, point), solution=cast(Any, motion))
+        assert attempt.escapes == escapes
+        if escapes:
+            said = "not proved: the objective falls to -3e+09 while thrust grows to 1e+06 times its size"
+            assert attempt.judged() == (Status.UNBOUNDED, said)
 
 
 def test_scales_of_contact_laws_are_those_of_the_motion() -> None:
