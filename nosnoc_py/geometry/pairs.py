@@ -1,14 +1,17 @@
 """Contacts between two shapes, from probes (points with a radius) of one and the signed distance of the other.
 
-Probes are the origin of a sphere, the ends of a capsule, the corners of a box. The other shape is a surface with a
-signed distance of points in its frame. The gap of a contact is the distance of a probe minus its radius. Pairs for
-which these are not all possible contacts (edges against edges in space) are refused. Nothing is smoothed.
+Probes are the origin of a sphere, the ends of a capsule, the corners of a box: balls whose convex hull is the shape.
+The other shape is a surface with a signed distance of points in its frame. The gap of a contact is the distance of a
+probe minus its radius. Pairs for which these are not all possible contacts (edges against edges in space) are refused.
+Nothing is smoothed. The shapes of the library have their probes and surfaces in the tables here; a shape of one's own
+has them as methods (`ShapeWithProbes`, `ShapeWithSurface`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import casadi as ca
 import numpy as np
@@ -28,6 +31,22 @@ class Probe(NamedTuple):
 
     place: Array
     radius: float
+
+
+@runtime_checkable
+class ShapeWithProbes(Protocol):
+    """A shape that touches others: the convex hull of balls."""
+
+    def probes(self, size: int) -> list[tuple[Any, float]]:
+        """Return centres (size,) in the frame of the shape and radii [m] of balls, in the plane or in space."""
+
+
+@runtime_checkable
+class ShapeWithSurface(Protocol):
+    """A shape that is touched by others."""
+
+    def surface(self, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """Return the signed distance of a point (size,) in the frame of the shape, and the unit normal there."""
 
 
 def _origin(shape: Any, size: int) -> list[Probe]:
@@ -149,15 +168,6 @@ SURFACES: dict[type, Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]] = {
     Box: _with_gradient(_box),
     ConvexPolygon: _with_gradient(_polygon),
 }
-# Shapes whose probes give the exact distance to a surface.
-EXACT: dict[type, tuple[type, ...]] = {
-    HalfSpace: (Point, Sphere, Capsule, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
-    HeightMap: (Point, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
-    Sphere: (Point, Sphere),
-    Capsule: (Point, Sphere),
-    Box: (Point, Sphere),
-    ConvexPolygon: (Point, Sphere, ConvexPolygon),
-}
 INSTEAD = {
     "round on hills": "a HeightMap is touched by points and corners; put ns.Point()s on the body",
     "edges": "edges may cross in space, where no corner touches; give one of them spheres or points at its corners",
@@ -179,7 +189,8 @@ def contacts(
     Exact distances and their gradients, without smoothing: points, spheres, capsules, boxes, convex polyhedra,
     cylinders (by points on their rims) and ellipsoids on half-spaces; points and corners on height maps; points and
     spheres on spheres, capsules and boxes. In the plane points, discs (spheres) and convex polygons on half-planes,
-    discs and polygons; two polygons by the corners of each against the other, so that an edge has its range.
+    discs and polygons; two polygons by the corners of each against the other, so that an edge has its range. A shape of
+    one's own has a method `probes`, or `surface`, or both; `nosnoc_py.testing.check_shape` tests it.
 
     Parameters
     ----------
@@ -239,7 +250,9 @@ class _Touch(NamedTuple):
 def _touching(a: Placed, b: Placed) -> list[_Touch]:
     kinds = type(a.shape), type(b.shape)
     for placed in (a, b):
-        if type(placed.shape) not in (*PROBES, *SURFACES, Ellipsoid):
+        if not (
+            isinstance(placed.shape, Ellipsoid) or probes_of(placed.shape, placed.size) or surface_of(placed.shape)
+        ):
             raise ModelError(f"contacts: expected shapes such as ns.Sphere(0.1), given {type(placed.shape).__name__}.")
     if kinds == (ConvexPolygon, ConvexPolygon):
         # Corners of both: in the plane two convex polygons always touch at a corner of one of them.
@@ -248,10 +261,36 @@ def _touching(a: Placed, b: Placed) -> list[_Touch]:
         # An ellipsoid has no probe: its lowest point depends on the attitude.
         if type(other.shape) is HalfSpace and type(one.shape) is Ellipsoid:
             return [_ellipsoid(one, other)]
-    ways = [(one, other) for one, other in ((a, b), (b, a)) if type(one.shape) in EXACT.get(type(other.shape), ())]
-    if ways:
-        return _probed(*ways[0])
+    for one, other in ((a, b), (b, a)):
+        if surface_of(other.shape) is not None and _is_exact(probes_of(one.shape, one.size), other.shape):
+            return _probed(one, other)
     raise ModelError(f"contacts: {kinds[0].__name__} on {kinds[1].__name__}: {_instead(kinds)}.")
+
+
+def probes_of(shape: Any, size: int) -> list[Probe]:
+    """Return the balls of a shape; none if it can only be touched."""
+    if type(shape) in PROBES:
+        return PROBES[type(shape)](shape, size)
+    own = shape.probes(size) if isinstance(shape, ShapeWithProbes) else []
+    return [Probe(np.asarray(place, float), float(radius)) for place, radius in own]
+
+
+def surface_of(shape: Any) -> Callable[[ca.SX], tuple[ca.SX, ca.SX]] | None:
+    """Return the function from a point in the frame of a shape to its distance and normal; None if there is none."""
+    if type(shape) in SURFACES:
+        return partial(SURFACES[type(shape)], shape)
+    return shape.surface if isinstance(shape, ShapeWithSurface) else None
+
+
+def _is_exact(probes: list[Probe], surface: Any) -> bool:
+    """Return True if the distance of the nearest probe is that of the two shapes."""
+    # The distance of a half-space is linear: its least value on a convex hull is that of a ball.
+    if isinstance(surface, HalfSpace):
+        return bool(probes)
+    # The distance to hills is exact where it is zero only: a ball would touch at the distance of its radius.
+    if isinstance(surface, HeightMap):
+        return bool(probes) and not any(probe.radius for probe in probes)
+    return len(probes) == 1
 
 
 def _instead(kinds: tuple[type, type]) -> str:
@@ -263,10 +302,12 @@ def _instead(kinds: tuple[type, type]) -> str:
 
 def _probed(one: Placed, other: Placed) -> list[_Touch]:
     """Return the touches of all probes of one shape on the surface of the other."""
+    surface = surface_of(other.shape)
+    assert surface is not None
     result = []
-    for place, radius in PROBES[type(one.shape)](one.shape, one.size):
+    for place, radius in probes_of(one.shape, one.size):
         centre = one.in_world(place)
-        distance, normal = SURFACES[type(other.shape)](other.shape, other.of_world(centre))
+        distance, normal = surface(other.of_world(centre))
         out = other.rotation @ normal
         # The probe is a ball: it touches at its centre minus its radius along the normal out of the other shape.
         result.append(_Touch(distance - radius, out, centre - radius * out, one, other))

@@ -24,7 +24,7 @@ from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 from nosnoc_py.systems.symbols import column, symbols
 
-# Shapes that `Placed` accepts; the tables in `pairs` list the pairs of them that can be in contact.
+# Shapes of the library that `Placed` accepts.
 ContactShape: TypeAlias = (
     Point | Sphere | Capsule | Box | Cylinder | ConvexPolyhedron | Ellipsoid | HalfSpace | HeightMap | ConvexPolygon
 )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import casadi as ca
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.plugins import Family
 
 # Added under roots and to denominators to keep them differentiable at zero. sigma is at least 1e-12 and enters roots
 # linearly, so that 1e-24 is far below it.
@@ -119,12 +120,15 @@ def _conjugate(a: ca.SX, b: ca.SX, sigma: ca.SX) -> ca.SX:
     return 2 / (a + b + ca.sqrt(a**2 + b**2 + 2 * sigma + TINY))
 
 
-RELAXATIONS: dict[str, Relaxation] = {
-    "scholtes": Relaxation(scholtes),
-    "scholtes_equality": Relaxation(scholtes, equality=True),
-    "fischer_burmeister": Relaxation(fischer_burmeister),
-    "chen_chen_kanzow": Relaxation(chen_chen_kanzow, equality=True),
-    "kanzow_schwartz": Relaxation(kanzow_schwartz),
-    "steffensen_ulbrich": Relaxation(steffensen_ulbrich, elastic=False),
-    "lin_fukushima": Relaxation(lin_fukushima, elastic=False),
-}
+RELAXATIONS: Family[Relaxation] = Family(
+    "relaxations",
+    {
+        "scholtes": Relaxation(scholtes),
+        "scholtes_equality": Relaxation(scholtes, equality=True),
+        "fischer_burmeister": Relaxation(fischer_burmeister),
+        "chen_chen_kanzow": Relaxation(chen_chen_kanzow, equality=True),
+        "kanzow_schwartz": Relaxation(kanzow_schwartz),
+        "steffensen_ulbrich": Relaxation(steffensen_ulbrich, elastic=False),
+        "lin_fukushima": Relaxation(lin_fukushima, elastic=False),
+    },
+)

@@ -61,7 +61,7 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 REFINE = "refine"
 # The simplex comes first: it only has starts for problems without controls, where it is the fastest kind.
-KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
+KINDS = (*sorted(STARTS.own, key=lambda kind: kind != "simplex"), MOVES)
 # Programs that only compare sequences: control intervals, iterations, and refinements of the mesh.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 # Programs of a search are given up without progress in so many iterations (`mpcc.interior`): of 500 that have a
@@ -202,8 +202,8 @@ class Search(CompleteMethod):
     @classmethod
     def _starts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for kind in value:
-            if kind not in KINDS:
-                raise ValueError(unknown_name(kind, KINDS, "kind of start"))
+            if kind not in STARTS and kind != MOVES:
+                raise ValueError(unknown_name(kind, (*STARTS, MOVES), "kind of start"))
         if not set(value) - {MOVES}:
             raise ValueError(f"expected one kind of start at least besides {MOVES!r}, such as {next(iter(STARTS))!r}")
         return value

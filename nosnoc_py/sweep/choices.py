@@ -8,11 +8,12 @@ from typing import Any
 from nosnoc_py.api import METHODS, SOLVERS
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
+from nosnoc_py.plugins import Family
 
 # Classes by the name that a configuration gives.
-CHOICES: dict[str, dict[str, Callable[..., Options]]] = {
-    "method": {method.__name__: method for method in METHODS},
-    "solver": {solver.__name__: solver for solver in SOLVERS},
+CHOICES: dict[str, Family[Callable[..., Options]]] = {
+    "method": Family("methods", {method.__name__: method for method in METHODS}),
+    "solver": Family("solvers", {solver.__name__: solver for solver in SOLVERS}),
 }
 
 

@@ -7,8 +7,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nosnoc_py.mpcc.relaxations import RELAXATIONS, Relaxation
+from nosnoc_py.testing.relaxations import (
+    CHECKS,
+    RelaxationCase,
+    below,
+    check_relaxation,
+    contains_the_complementary_points,
+    excludes_the_others,
+    functions,
+    has_continuous_gradients,
+    has_finite_derivatives_at_the_critical_points,
+    says_whether_it_can_be_elastic,
+    shrinks_at_its_rate,
+    solves_a_small_program,
+    values,
+)
 
-SIGMAS = 10.0 ** -np.arange(7)
 # The largest min(a, b) a member allows: constant * sigma ** rate.
 WIDTHS = {
     "scholtes": (1.0, 0.5),
@@ -25,168 +39,32 @@ SIDE = st.floats(0, 1e3)
 SIGMA = st.sampled_from([1.0, 1e-3, 1e-6, 1e-9])
 
 
-def functions(member: Relaxation):
-    """Phi, its Jacobian and its Hessians in (a, b, sigma), all rows below each other."""
-    z = ca.SX.sym("z", 3)
-    rows = ca.vertcat(*member.phi(z[0], z[1], z[2]))
-    jacobian = ca.jacobian(rows, z)
-    hessian = ca.jacobian(ca.vec(jacobian), z)
-    return tuple(ca.Function("f", [z], [ca.densify(out)]) for out in (rows, jacobian, hessian))
-
-
-def values(member: Relaxation, a, b, sigma):
-    """Phi at many points, (rows, points)."""
-    points = [np.broadcast_to(x, np.broadcast_shapes(np.shape(a), np.shape(b))).ravel() for x in (a, b, sigma)]
-    phi = np.array(functions(member)[0](np.array(points)))
-    return phi.reshape(-1, points[0].size, order="F")
-
-
-def below(member: Relaxation, a, b, sigma, tolerance=1e-13):
-    """Where phi <= 0: the relaxed set of an inequality, and of an equation the side its solutions bound."""
-    return (values(member, a, b, sigma) <= tolerance).all(axis=0)
+def case(name, member=None):
+    """A member, or another one in its place, with what it claims."""
+    # Of lin_fukushima a b <= sigma^2 = 1e-16 beside a >= 0 has no interior left in double precision.
+    accuracy = 2e-6 if name == "lin_fukushima" else 1e-7
+    return RelaxationCase(RELAXATIONS[name] if member is None else member, WIDTHS[name], accuracy)
 
 
 # The shared conformance test ----------------------------------------------------------------------------------------
 
 
-def contains_the_complementary_points(name, member):
-    side = np.array([0.0, 1e-9, 1e-3, 1.0, 1e3])
-    for sigma in (*SIGMAS, 1e-12):
-        assert below(member, side, 0.0, sigma, 0.0).all()
-        assert below(member, 0.0, side, sigma, 0.0).all()
-
-
-def excludes_the_others(name, member):
-    for x, y in ((1.0, 1.0), (1e-3, 1e-3), (1.0, 1e-4), (5.0, 5.0)):
-        assert values(member, x, y, 1e-9).max() > 1e-9
-
-
-def shrinks_at_its_rate(name, member):
-    constant, rate = WIDTHS[name]
-    widths = []
-    for sigma in SIGMAS:
-        width = constant * sigma**rate
-        grid = np.concatenate([width * np.linspace(0, 2, 81), np.geomspace(1e-8, 10, 60)])
-        a, b = (side.ravel() for side in np.meshgrid(grid, grid))
-        allowed = below(member, a, b, sigma, 1e-13 * min(1.0, width))
-        widths.append(np.minimum(a, b)[allowed].max())
-    assert np.all(np.diff(widths) < 0)
-    np.testing.assert_allclose(widths, constant * SIGMAS**rate, rtol=1e-6)
-    assert np.polyfit(np.log(SIGMAS), np.log(widths), 1)[0] == pytest.approx(rate, abs=1e-6)
-
-
-def has_right_derivatives(name, member):
-    phi, jacobian, hessian = functions(member)
-    step, random = 1e-6, np.random.default_rng(3)
-    for _ in range(40):
-        z = np.r_[random.uniform(0, 2, 2), random.uniform(0.05, 1)]
-        if min(abs(z[0] + z[1] - 2 * z[2]), abs(abs(z[0] - z[1]) - z[2])) < 1e-4:
-            continue  # Hessians of two-sided formulas may jump here
-        for exact, function in ((jacobian, phi), (hessian, lambda x: ca.vec(jacobian(x)))):
-            differences = [
-                np.array(function(z + step * e) - function(z - step * e)).ravel() / (2 * step) for e in np.eye(3)
-            ]
-            np.testing.assert_allclose(np.array(exact(z)), np.transpose(differences), rtol=1e-5, atol=1e-7)
-
-
-def has_finite_derivatives_at_the_critical_points(name, member):
-    for s in (0.0, 1e-300, 1e-24, 1e-12, 1e-6, 1.0):
-        critical = [(0, 0), (s, s), (s, 0), (0, s), (s / 2, s / 2), (2 * s, 0), (1, 1), (1, 0), (0, 1), (1 + s, 1)]
-        for x, y in critical:
-            for function in functions(member):
-                assert np.isfinite(np.array(function([x, y, s]))).all(), (x, y, s)
-
-
-def has_continuous_gradients(name, member):
-    """One-sided limits agree along the kinks a + b = 2 sigma, |a - b| = sigma and a = b."""
-    jacobian, step = functions(member)[1], 1e-9
-    for x, y in ((0.3, 0.7), (0.9, 0.1), (0.8, 0.3), (0.1, 0.6), (0.4, 0.4)):
-        before, after = (np.array(jacobian([x + sign * step, y, 0.5])) for sign in (-1, 1))
-        np.testing.assert_allclose(after, before, atol=1e-7)
-
-
-def says_whether_it_can_be_elastic(name, member):
-    """At a strictly complementary point phi has a slope in sigma that lets a multiplier push sigma to zero."""
-    slopes = np.array(functions(member)[1]([2.0, 0.0, 0.0]))[:, 2]
-    assert (slopes[0] < -0.1) == member.elastic
-    assert abs(slopes[0]) < 10.0
-
-
-def minimise(member: Relaxation, objective, start, steering="direct", sigmas=10.0 ** -np.arange(1, 9)):
-    """A homotopy in its shortest form, with plain `nlpsol`: minimise objective(a, b) under 0 <= a _|_ b >= 0."""
-    a, b, sigma, slack = (ca.SX.sym(symbol) for symbol in ("a", "b", "sigma", "slack"))
-    direct = steering == "direct"
-    w, level = (ca.vertcat(a, b), sigma) if direct else (ca.vertcat(a, b, slack), slack)
-    cost = objective(a, b) + (0 if direct else slack / sigma)
-    ipopt = {"print_level": 0, "sb": "yes", "bound_relax_factor": 0.0, "tol": 1e-10, "max_iter": 200}
-    problem = {"x": w, "p": sigma, "f": cost, "g": ca.vertcat(*member.phi(a, b, level))}
-    solver = ca.nlpsol("solver", "ipopt", problem, {"print_time": False, "show_eval_warnings": False, "ipopt": ipopt})
-    at = np.array(start)
-    for value in sigmas:
-        guess = at if direct else np.append(at, value)
-        lower = 0.0 if member.equality else -np.inf
-        at = np.array(solver(x0=guess, p=value, lbx=0, ubx=np.inf, lbg=lower, ubg=0)["x"]).ravel()[:2]
-        assert solver.stats()["success"]
-    return at
-
-
-def solves_a_small_program(name, member):
-    """min (a - 1)^2 + (b - 1)^2 from (.3, .4): both (1, 0) and (0, 1) are solutions, the origin is only C-stationary.
-
-    Started at sigma = 0.1: with sigma = 1 the first solution is (1, 1), and from the diagonal the hyperbola a b = sigma
-    may be followed to the origin.
-    """
-    found = minimise(member, lambda a, b: (a - 1) ** 2 + (b - 1) ** 2, (0.3, 0.4))
-    # a b <= sigma^2 = 1e-16 beside a >= 0 has no interior left in double precision
-    np.testing.assert_allclose(np.sort(found), [0, 1], atol=2e-6 if name == "lin_fukushima" else 1e-7)
-
-
-def solves_a_biactive_program(name, member):
-    """min a + b: the origin, where both sides vanish; an equation stays sqrt(sigma) away."""
-    found = minimise(member, lambda a, b: a + b, (0.3, 0.4))
-    np.testing.assert_allclose(found, 0.0, atol=1.001e-4 if member.equality else 1e-10)
-
-
-def solves_a_small_program_elastically(name, member):
-    """The penalty is exact, so sigma = 1e-4 is small enough; a steeper one makes IPOPT scale the objective away."""
-    if member.elastic:
-        sigmas = 10.0 ** -np.arange(1, 5)
-        found = minimise(member, lambda a, b: (a - 1) ** 2 + (b - 1) ** 2, (0.3, 0.4), "l_inf", sigmas)
-        np.testing.assert_allclose(np.sort(found), [0, 1], atol=1e-7)
-
-
-def works_on_columns(name, member):
-    a, b, sigma = np.array([0.0, 0.3, 2.0]), np.array([0.7, 0.3, 0.1]), np.array([0.5, 0.2, 0.4])
-    x, y, s = (ca.SX.sym(symbol, 3) for symbol in "abs")
-    one = ca.Function("columns", [x, y, s], [ca.horzcat(*member.phi(x, y, s))])
-    shared = ca.Function("shared", [x, y, s], [ca.horzcat(*member.phi(x, y, s[0]))])
-    np.testing.assert_allclose(np.array(one(a, b, sigma)).T, values(member, a, b, sigma), atol=1e-15)
-    np.testing.assert_allclose(np.array(shared(a, b, sigma)).T, values(member, a, b, 0.5), atol=1e-15)
-
-
-CHECKS = [
-    excludes_the_others,
-    shrinks_at_its_rate,
-    has_right_derivatives,
-    has_finite_derivatives_at_the_critical_points,
-    has_continuous_gradients,
-    says_whether_it_can_be_elastic,
-    solves_a_small_program,
-    solves_a_biactive_program,
-    solves_a_small_program_elastically,
-    works_on_columns,
-]
-
-
 @pytest.mark.parametrize("name", RELAXATIONS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance(name, check):
-    check(name, RELAXATIONS[name])
+    check(case(name))
 
 
 @pytest.mark.parametrize("name", INEQUALITIES)
 def test_inequalities_contain_the_complementary_points(name):
-    contains_the_complementary_points(name, RELAXATIONS[name])
+    contains_the_complementary_points(case(name))
+
+
+def test_a_stranger_calls_all_of_it_at_once():
+    check_relaxation(RELAXATIONS["scholtes"], width=(1.0, 0.5))
+    said = r"relaxation: 3 of 11 checks fail\n  shrinks at its rate: .*width.*\n  says whether it can be elastic: elas"
+    with pytest.raises(AssertionError, match=said):
+        check_relaxation(Relaxation(lambda a, b, s: (a * b - s**2,)), width=(1.0, 0.5))
 
 
 def test_the_tables_know_every_member():
@@ -230,7 +108,7 @@ WRONG = [
 @pytest.mark.parametrize(("name", "phi", "check"), WRONG)
 def test_a_wrong_member_is_found(name, phi, check):
     with pytest.raises(AssertionError):
-        check(name, Relaxation(phi))
+        check(case(name, Relaxation(phi)))
 
 
 # What the members are, each by its own definition --------------------------------------------------------------------

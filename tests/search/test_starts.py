@@ -73,31 +73,23 @@ def found(kind: str, ocp: ns.OCP, count: int = 1, pieces: int = 60) -> Iterator[
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("kind", [kind for kind in STARTS if kind != "stances"])  # these are sequences
-def test_starts_are_controls_in_their_bounds(kind: str, name: str) -> None:
+def test_kinds_have_starts_where_they_can(kind: str, name: str) -> None:
+    """What every start satisfies is tested by `check_start`."""
     ocp = PROBLEMS[name]()
-    task, low_high = StartTask.of(ocp), ocp.u_bounds
-    starts = list(found(kind, ocp, count=1 if kind == "evolution" else 3))
+    task = StartTask.of(ocp)
+    starts = list(found(kind, ocp))
     needless = not ocp.system.n_u and kind in ("line", "smoothed", "relaxed")
     needless |= kind == "line" and name == "relay"
     needless |= kind == "simplex" and ocp.system.n_u > 0  # of problems without controls
     needless |= kind == "evolution" and name == "dropped"  # one number
     assert bool(starts) is not needless
     for start in starts:
-        values = np.asarray(start.control.values)
-        assert (values >= low_high[0] - 1e-9).all()
-        assert (values <= low_high[1] + 1e-9).all()
-        assert (values >= task.lower - 1e-9).all()  # finite also where the problem has no bounds
+        # Finite also where the problem has no bounds.
+        assert (np.asarray(start.control.values) >= task.lower - 1e-9).all()
         assert start.control.grid[-1] == pytest.approx(start.horizon, rel=1e-12)
-        motion = task.motion(start)
-        assert motion.x[0] == pytest.approx(start.x0, abs=1e-12)
-        assert motion.duration == pytest.approx(start.horizon, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["random", "smoothed", "evolution"])
-def test_what_is_free_stays_between_its_bounds(kind: str) -> None:
-    starts = list(found(kind, freed(), count=1 if kind == "evolution" else 4))
-    assert all(0.5 <= start.horizon <= 2.0 for start in starts)
-    assert all(0.8 - 1e-6 <= start.x0[0] <= 1.2 + 1e-6 for start in starts)
+def test_free_parameters_are_spread_between_their_bounds() -> None:
     weights = [start.p[0] for start in found("random", dropped(), count=6)]
     assert min(weights) >= 5
     assert max(weights) <= 12
