@@ -35,6 +35,8 @@ ENDS = tuple(status for status in FINAL if status is not Status.SOLVED)
 DESCENTS = 2
 # Size of the perturbations, relative to the size of the variables.
 PERTURBATION = 0.3
+# Restarts without an objective end after RETURNS in a row that have not lowered the residual to the fraction NEARER.
+RETURNS, NEARER = 2, 0.9
 # Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
 SAME = 1e-3
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
@@ -48,6 +50,7 @@ EQUAL = 1e-5
 # Relative difference of the objectives of two relaxed programs with the same sigma, below which they have the same
 # optimum: some digits more than NLP solvers are asked for, so that equal ones are no chance.
 REPEATED = 1e-9
+FIRST = "interior elastic"
 DESCENT, DESCENT_AGAIN = "relaxed", "relaxed again"  # names of attempts by the same homotopy
 RELATIVE = ObjectiveScale()
 # Fields of the state that are those of Auto, not those of an attempt.
@@ -62,6 +65,9 @@ ELASTIC: dict[str, Any] = {
     "repeats": 3,
     "finish_threshold": 1e-3,
 }
+
+# Options of the descents by the library's interior-point method, whose iterations take a third to a half of the time.
+OWN_METHOD: dict[str, Any] = {"nlp_solver": "interior_point", "step_tolerances": True, "kappa": 0.1}
 
 # Makes an iterate (n_w,) to start from of a state whose attempt has failed; None where there is none.
 Nearby = Callable[[SolverState], np.ndarray | None]
@@ -108,6 +114,8 @@ class AutoState(SolverState):
         Their statuses.
     objectives : tuple of float
         Their objectives; infinite if not solved.
+    residuals : tuple of float
+        Their largest residuals of the unrelaxed problem.
     first : float
         Objective at the start of the first attempt.
     origin : ndarray (n_w,)
@@ -124,6 +132,7 @@ class AutoState(SolverState):
     best: SolverState | None = None
     verdicts: tuple[Status, ...] = ()
     objectives: tuple[float, ...] = ()
+    residuals: tuple[float, ...] = ()
     first: float = np.inf
 
     @property
@@ -176,26 +185,41 @@ class Auto(Strategy):
         """
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
         stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
-        elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
-        ways = {} if mpcc.objective.is_constant() else {DESCENT: self._relaxed}
-        ways |= {
-            "elastic": Homotopy(**elastic),
-            "elastic from afar": Homotopy(**elastic, sigma_0=10.0),
+        feasibility_only = mpcc.objective.is_constant()
+        elastic = {**ELASTIC, "step_tolerances": not feasibility_only, "ipopt": ipopt}
+        elastics = {"elastic": Homotopy(**elastic), "elastic from afar": Homotopy(**elastic, sigma_0=10.0)}
+        others = {
             "L-shaped": Homotopy(relaxation="kanzow_schwartz", max_iterations=200, **stepwise),
             "stepwise": Homotopy(rises=3, **stepwise),
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
-        first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
-        # Perturbed starts begin with the elastic homotopy: the plain one, which is slow, pays only from a good start.
-        turn = first[1:] + first[:1]
+        # Options that only IPOPT has ask for IPOPT.
+        own = {FIRST: self._first} if self._known == self.ipopt else {"elastic": elastics["elastic"]}
+        descents = {} if feasibility_only else {**own, DESCENT: self._relaxed}
+        ways = {**elastics, **others, **descents}
+        tries = {name: Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()}
+        # Perturbed starts begin with the elastic homotopies, which find branches first.
+        turn = list(tries.values())
         again = [replace(turn[k % len(turn)], perturbation=PERTURBATION) for k in range(self.restarts)]
-        return (*first, *again)
+        first = [tries[name] for name in dict.fromkeys((*descents, *elastics))]
+        # Without an objective a few cheap restarts show whether starts elsewhere come to other points.
+        early = again[:RETURNS] if feasibility_only else []
+        return (*first, *early, *[tries[name] for name in others], *again[len(early) :])
+
+    @property
+    def _first(self) -> Homotopy:
+        """Elastic homotopy by the library's interior-point method."""
+        return Homotopy(**{**ELASTIC, **OWN_METHOD, "ipopt": self._known})
 
     @property
     def _relaxed(self) -> Homotopy:
-        """Homotopy of Scholtes from a large sigma, with every NLP solved to full accuracy."""
-        known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
-        return Homotopy(nlp_solver="interior_point", ipopt=known)
+        """Homotopy of Scholtes from a large sigma, by the library's interior-point method."""
+        return Homotopy(**OWN_METHOD, max_iterations=200, ipopt=self._known)
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        """Options of IPOPT that the library's interior-point method has, too."""
+        return {name: value for name, value in self.ipopt.items() if name in OPTIONS}
 
     def init(self, *args: Any, nearby: Nearby | None = None, **options: Any) -> AutoState:
         """Return the state before the first step.
@@ -230,7 +254,7 @@ class Auto(Strategy):
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
-        repeats = inner.status is None and self._repeats(state, attempt, len(new))
+        repeats = inner.status is None and self._repeats(state, inner)
         if repeats or (inner.status is None and self._is_behind(state, inner)):
             inner = replace(inner, status=Status.NOT_AN_OPTIMUM)
             state = replace(state, inner=inner)
@@ -244,6 +268,7 @@ class Auto(Strategy):
             best=better(state.best, inner),
             verdicts=(*state.verdicts, inner.status),
             objectives=(*state.objectives, reached),
+            residuals=(*state.residuals, max(inner.infeasibility, inner.complementarity)),
         )
         state = self._with_nearby(self._with_feasible_branch(state, attempt, deadline))
         further = self._further(state, inner)
@@ -251,32 +276,27 @@ class Auto(Strategy):
 
     @staticmethod
     def _is_behind(state: AutoState, inner: ActiveSetState) -> bool:
-        """Return True if a solved relaxed problem has a higher objective than the best solution.
+        """Return True if a relaxed problem has a higher objective than the best solution, or failed.
 
         Smaller sigmas shrink the feasible set, so that the objective will hardly fall again.
         """
         best, relaxed = state.best, inner.homotopy
-        if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
+        if best is None or best.status is not Status.SOLVED or relaxed.status is not None or not relaxed.records:
             return False
+        last = relaxed.records[-1]
+        if last.label == "homotopy" and last.solver_status not in SUCCESS:
+            return True
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
         return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)
 
     @staticmethod
-    def _repeats(state: AutoState, attempt: Attempt, new: int) -> bool:
-        """Return True if a further descent has come to the relaxed optimum of an earlier one.
-
-        It would go on as the earlier one did, so that it cannot find another solution.
-        """
-        if attempt.name != DESCENT_AGAIN or not new or state.records[-1].solver_status not in SUCCESS:
+    def _repeats(state: AutoState, inner: ActiveSetState) -> bool:
+        """Return True if the finish is due on the branch of the best solution, on which it would repeat that."""
+        best, relaxed = state.best, inner.homotopy
+        if best is None or best.status is not Status.SOLVED or best.branch is None or not relaxed.finish_due:
             return False
-        last, names = state.records[-1], tuple(f"{name}: homotopy" for name in (DESCENT, DESCENT_AGAIN))
-        return last.label in names and any(
-            line.label in names
-            and np.isclose(line.sigma, last.sigma, rtol=REPEATED, atol=0.0)
-            and np.isclose(line.objective, last.objective, rtol=REPEATED, atol=0.0)
-            and line.solver_status in SUCCESS
-            for line in state.records[:-1]
-        )
+        shown = state.solvers.finish({}).guess(relaxed.w, relaxed.p)
+        return bool((shown.G == best.branch.G).all() and (shown.H == best.branch.H).all())
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
@@ -313,8 +333,8 @@ class Auto(Strategy):
     def _further(self, state: AutoState, inner: ActiveSetState) -> tuple[Attempt, ...] | None:
         """Return all attempts including further ones; None if nothing is left to do.
 
-        A solved point without a verdict of the LPEC is only nearly complementary. The next strategy may find an exactly
-        complementary one, so it is tried; restarts from perturbed points are not.
+        Without a verdict of the LPEC, a point that was not solved on a branch is only nearly complementary. The next
+        strategy may find an exactly complementary one, so it is tried; restarts from perturbed points are not.
         """
         mpcc, best = state.solvers.mpcc, state.best
         done, left = state.attempts[: state.attempt + 1], state.attempts[state.attempt + 1 :]
@@ -324,30 +344,34 @@ class Auto(Strategy):
         if best.status is Status.SOLVED:
             if not mpcc.objective.is_constant():
                 if left and len(done) < DESCENTS:
-                    return state.attempts
+                    start = left[0].strategy.homotopy.sigma_0
+                    return (*done, replace(left[0], point=best.w, sigma=start), *left[1:])
                 if self._pays(state):
                     again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
                     return (*done, Attempt(DESCENT_AGAIN, again, point=best.w, sigma=AGAIN), *left)
-            is_assessed = best.certificate is not None and best.certificate.b_stationary is not None
-            if is_assessed or not left or left[0].perturbation > 0.0:
+            certified = best.certificate is not None and best.certificate.b_stationary is not None
+            if certified or best.branch is not None or not left or left[0].perturbation > 0.0:
                 return None
-        return state.attempts if left else None
+        return state.attempts if left and not self._comes_no_nearer(state) else None
+
+    @staticmethod
+    def _comes_no_nearer(state: AutoState) -> bool:
+        """Return True if, without an objective, the last perturbed starts have come no nearer than those before.
+
+        Elastic homotopies then minimise the infeasibility itself, and starts elsewhere find the same local minimum.
+        """
+        done = len(state.verdicts)
+        perturbed = [attempt.perturbation > 0.0 for attempt in state.attempts[:done]]
+        if not state.solvers.mpcc.objective.is_constant() or sum(perturbed[-RETURNS:]) < RETURNS:
+            return False
+        return min(state.residuals[-RETURNS:]) > NEARER * min(state.residuals[:-RETURNS])
 
     def _pays(self, state: AutoState) -> bool:
-        """Return True if another descent from the best point is worthwhile.
-
-        It is if the last descent has improved the objective, or if the first attempts disagree.
-        """
-        rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
-        if rounds:
-            before, last = float(reached[:-1].min()), reached[-1]
-            return (
-                bool(state.attempts[state.attempt].sigma is not None)
-                and rounds < ROUNDS
-                and _lower(last, before, state.scale)
-            )
-        low = float(reached.min())
-        return not np.isfinite(reached).all() or any(_lower(low, value, state.scale) for value in reached)
+        """Return True if another descent from the best point is worthwhile: the last one has improved the objective."""
+        followed = state.attempts[state.attempt].sigma is not None
+        rounds = sum(attempt.name == DESCENT_AGAIN for attempt in state.attempts)
+        before, last = min(state.objectives[:-1], default=np.inf), state.objectives[-1]
+        return followed and rounds < ROUNDS and _lower(last, before, state.scale)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """Return the strategy of the elastic attempt, from a small sigma."""
