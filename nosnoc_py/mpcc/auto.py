@@ -39,6 +39,8 @@ PERTURBATION = 0.3
 RETURNS, NEARER = 2, 0.9
 # Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
 SAME = 1e-3
+# Number of refused finishes at which a descent ends if there is a solution.
+REFUSED = 2
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
 FEASIBLE = 1e-6
 # Relaxation parameter from which the best point descends again, and maximum number of such descents. A larger one loses
@@ -67,7 +69,14 @@ ELASTIC: dict[str, Any] = {
 }
 
 # Options of the descents by the library's interior-point method, whose iterations take a third to a half of the time.
-OWN_METHOD: dict[str, Any] = {"nlp_solver": "interior_point", "step_tolerances": True, "kappa": 0.1}
+# Their finish is tried later: with them smaller sigmas cost less than the NLP of a wrong branch.
+OWN_METHOD: dict[str, Any] = {
+    "nlp_solver": "interior_point",
+    "step_tolerances": True,
+    "kappa": 0.1,
+    "max_iterations": 150,
+    "finish_threshold": 1e-4,
+}
 
 # Makes an iterate (n_w,) to start from of a state whose attempt has failed; None where there is none.
 Nearby = Callable[[SolverState], np.ndarray | None]
@@ -214,7 +223,7 @@ class Auto(Strategy):
     @property
     def _relaxed(self) -> Homotopy:
         """Homotopy of Scholtes from a large sigma, by the library's interior-point method."""
-        return Homotopy(**OWN_METHOD, max_iterations=200, ipopt=self._known)
+        return Homotopy(**OWN_METHOD, ipopt=self._known)
 
     @property
     def _known(self) -> dict[str, Any]:
@@ -254,14 +263,14 @@ class Auto(Strategy):
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
-        repeats = inner.status is None and self._repeats(state, inner)
-        if repeats or (inner.status is None and self._is_behind(state, inner)):
+        left = inner.status is None and (self._repeats(state, inner) or self._is_behind(state, inner))
+        if left:
             inner = replace(inner, status=Status.NOT_AN_OPTIMUM)
             state = replace(state, inner=inner)
         if inner.status is None:
             return state
-        # A descent that repeats another one has no objective of its own: its relaxed one is below every solution.
-        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM) and not repeats
+        # A descent that is left has no objective of its own: its relaxed one is below every solution.
+        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM) and not left
         reached = inner.values.objective if solved else np.inf  # infinite: differs from every solved objective
         state = replace(
             state,
@@ -276,15 +285,17 @@ class Auto(Strategy):
 
     @staticmethod
     def _is_behind(state: AutoState, inner: ActiveSetState) -> bool:
-        """Return True if a relaxed problem has a higher objective than the best solution, or failed.
+        """Return True if there is a solution, and a relaxed problem has a higher objective or does not lead to another.
 
-        Smaller sigmas shrink the feasible set, so that the objective will hardly fall again.
+        Smaller sigmas shrink the feasible set, so that the objective will hardly fall again. A relaxed problem that
+        fails, and finishes that are refused, are worth their iterations only while there is no solution.
         """
         best, relaxed = state.best, inner.homotopy
         if best is None or best.status is not Status.SOLVED or relaxed.status is not None or not relaxed.records:
             return False
         last = relaxed.records[-1]
-        if last.label == "homotopy" and last.solver_status not in SUCCESS:
+        refused = sum(record.label == "finish" for record in relaxed.records)
+        if refused >= REFUSED or (last.label == "homotopy" and last.solver_status not in SUCCESS):
             return True
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
         return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)

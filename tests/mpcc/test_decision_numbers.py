@@ -159,17 +159,18 @@ class TestAttempts:
     def test_a_relaxation_that_fails_or_is_worse_than_the_best_point_is_left(
         self, relaxed: float, infeasibility: float, converged: bool, word: str, behind: bool
     ) -> None:
-        def inner(label: str) -> Any:
-            records = (SimpleNamespace(label=label, solver_status=word),)
+        def inner(*labels: str) -> Any:
+            records = tuple(SimpleNamespace(label=label, solver_status=word) for label in labels)
             more: Any = {"infeasibility": infeasibility, "converged": converged, "records": records}
             return SimpleNamespace(homotopy=point(relaxed, None, **more))
 
         assert ns.Auto._is_behind(self.state((1.0,), best=point(1.0)), inner("homotopy")) == behind
         assert not ns.Auto._is_behind(self.state((1.0,), best=point(1.0, None)), inner("homotopy"))
         assert not ns.Auto._is_behind(self.state((1.0,)), inner("homotopy"))
-        # A finish that fails is no relaxation.
+        # A finish that fails is no relaxation; two are enough.
         at_finish = ns.Auto._is_behind(self.state((1.0,), best=point(1.0)), inner("finish"))
         assert at_finish == (behind and word == "Solve_Succeeded")
+        assert ns.Auto._is_behind(self.state((1.0,), best=point(1.0)), inner("finish", "finish"))
 
     @pytest.mark.parametrize(
         ("w", "due", "repeats"), [([0.9, 0.1], True, True), ([0.1, 0.9], True, False), ([0.9, 0.1], False, False)]
