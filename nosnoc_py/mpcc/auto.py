@@ -1,13 +1,15 @@
 """Default strategy: several different attempts until one is solved.
 
 Without an objective the elastic homotopy with active-set finish and certificate comes first, because it is the fastest
-one. Which homotopy fails differs from problem to problem, so that homotopies with other relaxations and steering
-follow, and then the same from perturbed starts. If all rows are affine, linear programs find a feasible branch or prove
-that there is none; this comes second.
+one. If it fails from near and from afar, two perturbed starts show whether starts elsewhere come nearer to feasibility.
+If they do, homotopies with other relaxations and steering follow, and then the same from perturbed starts. If all rows
+are affine, linear programs find a feasible branch or prove that there is none; this comes second.
 
 With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity does not
-exclude a better one elsewhere. The homotopy of Scholtes from a large relaxation therefore comes before the elastic one,
-and both are run. If they disagree, the better point is relaxed again and followed down, as long as the objective falls.
+exclude a better one elsewhere. The elastic homotopy by the library's interior-point method is therefore followed by the
+homotopy of Scholtes, which relaxes its point again and descends another way; this goes on as long as the objective
+falls. A descent ends as soon as it fails, stays above the best point, or shows its branch. If none is solved, the
+elastic homotopies by IPOPT follow, and all others.
 """
 
 from __future__ import annotations
@@ -302,9 +304,11 @@ class Auto(Strategy):
 
     @staticmethod
     def _repeats(state: AutoState, inner: ActiveSetState) -> bool:
-        """Return True if the finish is due on the branch of the best solution, on which it would repeat that."""
+        """Return True if a relaxed problem shows the branch of the best solution, which its finish would repeat."""
         best, relaxed = state.best, inner.homotopy
-        if best is None or best.status is not Status.SOLVED or best.branch is None or not relaxed.finish_due:
+        if best is None or best.status is not Status.SOLVED or best.branch is None or relaxed.status is not None:
+            return False
+        if relaxed.complementarity > ELASTIC["finish_threshold"]:
             return False
         shown = state.solvers.finish({}).guess(relaxed.w, relaxed.p)
         return bool((shown.G == best.branch.G).all() and (shown.H == best.branch.H).all())

@@ -57,8 +57,6 @@ NEARLY_FEASIBLE = 1e-3
 # So does one whose NLPs are all locally infeasible, if the infeasibility has not fallen to the fraction FALLS.
 STALL, FALLS = 1e-2, 0.5
 STALL_STEPS = 3
-# Largest step tolerances, of IPOPT and of the library's interior-point method.
-LOOSEST, LOOSEST_OWN = 1e-3, 1e-2
 # Options of the library's interior-point method for a sequence of programs: its scaled error decides, and a barrier
 # parameter that follows the error keeps the multipliers of the next program from sticking to bounds.
 STEPWISE: Mapping[str, Any] = {"dual_inf_tol": np.inf, "mu_of_error": 0.1}
@@ -332,7 +330,7 @@ class Homotopy(Strategy):
         settings: dict[str, Any] = {"max_iter": self.max_iterations}
         if self.step_tolerances:
             own = self.nlp_solver == "interior_point"
-            tolerance = float(np.clip(0.1 * state.sigma, 1e-9, LOOSEST_OWN if own else LOOSEST))
+            tolerance = float(np.clip(0.1 * state.sigma, 1e-9, 1e-3))
             settings |= dict.fromkeys(("tol", "compl_inf_tol", "constr_viol_tol"), tolerance)
             # The absolute tolerances would otherwise ask for the last digits that the step tolerance saves.
             settings |= {**STEPWISE, "mu_warm": 0.1 * state.sigma} if own else {"dual_inf_tol": 1.0, "mu_target": 0.0}

@@ -173,15 +173,16 @@ class TestAttempts:
         assert ns.Auto._is_behind(self.state((1.0,), best=point(1.0)), inner("finish", "finish"))
 
     @pytest.mark.parametrize(
-        ("w", "due", "repeats"), [([0.9, 0.1], True, True), ([0.1, 0.9], True, False), ([0.9, 0.1], False, False)]
+        ("w", "complementarity", "repeats"),
+        [([0.9, 0.1], 0.9e-3, True), ([0.1, 0.9], 0.9e-3, False), ([0.9, 0.1], 1.1e-3, False)],
     )
     def test_a_descent_that_comes_to_the_branch_of_the_best_point_is_left(
-        self, w: list[float], due: bool, repeats: bool
+        self, w: list[float], complementarity: float, repeats: bool
     ) -> None:
         """The best point has the second side at zero, which an iterate shows whose second side is smaller."""
         none = np.zeros(0, bool)
         branch = SimpleNamespace(G=np.array([False]), H=np.array([True]), r=none)
-        relaxed = point(0.9, None, w=np.array(w), finish_due=("hold",) if due else ())
+        relaxed = point(0.9, None, w=np.array(w), complementarity=complementarity)
         inner: Any = SimpleNamespace(homotopy=relaxed)
         assert ns.Auto._repeats(self.state((1.0,), best=point(1.0, branch=branch)), inner) == repeats
         assert not ns.Auto._repeats(self.state((1.0,), best=point(1.0)), inner)
@@ -361,11 +362,10 @@ class TestHomotopies:
         assert (warm["mu_init"], warm["warm_start_bound_push"]) == (1e-4, pytest.approx(1e-5))
         assert homotopy._settings(self.state([], sigma=1.0, dual=object()))["warm_start_bound_push"] == 1e-2
         assert Homotopy(max_iterations=7)._settings(self.state([], sigma=1.0)) == {"max_iter": 7}
-        # The library's own method: at most 1e-2, from a tenth of sigma, and by its scaled error.
+        # The library's own method decides by its scaled error, and starts from a tenth of sigma.
         own = Homotopy(step_tolerances=True, nlp_solver="interior_point")
         settings = own._settings(self.state([], sigma=1.0, dual=object()))
-        assert (settings["tol"], settings["mu_warm"], settings["dual_inf_tol"]) == (1e-2, 0.1, np.inf)
-        assert own._settings(self.state([], sigma=1e-3, dual=None))["tol"] == pytest.approx(1e-4)
+        assert (settings["tol"], settings["mu_warm"], settings["dual_inf_tol"]) == (1e-3, 0.1, np.inf)
 
     def test_a_start_near_an_iterate_has_a_small_relaxation(self) -> None:
         homotopy, sigma = Homotopy(sigma_0=10.0, sigma_min=1e-9, repeats=2).warm(CURVED)
