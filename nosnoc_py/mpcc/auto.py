@@ -406,7 +406,8 @@ class Auto(Strategy):
             status = Status.SOLVED
         elif status not in FINAL:
             # Elastic NLPs are always feasible: slacks that do not vanish mean what others report as infeasible.
-            local = Status.LOCALLY_INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
+            local = Status.LOCALLY_INFEASIBLE in state.verdicts or self._comes_no_nearer(state)
+            local = local and best.status is Status.NOT_COMPLEMENTARY
             status = Status.LOCALLY_INFEASIBLE if local else best.status or status
         return replace(state, **common(best, *OWN), status=status)
 
