@@ -158,7 +158,8 @@ class Auto(Strategy):
     Parameters
     ----------
     restarts : int
-        Number of attempts from perturbed starts, after all strategies have failed from the given one.
+        Largest number of attempts from perturbed starts, after all strategies have failed from the given one. Without
+        an objective two of them come before the slower strategies, and end the attempts if they come no nearer.
     seed : int
         Seed of the perturbations: same seed, same result.
     ipopt : dict
