@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -68,33 +69,39 @@ class Linearization:
 
 
 class Linearizer:
-    """Function (w, p) -> `Linearization` of an MPCC; built once per program, one CasADi call per point."""
+    """Function (w, p) -> `Linearization` of an MPCC; built once per program, on first use, one call per point."""
 
     def __init__(self, mpcc: MPCC) -> None:
+        self._mpcc = mpcc
+        sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
+        self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
+
+    @cached_property
+    def _built(self) -> tuple[ca.Function, tuple[int, int], tuple[np.ndarray, np.ndarray]]:
+        """Function of the values and nonzeros, with the shape and the pattern (rows, column starts) of the Jacobian."""
+        mpcc = self._mpcc
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
         jacobian = ca.jacobian(rows, mpcc.w)
         gradient = ca.densify(ca.gradient(mpcc.objective, mpcc.w))
         # The penalty is no part of the problem that is certified.
         outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian.nz[:]]
-        self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
-        sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
-        self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
         pattern = jacobian.sparsity()
-        self._shape, places = pattern.shape, (pattern.row(), pattern.colind())
-        self._pattern = tuple(np.array(index, np.int32) for index in places)
+        places = np.array(pattern.row(), np.int32), np.array(pattern.colind(), np.int32)
+        return ca.Function("linearization", [mpcc.w, mpcc.p], outputs), pattern.shape, places
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
         """Linearise at (w, p)."""
         from scipy import sparse  # not paid for by an import of the library
 
-        f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
+        function, shape, pattern = self._built
+        f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in function(w, p))
         return Linearization(
             f=float(f[0]),
             grad=grad,
             rows=rows,
             **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
             # CasADi stores columns; the certificates slice and scale rows.
-            jacobian=sparse.csc_array((nonzeros, *self._pattern), shape=self._shape).tocsr(),
+            jacobian=sparse.csc_array((nonzeros, *pattern), shape=shape).tocsr(),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
 

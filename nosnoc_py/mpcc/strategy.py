@@ -72,6 +72,7 @@ class Solvers:
         self.mpcc = mpcc
         self._nlps: dict[tuple[str, str], NLP] = {}
         self._nlp_solvers: dict[str, NLPSolver] = {}
+        self._methods: dict[tuple[str, str], InteriorPoint] = {}
         self._finishes: dict[str, Finish] = {}
 
     @cached_property
@@ -122,11 +123,16 @@ class Solvers:
                 check_freedom(nlp)  # an error with a remedy, before IPOPT refuses the program with an obscure one
                 self._nlps[relaxation, steering] = nlp
             nlp = self._nlps[relaxation, steering]
-            if by in NLP_SOLVERS:
-                solver = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})
+            method, options = self._methods.get((relaxation, steering)), {**defaults(nlp.x.numel()), **settings}
+            if by == "interior_point" and method is not None:
+                solver: NLPSolver = method.with_options(options)
+            elif by in NLP_SOLVERS:
+                solver = NLP_SOLVERS[by](nlp, options)
             else:
                 solver = Plugin(by, nlp, settings, given or {})
             self._nlp_solvers[key] = solver
+            if isinstance(solver, InteriorPoint):
+                self._methods[relaxation, steering] = solver
         return self._nlp_solvers[key]
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:

@@ -100,13 +100,16 @@ def test_what_has_no_solution_says_so_soon() -> None:
     assert (few.solver_status, few.iterations) == ("Maximum_Iterations_Exceeded", 2)
 
 
-@pytest.mark.parametrize("seed", [3, 59])
+@pytest.mark.parametrize("seed", [49, 88])
 def test_a_program_above_the_cutoff_is_given_up(seed: int) -> None:
-    """At three quarters of the iterations at most; one whose optimum is below it is solved as without a cutoff."""
+    """At three quarters of the iterations at most; one whose optimum is below it is solved as without a cutoff.
+
+    The barrier parameter follows the error, so that there are iterations to save.
+    """
     program = made(seed)
 
     def solved(**more: float) -> NLPResult:
-        return InteriorPoint(program, {**OPTIONS, **more}).solve(program.start, NOTHING)
+        return InteriorPoint(program, {**OPTIONS, "mu_of_error": 0.3, **more}).solve(program.start, NOTHING)
 
     whole = solved()
     best = objective(program, whole.x)
@@ -118,6 +121,14 @@ def test_a_program_above_the_cutoff_is_given_up(seed: int) -> None:
     below = solved(cutoff=best + 0.05 * size)
     assert (below.solver_status, below.iterations) == (whole.solver_status, whole.iterations)
     np.testing.assert_array_equal(below.x, whole.x)
+
+
+def test_a_program_with_a_scaled_objective_comes_to_its_tolerances() -> None:
+    """The least barrier parameter belongs to the scaled program, the tolerance of the complementarity to the other."""
+    program = made(3)
+    steep = replace(program, f=1e3 * program.f)
+    found = InteriorPoint(steep, {**OPTIONS, "max_iter": 100}).solve(program.start, NOTHING)
+    assert found.solver_status == "Solve_Succeeded"
 
 
 def test_an_evaluation_that_is_no_number_is_told() -> None:

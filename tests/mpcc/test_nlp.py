@@ -8,6 +8,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.interior import method
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.mpcc.nlp import STEERINGS, Blocks, branch_nlp, relaxed_nlp
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
@@ -194,14 +195,19 @@ def test_wrong_derivatives_would_be_noticed(program):
 
 @pytest.fixture
 def built(monkeypatch):
-    """The options of every nlpsol that is made."""
-    made, nlpsol = [], ca.nlpsol
+    """The options of every nlpsol and every program of an interior-point method that is made."""
+    made, nlpsol, evaluation_of = [], ca.nlpsol, method.evaluation_of
 
     def counting(name, plugin, problem, options):
         made.append(options)
         return nlpsol(name, plugin, problem, options)
 
+    def evaluated(nlp):
+        made.append({"evaluation of": nlp})
+        return evaluation_of(nlp)
+
     monkeypatch.setattr(ca, "nlpsol", counting)
+    monkeypatch.setattr(method, "evaluation_of", evaluated)
     return made
 
 

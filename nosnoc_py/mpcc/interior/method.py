@@ -15,6 +15,7 @@ once. Statuses are IPOPT's words, so that callers need not know which method sol
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import OrderedDict
@@ -146,6 +147,12 @@ class InteriorPoint:
         self.work = work.of_interior_iteration(operations_of(nlp), entries_of(nlp))
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
+    def with_options(self, options: Mapping[str, Any]) -> InteriorPoint:
+        """Return the method with other options; both share the evaluation and the analysed patterns."""
+        other = copy.copy(self)
+        other.settings = Settings.of(options)
+        return other
+
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
         """Solve from x; `deadline` is a time.monotonic() stamp.
 
@@ -261,7 +268,8 @@ class InteriorRun:
         # (Section 3.7).
         self.damping = KAPPA_D * (np.isinf(low) ^ np.isinf(high))[self.of]
         self.mu = self.settings.mu_init
-        self.mu_min = min(self.settings.tol, self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
+        # The tolerance of the complementarity is one of the unscaled program.
+        self.mu_min = min(self.settings.tol, self.weight * self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
         self.filter: list[tuple[float, float]] = []
         self.held, self.errors = False, list[float]()
         self.nearest = list[float]()  # least infeasibility so far, after every iteration
