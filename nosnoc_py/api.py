@@ -132,7 +132,7 @@ def solve(
         False switches off the line of progress of the search, which is shown on standard error in a terminal or a
         notebook.
     workers : int, optional
-        Number of processes that help the search (`ns.Search`); they change its time and not its result.
+        Number of processes (on Linux), each of which searches with a seed of its own; the best solution is returned.
     polish : bool
         Continue from the solution to the optimum of its mode sequence, on a grid that moves with the events, and return
         the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.

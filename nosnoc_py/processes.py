@@ -13,16 +13,12 @@ import os
 import signal
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from nosnoc_py.errors import OptionError
-
-# Number of a message that is no task.
-FORGET = -1
 
 
 def can_fork() -> bool:
@@ -54,10 +50,6 @@ class Helper:
         with suppress(OSError):
             self.connection.send((number, task))
 
-    def forget(self) -> None:
-        """Let the helper drop all tasks that it has not begun; their answers are failures without a message."""
-        self.send(FORGET, None)
-
     def answers(self, timeout: float | None = 0.0) -> Iterator[tuple[int, bool, Any]]:
         """Yield the answers that are there, after this time [s] at most: number of the task, success, value or message.
 
@@ -85,17 +77,9 @@ def _serve(parent: int, connection: Connection, function: Callable[[Any], Any]) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its helpers
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a parent that is killed takes its helpers along
-    waiting: deque[tuple[int, Any]] = deque()
     with suppress(EOFError, OSError):
         while os.getppid() == parent:
-            while not waiting or connection.poll():
-                order = connection.recv()
-                if order[0] != FORGET:
-                    waiting.append(order)
-                    continue
-                while waiting:
-                    connection.send((waiting.popleft()[0], False, ""))
-            number, task = waiting.popleft()
+            number, task = connection.recv()
             try:
                 answer = True, function(task)
             except Exception as error:  # it is the parent's to judge

@@ -7,7 +7,7 @@ import pytest
 
 from nosnoc_py import processes
 from nosnoc_py.errors import OptionError
-from nosnoc_py.processes import Helper, helpers, mapped
+from nosnoc_py.processes import helpers, mapped
 
 needs_fork = pytest.mark.skipif(not processes.can_fork(), reason="processes cannot be forked here")
 
@@ -46,20 +46,3 @@ def test_an_error_has_its_words() -> None:
 def test_a_death_is_told() -> None:
     with pytest.raises(OptionError, match="has died"):
         mapped(lambda k: os._exit(1), [0, 1], workers=2)
-
-
-@needs_fork
-def test_tasks_that_are_not_begun_are_dropped() -> None:
-    helper = Helper(lambda seconds: time.sleep(seconds))
-    try:
-        for number in range(3):
-            helper.send(number, 0.5 if number == 0 else 0.0)
-        time.sleep(0.1)  # the first one is begun
-        helper.forget()
-        answers = []
-        while len(answers) < 3:
-            answers += list(helper.answers(5.0))
-        assert answers == [(0, True, None), (1, False, ""), (2, False, "")]
-    finally:
-        helper.close()
-    assert not helper.process.is_alive()

@@ -27,10 +27,10 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.processes import can_fork
-from nosnoc_py.search.ahead import working_ahead
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import conflict, nearest_motion
 from nosnoc_py.search.progress_line import progress_line
+from nosnoc_py.search.seeds import best_of_seeds
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState, SequenceNode
@@ -163,8 +163,8 @@ class Search(CompleteMethod):
     progress : bool
         Show one line of progress on standard error, in a terminal or a notebook and without a callback.
     workers : int
-        Number of processes that solve neighbours ahead, beside the one that tries starts; the candidates are those of
-        one process. With 1, and where processes cannot be forked (all but Linux), one process does all.
+        Number of processes (forks, on Linux), each of which searches with a seed of its own: seed, seed + 1, ... The
+        best solution of all of them is returned, with the candidates of all. The first search is that of one worker.
     time_limit : float, optional
         Limit of time by the clock [s], which cuts the search; the message says so.
 
@@ -212,16 +212,24 @@ class Search(CompleteMethod):
         self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
         """Search until kinds of start agree and nothing better is found, or the work or the time is used up."""
+        if self.workers > 1 and can_fork():
+
+            def search(number: int) -> Solution:
+                alone = self.replace(workers=1, seed=self.seed + number, progress=self.progress and not number)
+                return alone.solved(ocp, guess, None if number else callback, started, deadline)
+
+            solution = replace(best_of_seeds(search, self.workers), method=repr(self))
+            return replace(solution, wall_seconds=time.monotonic() - started)
         state = self.init(ocp, guess, time_limit=deadline - started)
 
         def ended(state: SearchState) -> dict[str, Any] | None:
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        with working_ahead(self, state) as state, progress_line(self.progress, callback) as shown:
+        with progress_line(self.progress, callback) as shown:
             state = iterated(state, self.step, ended, shown, np.inf)
             solution = self.solution(state)
-        if self.workers > 1 and not can_fork():
+        if self.workers > 1:
             note = f"one process instead of workers={self.workers}: processes cannot be forked here"
             solution = replace(solution, message=joined(solution.message, note))
         return replace(solution, wall_seconds=time.monotonic() - started)
@@ -282,8 +290,6 @@ class Search(CompleteMethod):
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
         first = len(state.work.log)
-        if state.ahead is not None:
-            state.ahead.hand_out(state.expandable, state, state.cutoff(MOVES), self._work_of_turn(state, MOVES))
         with counted() as account:
             state = self._turn(state, kind, account)
         words = [record.solver_status for record in state.work.log[first:]]
@@ -454,9 +460,7 @@ class Search(CompleteMethod):
                 state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
             cutoff = state.cutoff(kind)
-            attempt = None if state.ahead is None else state.ahead.attempt_of(state, motion, cutoff)
-            if attempt is None:
-                attempt = self._solve(state.work, laws, sequence, start, cutoff)
+            attempt = self._solve(state.work, laws, sequence, start, cutoff)
             state = state.with_tried(sequence, kind, self._place(state, motion))
             if attempt is None:
                 break
@@ -470,8 +474,7 @@ class Search(CompleteMethod):
     @staticmethod
     def _motion(state: SearchState, start: Start) -> Trajectory:
         """Return the exact motion of a start."""
-        left = state.work.seconds_left()
-        return state.task.motion(start, left) if state.ahead is None else state.ahead.motion(state, start)
+        return state.task.motion(start, state.work.seconds_left())
 
     @staticmethod
     def _program_of(
@@ -521,14 +524,9 @@ class Search(CompleteMethod):
         return state.with_candidate(MOVES, account.total, best)
 
     def _solve_neighbour(self, state: SearchState, node: SequenceNode, sequence: Sequence) -> PhaseAttempt | None:
-        """Return the best attempt for a neighbour of a node, by a helper if one has solved it ahead."""
-        cutoff = state.cutoff(MOVES)
-        if state.ahead is not None:
-            state.ahead.hand_out(node, state, cutoff, self._work_of_turn(state, MOVES))
-            if (attempt := state.ahead.take(state, node, sequence, cutoff)) is not None:
-                return attempt
+        """Return the best attempt for a neighbour of a node."""
         start = start_of_motion(state.task.ocp, sequence, node.attempt.solution)
-        return self._solve(state.work, node.laws, sequence, start, cutoff)
+        return self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))
 
     def _refine(self, state: SearchState, account: Account) -> SearchState:
         """Solve the best motion on the final grid; a motion that is not confirmed there loses its rank."""

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
-from nosnoc_py.search.ahead import WorkAhead
 from nosnoc_py.search.moves import neighbours
-from nosnoc_py.search.prepared import Peekable
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, NO_CUTOFF, Cutoff, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution
@@ -115,8 +113,6 @@ class SearchState:
         Size of the objective, for comparisons.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
-    ahead : WorkAhead, optional
-        Helper processes, and what was done ahead.
     order : tuple
         Nodes and refined sequences of which the ranked nodes are known, and these: states with the same ones share it.
     """
@@ -139,7 +135,6 @@ class SearchState:
     scale: ObjectiveScale = ObjectiveScale()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
-    ahead: WorkAhead | None = None
     order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
 
     def __repr__(self) -> str:
@@ -341,7 +336,7 @@ class SearchState:
         same = next((node for node in self.nodes if node.sequence == attempt.point.sequence), None)
         nodes = self.nodes
         if same is None or attempt.rank < same.attempt.rank:
-            moves = Peekable(neighbours(self.task.ocp, attempt.point, attempt.solution))
+            moves = neighbours(self.task.ocp, attempt.point, attempt.solution)
             node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # now among the nodes; `best` would count it twice

@@ -1,0 +1,69 @@
+"""Searches with several seeds at a time, each in a process of its own, and the best solution of all of them.
+
+A search is one sequence of turns, each of which depends on all results before it. Work that is done ahead of it, or
+trials that are merged in their order, are hardly faster on two cores, as the search then tries what it would not have
+tried. Searches with other seeds depend on nothing: n processes try n times as much in the time of one, and the result
+is never worse than that of the first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale
+from nosnoc_py.processes import helpers
+from nosnoc_py.sequences.refinement import CONFIRMED, joined
+from nosnoc_py.solution import Solution
+from nosnoc_py.status import Status
+
+
+def best_of_seeds(search: Callable[[int], Solution], count: int) -> Solution:
+    """Return the best of several searches.
+
+    Parameters
+    ----------
+    search : function of the number of a search
+        Number 0 runs in this process, the others in processes that end with it.
+    count : int
+    """
+    others = list[Solution]()
+    with helpers(search, count - 1) as started:
+        for number, helper in enumerate(started, 1):
+            helper.send(number, number)
+        own = search(0)
+        if own.status not in (Status.INTERRUPTED, Status.STOPPED):
+            # Ctrl-C ends the waiting for what is still missing; a process that dies has no answer.
+            with suppress(KeyboardInterrupt):
+                for helper in started:
+                    with suppress(EOFError):
+                        others += [value for _, success, value in helper.answers(None) if success]
+    return merged(own, others)
+
+
+def merged(own: Solution, others: list[Solution]) -> Solution:
+    """Return the best solution with the candidates and the work of all searches; `own` if none is clearly better."""
+    best, scale = own, ObjectiveScale()
+    for other in others:
+        if _is_confirmed(other) and (not _is_confirmed(best) or other.objective < scale.above(best.objective, -GAIN)):
+            best = other
+    near = [each for each in (own, *others) if _is_confirmed(each) and _is_confirmed(best)]
+    near = [each for each in near if each.objective <= scale.above(best.objective, AGREE)]
+    note = f"{len(near)} of {1 + len(others)} searches, with seeds of their own, found it" if others and near else ""
+    work = Counter[str]()
+    for each in (own, *others):
+        work.update(each.work)
+    return replace(
+        best,
+        message=joined(best.message, note),
+        candidates=tuple(candidate for each in (own, *others) for candidate in each.candidates or ()),
+        agreement=tuple(dict.fromkeys(kind for each in near or [best] for kind in each.agreement)),
+        work=dict(work),
+    )
+
+
+def _is_confirmed(solution: Solution) -> bool:
+    """Return True if the referee confirms a solution."""
+    return solution.certificate is not None and solution.certificate.verdict in CONFIRMED
