@@ -139,3 +139,15 @@ def mapped(function: Callable[[Any], Any], tasks: Sequence[Any], workers: int = 
                 except EOFError:
                     raise OptionError("a helper process has died; use workers=1.") from None
     return [results[number] for number in range(len(tasks))]
+
+
+def in_order(function: Callable[[Any], Any], tasks: Sequence[Any], workers: int = 1) -> Iterator[Any]:
+    """Yield the answers to tasks in their order, as many at a time as there are workers; see `mapped`.
+
+    Examples
+    --------
+    >>> next(in_order(lambda x: x**2, [1, 2, 3], workers=2))
+    1
+    """
+    for first in range(0, len(tasks), workers):
+        yield from mapped(function, tasks[first : first + workers], workers)

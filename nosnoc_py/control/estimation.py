@@ -153,6 +153,7 @@ def fit(
     seed: int = 0,
     segments: int = 1,
     method: EventDriven | None = None,
+    workers: int = 1,
 ) -> Estimate:
     """Fit parameters and initial states to measured motions.
 
@@ -187,6 +188,9 @@ def fit(
         then closed (multiple shooting, Bock 1983). Use it for long motions that amplify errors.
     method : EventDriven, optional
         Simulation options; default `EventDriven(grazing="continue")`.
+    workers : int
+        Number of processes that search from several starts at a time, where processes can be forked (Linux); the
+        estimate is that of one.
 
     Returns
     -------
@@ -195,7 +199,7 @@ def fit(
     Raises
     ------
     OptionError
-        For unknown names, empty ranges, no measurements, or invalid `starts` and `segments`.
+        For unknown names, empty ranges, no measurements, or invalid `starts`, `segments` and `workers`.
     ModelError
         If no start can be simulated.
 
@@ -220,13 +224,15 @@ def fit(
         check_type(run, Measurements, "data")
     if not runs:
         raise OptionError("fit: data: expected at least one ns.Measurements, given none.")
-    if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
-        raise OptionError(f"fit: segments: expected a positive whole number, given {segments!r}.")
+    for name, value in (("segments", segments), ("workers", workers)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise OptionError(f"fit: {name}: expected a positive whole number, given {value!r}.")
     predictions = Predictions.of(system, runs, free, x0, p, u, outputs, method)
     lower, upper = predictions.bounds
     points = _starts(predictions.names, lower, upper, start, starts, seed)
     known_noise = all(run.sigma is not None for run in runs)
-    optima = search(predictions, points, segments, POOR_FIT**2 * sum(run.count for run in runs) if known_noise else 0.0)
+    fits = POOR_FIT**2 * sum(run.count for run in runs) if known_noise else 0.0
+    optima = search(predictions, points, segments, fits, workers)
     if not optima:
         raise ModelError("fit: the motion could not be simulated from any start; give start= values for which it can.")
     return _estimate(predictions, optima)

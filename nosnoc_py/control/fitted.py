@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
+from nosnoc_py.processes import in_order
 
 Array = np.ndarray
 # Residual (in standard deviations) of a motion that cannot be simulated: large, so that the trust region shrinks.
@@ -54,29 +55,33 @@ class Optimum:
     converged: bool
 
 
-def search(predictions: Predictions, starts: Sequence[Array], segments: int, fits: float) -> list[Optimum]:
+def search(
+    predictions: Predictions, starts: Sequence[Array], segments: int, fits: float, workers: int = 1
+) -> list[Optimum]:
     """Return the local optima reached from the starts, the best one first; empty if no motion can be simulated.
 
-    A sum of squares up to `fits` counts as noise. Only the best optimum is solved to full accuracy.
+    Processes search from several starts at a time, and what comes after enough fits is dropped: their number does not
+    change the optima. A sum of squares up to `fits` counts as noise. Only the best optimum is solved to full accuracy.
     """
     optima: list[Optimum] = []
 
-    def is_enough(start: Array, pieces: int) -> bool:
-        """Search from a start; True if enough starts reached residuals of the size of the noise."""
+    def reached(pieces: int, start: Array) -> Optimum | None:
+        """Return the optimum of a search from a start."""
         begin = start if pieces == 1 else _start_from_pieces(predictions, start, pieces)
-        optimum = _optimum_from(predictions, begin, start, COARSE_TOLERANCE, COARSE_EVALUATIONS)
-        optima.extend([] if optimum is None else [optimum])
-        return sum(each.cost <= fits for each in optima) >= ENOUGH_FITS
+        return _optimum_from(predictions, begin, start, COARSE_TOLERANCE, COARSE_EVALUATIONS)
 
-    for start in starts:
-        if is_enough(start, segments):
-            break
+    def search_from(starts: Sequence[Array], pieces: int) -> None:
+        """Search until enough starts have reached residuals of the size of the noise."""
+        for optimum in in_order(partial(reached, pieces), starts, workers):
+            optima.extend([] if optimum is None else [optimum])
+            if sum(each.cost <= fits for each in optima) >= ENOUGH_FITS:
+                return
+
+    search_from(starts, segments)
     long = len(predictions.runs) == 1 and predictions.runs[0].times.size >= 4 * PIECES
     if segments == 1 and fits > 0.0 and long and not any(optimum.cost <= fits for optimum in optima):
         # No start of the whole motion explains the data. Pieces start at measured states, so they begin closer to them.
-        for start in starts[:PIECED_STARTS]:
-            if is_enough(start, PIECES):
-                break
+        search_from(starts[:PIECED_STARTS], PIECES)
     optima.sort(key=lambda optimum: optimum.cost)
     if (
         optima

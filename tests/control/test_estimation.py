@@ -9,6 +9,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.control.predicted import Predictions
 from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.processes import can_fork
 from nosnoc_py.status import Status
 
 pytestmark = pytest.mark.quick
@@ -67,6 +68,18 @@ def test_several_optima_are_told():
     assert found.success
     bad = [one for one in found.optima if one.cost > 100 * found.optima[0].cost and one.converged]
     assert found.multimodal == bool(bad)
+
+
+@pytest.mark.skipif(not can_fork(), reason="processes cannot be forked here")
+def test_processes_find_the_optima_of_one():
+    """Bit for bit, and those that one process would not have searched are not among them."""
+    given = {"free": FREE, "x0": [1, 0], "start": {"floor": -0.15, "e": 0.05}, "starts": 6}
+    one, three = (ns.fit(ball(), measured(2), workers=workers, **given) for workers in (1, 3))
+    assert [each.cost for each in three.optima] == [each.cost for each in one.optima]
+    assert all(np.array_equal(each.values, other.values) for each, other in zip(three.optima, one.optima, strict=True))
+    assert np.array_equal(three.covariance, one.covariance)
+    with pytest.raises(ns.OptionError, match="workers: expected a positive whole number, given 0"):
+        ns.fit(ball(), measured(2), workers=0, **given)
 
 
 def test_a_parameter_that_occurs_nowhere_is_refused():
