@@ -7,9 +7,9 @@ are affine, linear programs find a feasible branch or prove that there is none; 
 
 With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity does not
 exclude a better one elsewhere. The elastic homotopy by the library's interior-point method is therefore followed by the
-homotopy of Scholtes, which relaxes its point again and descends another way; this goes on as long as the objective
-falls. A descent ends as soon as it fails, stays above the best point, or shows its branch. If none is solved, the
-elastic homotopies by IPOPT follow, and all others.
+homotopy of Scholtes, which descends another way. If they disagree, the better point is relaxed again and followed
+down, as long as the objective falls. A descent ends as soon as it fails, stays above the best point, or shows its
+branch. If none is solved, the elastic homotopies by IPOPT follow, and all others.
 """
 
 from __future__ import annotations
@@ -45,15 +45,10 @@ SAME = 1e-3
 REFUSED = 2
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
 FEASIBLE = 1e-6
-# Relaxation parameter from which the best point descends again, and maximum number of such descents. A larger one loses
-# the point, a smaller one stays on its branch: of 1, .3, .1, .03, .01, .001 this one found the best objective most
-# often.
-AGAIN, ROUNDS = 0.1, 3
+# Largest number of descents from the best point, each from the sigma of the first one: smaller ones repeat its branch.
+ROUNDS = 3
 # Relative difference of objectives below which two points are the same optimum; one with a certificate is preferred.
 EQUAL = 1e-5
-# Relative difference of the objectives of two relaxed programs with the same sigma, below which they have the same
-# optimum: some digits more than NLP solvers are asked for, so that equal ones are no chance.
-REPEATED = 1e-9
 FIRST = "interior elastic"
 DESCENT, DESCENT_AGAIN = "relaxed", "relaxed again"  # names of attempts by the same homotopy
 RELATIVE = ObjectiveScale()
@@ -225,8 +220,11 @@ class Auto(Strategy):
 
     @property
     def _relaxed(self) -> Homotopy:
-        """Homotopy of Scholtes from a large sigma, by the library's interior-point method."""
-        return Homotopy(**OWN_METHOD, ipopt=self._known)
+        """Homotopy of Scholtes from a large sigma, by the library's interior-point method to full accuracy.
+
+        Looser tolerances take as many iterations, and lead to worse optima more often.
+        """
+        return Homotopy(nlp_solver="interior_point", ipopt=self._known)
 
     @property
     def _known(self) -> dict[str, Any]:
@@ -360,11 +358,11 @@ class Auto(Strategy):
         if best.status is Status.SOLVED:
             if not mpcc.objective.is_constant():
                 if left and len(done) < DESCENTS:
-                    start = left[0].strategy.homotopy.sigma_0
-                    return (*done, replace(left[0], point=best.w, sigma=start), *left[1:])
+                    return state.attempts
                 if self._pays(state):
-                    again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
-                    return (*done, Attempt(DESCENT_AGAIN, again, point=best.w, sigma=AGAIN), *left)
+                    again = Homotopy(**OWN_METHOD, ipopt=self._known)
+                    strategy = ActiveSet(homotopy=again, **self.tolerances)
+                    return (*done, Attempt(DESCENT_AGAIN, strategy, point=best.w, sigma=again.sigma_0), *left)
             certified = best.certificate is not None and best.certificate.b_stationary is not None
             if certified or best.branch is not None or not left or left[0].perturbation > 0.0:
                 return None
@@ -383,11 +381,18 @@ class Auto(Strategy):
         return min(state.residuals[-RETURNS:]) > NEARER * min(state.residuals[:-RETURNS])
 
     def _pays(self, state: AutoState) -> bool:
-        """Return True if another descent from the best point is worthwhile: the last one has improved the objective."""
-        followed = state.attempts[state.attempt].sigma is not None
+        """Return True if another descent from the best point is worthwhile.
+
+        It is if the last one has improved the objective, or if both first descents were solved and disagree.
+        """
         rounds = sum(attempt.name == DESCENT_AGAIN for attempt in state.attempts)
-        before, last = min(state.objectives[:-1], default=np.inf), state.objectives[-1]
-        return followed and rounds < ROUNDS and _lower(last, before, state.scale)
+        last = state.objectives[-1]
+        before = min(state.objectives[:-1], default=last)
+        if rounds:
+            followed = state.attempts[state.attempt].sigma is not None
+            return followed and rounds < ROUNDS and _lower(last, before, state.scale)
+        disagree = _lower(last, before, state.scale) or _lower(before, last, state.scale)
+        return bool(np.isfinite(last)) and disagree
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """Return the strategy of the elastic attempt, from a small sigma."""
