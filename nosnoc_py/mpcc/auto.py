@@ -6,10 +6,8 @@ If they do, homotopies with other relaxations and steering follow, and then the 
 are affine, linear programs find a feasible branch or prove that there is none; this comes second.
 
 With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity does not
-exclude a better one elsewhere. The elastic homotopy by the library's interior-point method is therefore followed by the
-homotopy of Scholtes, which descends another way. If they disagree, the better point is relaxed again and followed
-down, as long as the objective falls. A descent ends as soon as it fails, stays above the best point, or shows its
-branch. If none is solved, the elastic homotopies by IPOPT follow, and all others.
+exclude a better one elsewhere. The homotopy of Scholtes from a large relaxation therefore comes before the elastic one,
+and both are run. If they disagree, the better point is relaxed again and followed down, as long as the objective falls.
 """
 
 from __future__ import annotations
@@ -41,15 +39,17 @@ PERTURBATION = 0.3
 RETURNS, NEARER = 2, 0.9
 # Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
 SAME = 1e-3
-# Number of refused finishes at which a descent ends if there is a solution.
-REFUSED = 2
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
 FEASIBLE = 1e-6
-# Largest number of descents from the best point, each from the sigma of the first one: smaller ones repeat its branch.
-ROUNDS = 3
+# Relaxation parameter from which the best point descends again, and maximum number of such descents. A larger one loses
+# the point, a smaller one stays on its branch: of 1, .3, .1, .03, .01, .001 this one found the best objective most
+# often.
+AGAIN, ROUNDS = 0.1, 3
 # Relative difference of objectives below which two points are the same optimum; one with a certificate is preferred.
 EQUAL = 1e-5
-FIRST = "interior elastic"
+# Relative difference of the objectives of two relaxed programs with the same sigma, below which they have the same
+# optimum: some digits more than NLP solvers are asked for, so that equal ones are no chance.
+REPEATED = 1e-9
 DESCENT, DESCENT_AGAIN = "relaxed", "relaxed again"  # names of attempts by the same homotopy
 RELATIVE = ObjectiveScale()
 # Fields of the state that are those of Auto, not those of an attempt.
@@ -63,16 +63,6 @@ ELASTIC: dict[str, Any] = {
     "max_iterations": 150,
     "repeats": 3,
     "finish_threshold": 1e-3,
-}
-
-# Options of the descents by the library's interior-point method, whose iterations take a third to a half of the time.
-# Their finish is tried later: with them smaller sigmas cost less than the NLP of a wrong branch.
-OWN_METHOD: dict[str, Any] = {
-    "nlp_solver": "interior_point",
-    "step_tolerances": True,
-    "kappa": 0.1,
-    "max_iterations": 150,
-    "finish_threshold": 1e-4,
 }
 
 # Makes an iterate (n_w,) to start from of a state whose attempt has failed; None where there is none.
@@ -192,44 +182,30 @@ class Auto(Strategy):
         """
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
         stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
-        feasibility_only = mpcc.objective.is_constant()
-        elastic = {**ELASTIC, "step_tolerances": not feasibility_only, "ipopt": ipopt}
-        elastics = {"elastic": Homotopy(**elastic), "elastic from afar": Homotopy(**elastic, sigma_0=10.0)}
-        others = {
+        elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
+        ways = {} if mpcc.objective.is_constant() else {DESCENT: self._relaxed}
+        ways |= {
+            "elastic": Homotopy(**elastic),
+            "elastic from afar": Homotopy(**elastic, sigma_0=10.0),
             "L-shaped": Homotopy(relaxation="kanzow_schwartz", max_iterations=200, **stepwise),
             "stepwise": Homotopy(rises=3, **stepwise),
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
-        # Options that only IPOPT has ask for IPOPT.
-        own = {FIRST: self._first} if self._known == self.ipopt else {"elastic": elastics["elastic"]}
-        descents = {} if feasibility_only else {**own, DESCENT: self._relaxed}
-        ways = {**elastics, **others, **descents}
-        tries = {name: Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()}
-        # Perturbed starts begin with the elastic homotopies, which find branches first.
-        turn = list(tries.values())
+        first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
+        # Perturbed starts begin with the elastic homotopy: the plain one, which is slow, pays only from a good start.
+        turn = first[1:] + first[:1]
         again = [replace(turn[k % len(turn)], perturbation=PERTURBATION) for k in range(self.restarts)]
-        first = [tries[name] for name in dict.fromkeys((*descents, *elastics))]
+        if not mpcc.objective.is_constant():
+            return (*first, *again)
         # Without an objective a few cheap restarts show whether starts elsewhere come to other points.
-        early = again[:RETURNS] if feasibility_only else []
-        return (*first, *early, *[tries[name] for name in others], *again[len(early) :])
-
-    @property
-    def _first(self) -> Homotopy:
-        """Elastic homotopy by the library's interior-point method."""
-        return Homotopy(**{**ELASTIC, **OWN_METHOD, "ipopt": self._known})
+        again = [replace(first[k % len(first)], perturbation=PERTURBATION) for k in range(self.restarts)]
+        return (*first[:2], *again[:RETURNS], *first[2:], *again[RETURNS:])
 
     @property
     def _relaxed(self) -> Homotopy:
-        """Homotopy of Scholtes from a large sigma, by the library's interior-point method to full accuracy.
-
-        Looser tolerances take as many iterations, and lead to worse optima more often.
-        """
-        return Homotopy(nlp_solver="interior_point", ipopt=self._known)
-
-    @property
-    def _known(self) -> dict[str, Any]:
-        """Options of IPOPT that the library's interior-point method has, too."""
-        return {name: value for name, value in self.ipopt.items() if name in OPTIONS}
+        """Homotopy of Scholtes from a large sigma, with every NLP solved to full accuracy."""
+        known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
+        return Homotopy(nlp_solver="interior_point", ipopt=known)
 
     def init(self, *args: Any, nearby: Nearby | None = None, **options: Any) -> AutoState:
         """Return the state before the first step.
@@ -264,14 +240,14 @@ class Auto(Strategy):
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
-        left = inner.status is None and (self._repeats(state, inner) or self._is_behind(state, inner))
-        if left:
+        repeats = inner.status is None and self._repeats(state, attempt, len(new))
+        if repeats or (inner.status is None and self._is_behind(state, inner)):
             inner = replace(inner, status=Status.NOT_AN_OPTIMUM)
             state = replace(state, inner=inner)
         if inner.status is None:
             return state
-        # A descent that is left has no objective of its own: its relaxed one is below every solution.
-        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM) and not left
+        # A descent that repeats another one has no objective of its own: its relaxed one is below every solution.
+        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM) and not repeats
         reached = inner.values.objective if solved else np.inf  # infinite: differs from every solved objective
         state = replace(
             state,
@@ -286,31 +262,32 @@ class Auto(Strategy):
 
     @staticmethod
     def _is_behind(state: AutoState, inner: ActiveSetState) -> bool:
-        """Return True if there is a solution, and a relaxed problem has a higher objective or does not lead to another.
+        """Return True if a solved relaxed problem has a higher objective than the best solution.
 
-        Smaller sigmas shrink the feasible set, so that the objective will hardly fall again. A relaxed problem that
-        fails, and finishes that are refused, are worth their iterations only while there is no solution.
+        Smaller sigmas shrink the feasible set, so that the objective will hardly fall again.
         """
         best, relaxed = state.best, inner.homotopy
-        if best is None or best.status is not Status.SOLVED or relaxed.status is not None or not relaxed.records:
+        if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
             return False
-        last = relaxed.records[-1]
-        refused = sum(record.label == "finish" for record in relaxed.records)
-        if refused >= REFUSED or (last.label == "homotopy" and last.solver_status not in SUCCESS):
-            return True
         solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
         return solved and _lower(best.values.objective, relaxed.values.objective, state.scale)
 
     @staticmethod
-    def _repeats(state: AutoState, inner: ActiveSetState) -> bool:
-        """Return True if a relaxed problem shows the branch of the best solution, which its finish would repeat."""
-        best, relaxed = state.best, inner.homotopy
-        if best is None or best.status is not Status.SOLVED or best.branch is None or relaxed.status is not None:
+    def _repeats(state: AutoState, attempt: Attempt, new: int) -> bool:
+        """Return True if a further descent has come to the relaxed optimum of an earlier one.
+
+        It would go on as the earlier one did, so that it cannot find another solution.
+        """
+        if attempt.name != DESCENT_AGAIN or not new or state.records[-1].solver_status not in SUCCESS:
             return False
-        if relaxed.complementarity > ELASTIC["finish_threshold"]:
-            return False
-        shown = state.solvers.finish({}).guess(relaxed.w, relaxed.p)
-        return bool((shown.G == best.branch.G).all() and (shown.H == best.branch.H).all())
+        last, names = state.records[-1], tuple(f"{name}: homotopy" for name in (DESCENT, DESCENT_AGAIN))
+        return last.label in names and any(
+            line.label in names
+            and np.isclose(line.sigma, last.sigma, rtol=REPEATED, atol=0.0)
+            and np.isclose(line.objective, last.objective, rtol=REPEATED, atol=0.0)
+            and line.solver_status in SUCCESS
+            for line in state.records[:-1]
+        )
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """Insert an attempt on a branch that linear programs have found, if the first attempt has failed."""
@@ -347,8 +324,8 @@ class Auto(Strategy):
     def _further(self, state: AutoState, inner: ActiveSetState) -> tuple[Attempt, ...] | None:
         """Return all attempts including further ones; None if nothing is left to do.
 
-        Without a verdict of the LPEC, a point that was not solved on a branch is only nearly complementary. The next
-        strategy may find an exactly complementary one, so it is tried; restarts from perturbed points are not.
+        A solved point without a verdict of the LPEC is only nearly complementary. The next strategy may find an exactly
+        complementary one, so it is tried; restarts from perturbed points are not.
         """
         mpcc, best = state.solvers.mpcc, state.best
         done, left = state.attempts[: state.attempt + 1], state.attempts[state.attempt + 1 :]
@@ -360,11 +337,10 @@ class Auto(Strategy):
                 if left and len(done) < DESCENTS:
                     return state.attempts
                 if self._pays(state):
-                    again = Homotopy(**OWN_METHOD, ipopt=self._known)
-                    strategy = ActiveSet(homotopy=again, **self.tolerances)
-                    return (*done, Attempt(DESCENT_AGAIN, strategy, point=best.w, sigma=again.sigma_0), *left)
-            certified = best.certificate is not None and best.certificate.b_stationary is not None
-            if certified or best.branch is not None or not left or left[0].perturbation > 0.0:
+                    again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
+                    return (*done, Attempt(DESCENT_AGAIN, again, point=best.w, sigma=AGAIN), *left)
+            is_assessed = best.certificate is not None and best.certificate.b_stationary is not None
+            if is_assessed or not left or left[0].perturbation > 0.0:
                 return None
         return state.attempts if left and not self._comes_no_nearer(state) else None
 
@@ -383,16 +359,18 @@ class Auto(Strategy):
     def _pays(self, state: AutoState) -> bool:
         """Return True if another descent from the best point is worthwhile.
 
-        It is if the last one has improved the objective, or if both first descents were solved and disagree.
+        It is if the last descent has improved the objective, or if the first attempts disagree.
         """
-        rounds = sum(attempt.name == DESCENT_AGAIN for attempt in state.attempts)
-        last = state.objectives[-1]
-        before = min(state.objectives[:-1], default=last)
+        rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
         if rounds:
-            followed = state.attempts[state.attempt].sigma is not None
-            return followed and rounds < ROUNDS and _lower(last, before, state.scale)
-        disagree = _lower(last, before, state.scale) or _lower(before, last, state.scale)
-        return bool(np.isfinite(last)) and disagree
+            before, last = float(reached[:-1].min()), reached[-1]
+            return (
+                bool(state.attempts[state.attempt].sigma is not None)
+                and rounds < ROUNDS
+                and _lower(last, before, state.scale)
+            )
+        low = float(reached.min())
+        return not np.isfinite(reached).all() or any(_lower(low, value, state.scale) for value in reached)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """Return the strategy of the elastic attempt, from a small sigma."""
