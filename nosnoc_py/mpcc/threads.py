@@ -64,8 +64,8 @@ class OneThread:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._inside += 1
             found = _libraries()
+            self._inside += 1
             if any(library.num_threads != 1 for library in found.lib_controllers):
                 self._limits.append(found.limit(limits=1))
 

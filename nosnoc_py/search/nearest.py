@@ -85,7 +85,8 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float = np.inf) 
             solution = method.solve(relaxed, guess=control, time_limit=_seconds_to(deadline))
         except NosnocError:  # a control that does not fit, such as that of an iterate without phases
             continue
-        if solution.success:
+        # A program that was cut is not known to be the nearest one.
+        if solution.success and time.monotonic() < deadline:
             misses = [_missed(ocp, c, solution) for c in ocp.terminal_constraints]
             amount = float(sum(size for _, size in misses))
             if best is None or amount < best.amount:
@@ -138,7 +139,8 @@ def conflict(ocp: OCP, control: Any, deadline: float = np.inf) -> tuple[str, ...
         if exhausted() or time.monotonic() >= deadline:
             return ()
         kept = kept if has_motion(left) else left
-    return tuple(kept)
+    # A program that was cut says nothing of its constraints.
+    return tuple(kept) if time.monotonic() < deadline else ()
 
 
 def _bounded(ocp: OCP) -> list[tuple[str, float, float]]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from nosnoc_py.attempts.rank import RankGroup
+from nosnoc_py.attempts.rank import ObjectiveScale, RankGroup
 from nosnoc_py.attempts.work import Account, counted, exhausted
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
@@ -108,6 +108,8 @@ FINE, MOST_INTERVALS, FINER = 1e-3, 96, 0.1
 FEW = 60
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
+# A descent far out that falls below the best objective by so many times its size says that there may be no optimum.
+FALLEN = 10.0
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -606,7 +608,7 @@ class Search(CompleteMethod):
             status, message = best.judged()
             escaped = [node.attempt for node in state.nodes if node.attempt.escapes]
             lowest = min(escaped, key=lambda attempt: attempt.point.objective, default=best)
-            if status.success and lowest.point.objective < best.point.objective:
+            if status.success and lowest.point.objective < ObjectiveScale().above(best.point.objective, -FALLEN):
                 status, message = Status.FEASIBLE, joined(message, f"there may be no optimum: {lowest.falling()}")
             return status, joined(message, self._agreement_note(state) if best.confirmed else "")
         if best.rank.feasible:

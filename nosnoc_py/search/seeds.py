@@ -19,6 +19,9 @@ from nosnoc_py.sequences.refinement import CONFIRMED, joined
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Status
 
+# Statuses of a search with which the user ends all of them.
+ENDED = (Status.INTERRUPTED, Status.STOPPED)
+
 
 def best_of_seeds(search: Callable[[int], Solution], count: int) -> Solution:
     """Return the best of several searches.
@@ -34,19 +37,23 @@ def best_of_seeds(search: Callable[[int], Solution], count: int) -> Solution:
         for number, helper in enumerate(started, 1):
             helper.send(number, number)
         own = search(0)
-        if own.status not in (Status.INTERRUPTED, Status.STOPPED):
+        if own.status not in ENDED:
             # Ctrl-C ends the waiting for what is still missing; a process that dies has no answer.
             with suppress(KeyboardInterrupt):
                 for helper in started:
                     with suppress(EOFError):
                         others += [value for _, success, value in helper.answers(None) if success]
-    return merged(own, others)
+    found, missing = merged(own, others), count - 1 - len(others)
+    note = f"{missing} of {count} searches gave no result" if missing and own.status not in ENDED else ""
+    return replace(found, message=joined(found.message, note))
 
 
 def merged(own: Solution, others: list[Solution]) -> Solution:
     """Return the best solution with the candidates and the work of all searches; `own` if none is clearly better."""
-    best, scale = own, ObjectiveScale()
-    for other in others:
+    scale = ObjectiveScale()
+    # That the objective has no lower bound is shown by one of them, and missed by the others.
+    best = next((each for each in (own, *others) if each.status is Status.UNBOUNDED), own)
+    for other in others if best.status is not Status.UNBOUNDED else ():
         if _is_confirmed(other) and (not _is_confirmed(best) or other.objective < scale.above(best.objective, -GAIN)):
             best = other
     near = [each for each in (own, *others) if _is_confirmed(each) and _is_confirmed(best)]

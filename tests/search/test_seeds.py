@@ -58,6 +58,7 @@ def test_a_process_that_dies_and_one_that_fails_are_left_out(solutions: list[ns.
 
     found = best_of_seeds(search, 4)
     assert rows(found) == rows(solutions[0]) + rows(solutions[1])
+    assert "2 of 4 searches gave no result" in found.message
 
 
 @needs_fork
@@ -85,3 +86,5 @@ def test_of_several_the_best_confirmed_one_counts(solutions: list[ns.Solution]) 
     assert merged(own, [equal]).objective == own.objective
     assert merged(own, [equal]).agreement == own.agreement
     assert merged(refuted, []).message == refuted.message
+    endless = replace(own, status=Status.UNBOUNDED, certificate=None)
+    assert merged(endless, [own]).status is merged(own, [endless]).status is Status.UNBOUNDED
