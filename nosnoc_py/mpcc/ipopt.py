@@ -7,6 +7,7 @@ its own words and never taken for success.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.nlp import NLP, SmoothProgram, entries_of, operations_of
 from nosnoc_py.mpcc.threads import one_thread
 
-# CasADi catches Ctrl-C inside IPOPT; only these statuses show it.
+# CasADi catches Ctrl-C inside IPOPT, which shows it by one of these statuses; inside a function it counts as one that
+# has no value there, and IPOPT goes on (`SeenInterrupt`).
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
 SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
@@ -108,6 +110,38 @@ class NLPSolver(Protocol):
         """Solve from x; `deadline` is a time.monotonic() stamp, `given` are bounds and multipliers."""
 
 
+class SeenInterrupt:
+    """Context that notes Ctrl-C beside the handler that is there; only the main thread gets it.
+
+    Attributes
+    ----------
+    seen : bool
+
+    Examples
+    --------
+    >>> with SeenInterrupt() as interrupt:
+    ...     pass
+    >>> interrupt.seen
+    False
+    """
+
+    def __enter__(self) -> SeenInterrupt:
+        self.seen, self._before = False, signal.getsignal(signal.SIGINT)
+        self._notes = callable(self._before) and threading.current_thread() is threading.main_thread()
+        if self._notes:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.seen = True
+        if callable(self._before):
+            self._before(number, frame)
+
+    def __exit__(self, *_: object) -> None:
+        if self._notes:
+            signal.signal(signal.SIGINT, self._before)
+
+
 class _Deadline(ca.Callback):
     """Callback that stops IPOPT at a deadline, or after a number of iterations, and keeps its last iterate."""
 
@@ -116,6 +150,7 @@ class _Deadline(ca.Callback):
     calls: int
     passed: bool
     x: np.ndarray | None
+    interrupt: SeenInterrupt | None
 
     def __init__(self, n_x: int, n_g: int, n_p: int, step: int) -> None:
         ca.Callback.__init__(self)
@@ -126,6 +161,7 @@ class _Deadline(ca.Callback):
 
     def arm(self, at: float, iterations: float) -> None:
         self.at, self.iterations, self.calls, self.passed, self.x = at, iterations, 0, False, None
+        self.interrupt = None
 
     def get_n_in(self) -> int:
         return int(ca.nlpsol_n_out())
@@ -142,7 +178,7 @@ class _Deadline(ca.Callback):
         # Iterations of this call are not counted yet, as IPOPT counts them itself.
         self.calls += 1
         self.passed = time.monotonic() > self.at or self.calls * self.step > self.iterations
-        return [int(self.passed)]
+        return [int(self.passed or (self.interrupt is not None and self.interrupt.seen))]
 
 
 class Ipopt:
@@ -190,8 +226,9 @@ class Ipopt:
         with self._lock:  # threads share the deadline and IPOPT's statistics
             self._deadline.arm(deadline, work.left() / self._work)
             started = time.monotonic()
-            with one_thread:
+            with one_thread, SeenInterrupt() as self._deadline.interrupt:
                 answer = self._solver(x0=x, p=p, **{**bounds, **given})
+            seen = self._deadline.interrupt.seen
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":
             raise OptionError(
@@ -203,7 +240,7 @@ class Ipopt:
         iterations = int(stats["iter_count"]) if stats.get("iterations") else 0
         work.count((1 + iterations) * self._work)
         # A passed deadline ends IPOPT with the same status as Ctrl-C.
-        interrupted = stats["return_status"] in INTERRUPTED and not passed
+        interrupted = seen or (stats["return_status"] in INTERRUPTED and not passed)
         x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(
             x=last if interrupted and last is not None else x,

@@ -219,7 +219,10 @@ class SmoothedProgram:
                 nlp = BlockProgram([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
             with counted(PROGRAM_WORK):
                 solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": ITERATIONS})
-                solution = solver.solve(w / scale, np.empty(0)).x * scale
+                result = solver.solve(w / scale, np.empty(0))
+            if result.interrupted:  # the method returns its point, and leaves it to the caller to end
+                raise KeyboardInterrupt
+            solution = result.x * scale
             if not np.isfinite(solution).all():
                 yield None
                 return

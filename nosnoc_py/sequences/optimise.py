@@ -95,7 +95,8 @@ def optimise(
         ipopt = Ipopt(ForCasadi(nlp), {**IPOPT, **asked, "max_iter": most - result.iterations})
         other = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
         best = min((other, result), key=lambda one: _promise(program, one))
-        result = replace(best, iterations=result.iterations + other.iterations)
+        # Ctrl-C counts, whichever of the two points is the better one.
+        result = replace(best, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
     solution = _unscaled(nlp, result)
     if program.ocp.free_time is None:
         # The certificate has the given horizon: what the row for it leaves is taken from the lengths in proportion.

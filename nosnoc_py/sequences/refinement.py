@@ -634,7 +634,11 @@ class Refinement:
         limits = {"max_iter": most, "cutoff": cutoff * program.nlp.cost_scale}
         point = optimise(program, w, {**limits, **(options or {}), **self.method.interior}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
-        if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
+        # Ctrl-C ends the work here: further attempts at this program would hide it.
+        status = Status.INTERRUPTED if point.result is not None and point.result.interrupted else None
+        if status is None and self.callback is not None:
+            status = asked_to_stop(self.callback, point)
+        if status is not None:
             if self.best is None:
                 self.keep_best(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
             raise RefinementStopped(status)

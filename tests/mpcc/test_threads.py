@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nosnoc_py.mpcc import ipopt
-from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.mpcc.ipopt import Ipopt, SeenInterrupt
 from nosnoc_py.mpcc.threads import _libraries, one_thread
 from tests.references.random_nlps import made
 
@@ -74,3 +75,19 @@ def test_ipopt_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         library.set_num_threads(before)
     assert set(seen) == {1}
+
+
+def test_ctrl_c_is_seen_beside_its_handler() -> None:
+    """IPOPT goes on where a function is interrupted: what was seen decides."""
+    handled = list[int]()
+    before = signal.signal(signal.SIGINT, lambda number, frame: handled.append(number))
+    try:
+        with SeenInterrupt() as interrupt:
+            assert not interrupt.seen
+            signal.raise_signal(signal.SIGINT)
+        assert interrupt.seen
+        assert handled == [signal.SIGINT]
+        signal.raise_signal(signal.SIGINT)
+        assert len(handled) == 2  # the handler is back
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.portfolio import KINDS, MOVES
 from nosnoc_py.search.starts import StartTask, goal
+from nosnoc_py.sequences import optimise
 
 INTERVALS = ns.Search().program.intervals
 
@@ -347,3 +349,20 @@ def test_a_free_horizon_with_a_free_initial_state_and_parameter() -> None:
     solution = ns.solve(ocp, effort="quick")
     assert solution.success
     assert solution.objective == pytest.approx(1.0 + np.sqrt(2.0), abs=1e-3)
+
+
+def test_ctrl_c_in_one_of_several_attempts_at_a_program_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth call of the solver is interrupted, at a bad point: another attempt would be preferred to it."""
+    calls, solve = list[int](), InteriorPoint.solve
+
+    def interrupted(self: InteriorPoint, *given: Any, **more: Any) -> Any:
+        calls.append(1)
+        result = solve(self, *given, **more)
+        return replace(result, x=result.x + 1e3, interrupted=True) if len(calls) == 5 else result
+
+    monkeypatch.setattr(optimise, "InteriorPoint", type("Interrupted", (InteriorPoint,), {"solve": interrupted}))
+    solution = quick(wall())
+    assert solution.status is ns.Status.INTERRUPTED
+    assert np.isfinite(solution.objective)
+    # Nothing is solved afterwards.
+    assert len(calls) == 5
