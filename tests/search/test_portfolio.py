@@ -352,17 +352,17 @@ def test_a_free_horizon_with_a_free_initial_state_and_parameter() -> None:
 
 
 def test_ctrl_c_in_one_of_several_attempts_at_a_program_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fifth call of the solver is interrupted, at a bad point: another attempt would be preferred to it."""
+    """The tenth call of the solver is interrupted, at a bad point: another attempt would be preferred to it."""
     calls, solve = list[int](), InteriorPoint.solve
 
     def interrupted(self: InteriorPoint, *given: Any, **more: Any) -> Any:
         calls.append(1)
         result = solve(self, *given, **more)
-        return replace(result, x=result.x + 1e3, interrupted=True) if len(calls) == 5 else result
+        return replace(result, x=result.x + 1e3, interrupted=True) if len(calls) == 10 else result
 
     monkeypatch.setattr(optimise, "InteriorPoint", type("Interrupted", (InteriorPoint,), {"solve": interrupted}))
     solution = quick(wall())
     assert solution.status is ns.Status.INTERRUPTED
     assert np.isfinite(solution.objective)
     # Nothing is solved afterwards.
-    assert len(calls) == 5
+    assert len(calls) == 10
