@@ -1,9 +1,9 @@
 """Default strategy: several different attempts until one is solved.
 
 Without an objective the elastic homotopy with active-set finish and certificate comes first, because it is the fastest
-one. If it fails from near and from afar, two perturbed starts show whether starts elsewhere come nearer to feasibility.
-If they do, homotopies with other relaxations and steering follow, and then the same from perturbed starts. If all rows
-are affine, linear programs find a feasible branch or prove that there is none; this comes second.
+one. Which homotopy fails differs from problem to problem, so that homotopies with other relaxations and steering
+follow, and then the same from perturbed starts. If all rows are affine, linear programs find a feasible branch or prove
+that there is none; this comes second.
 
 With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity does not
 exclude a better one elsewhere. The homotopy of Scholtes from a large relaxation therefore comes before the elastic one,
@@ -35,8 +35,6 @@ ENDS = tuple(status for status in FINAL if status is not Status.SOLVED)
 DESCENTS = 2
 # Size of the perturbations, relative to the size of the variables.
 PERTURBATION = 0.3
-# Restarts without an objective end after RETURNS in a row that have not lowered the residual to the fraction NEARER.
-RETURNS, NEARER = 2, 0.9
 # Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
 SAME = 1e-3
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
@@ -110,8 +108,6 @@ class AutoState(SolverState):
         Their statuses.
     objectives : tuple of float
         Their objectives; infinite if not solved.
-    residuals : tuple of float
-        Their largest residuals of the unrelaxed problem.
     first : float
         Objective at the start of the first attempt.
     origin : ndarray (n_w,)
@@ -128,7 +124,6 @@ class AutoState(SolverState):
     best: SolverState | None = None
     verdicts: tuple[Status, ...] = ()
     objectives: tuple[float, ...] = ()
-    residuals: tuple[float, ...] = ()
     first: float = np.inf
 
     @property
@@ -143,8 +138,7 @@ class Auto(Strategy):
     Parameters
     ----------
     restarts : int
-        Largest number of attempts from perturbed starts, after all strategies have failed from the given one. Without
-        an objective two of them come before the slower strategies, and end the attempts if they come no nearer.
+        Number of attempts from perturbed starts, after all strategies have failed from the given one.
     seed : int
         Seed of the perturbations: same seed, same result.
     ipopt : dict
@@ -195,11 +189,7 @@ class Auto(Strategy):
         # Perturbed starts begin with the elastic homotopy: the plain one, which is slow, pays only from a good start.
         turn = first[1:] + first[:1]
         again = [replace(turn[k % len(turn)], perturbation=PERTURBATION) for k in range(self.restarts)]
-        if not mpcc.objective.is_constant():
-            return (*first, *again)
-        # Without an objective a few cheap restarts show whether starts elsewhere come to other points.
-        again = [replace(first[k % len(first)], perturbation=PERTURBATION) for k in range(self.restarts)]
-        return (*first[:2], *again[:RETURNS], *first[2:], *again[RETURNS:])
+        return (*first, *again)
 
     @property
     def _relaxed(self) -> Homotopy:
@@ -254,7 +244,6 @@ class Auto(Strategy):
             best=better(state.best, inner),
             verdicts=(*state.verdicts, inner.status),
             objectives=(*state.objectives, reached),
-            residuals=(*state.residuals, max(inner.infeasibility, inner.complementarity)),
         )
         state = self._with_nearby(self._with_feasible_branch(state, attempt, deadline))
         further = self._further(state, inner)
@@ -342,19 +331,7 @@ class Auto(Strategy):
             is_assessed = best.certificate is not None and best.certificate.b_stationary is not None
             if is_assessed or not left or left[0].perturbation > 0.0:
                 return None
-        return state.attempts if left and not self._comes_no_nearer(state) else None
-
-    @staticmethod
-    def _comes_no_nearer(state: AutoState) -> bool:
-        """Return True if, without an objective, the last perturbed starts have come no nearer than those before.
-
-        Elastic homotopies then minimise the infeasibility itself, and starts elsewhere find the same local minimum.
-        """
-        done = len(state.verdicts)
-        perturbed = [attempt.perturbation > 0.0 for attempt in state.attempts[:done]]
-        if not state.solvers.mpcc.objective.is_constant() or sum(perturbed[-RETURNS:]) < RETURNS:
-            return False
-        return min(state.residuals[-RETURNS:]) > NEARER * min(state.residuals[:-RETURNS])
+        return state.attempts if left else None
 
     def _pays(self, state: AutoState) -> bool:
         """Return True if another descent from the best point is worthwhile.
@@ -390,8 +367,7 @@ class Auto(Strategy):
             status = Status.SOLVED
         elif status not in FINAL:
             # Elastic NLPs are always feasible: slacks that do not vanish mean what others report as infeasible.
-            local = Status.LOCALLY_INFEASIBLE in state.verdicts or self._comes_no_nearer(state)
-            local = local and best.status is Status.NOT_COMPLEMENTARY
+            local = Status.LOCALLY_INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
             status = Status.LOCALLY_INFEASIBLE if local else best.status or status
         return replace(state, **common(best, *OWN), status=status)
 

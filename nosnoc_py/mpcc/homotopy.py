@@ -49,17 +49,12 @@ WARM_SIGMA = 1e-4
 HUGE_MULTIPLIER = 1e6
 # A point with such multipliers is refused if the objective falls along its own branch by more than this, relatively.
 STEEP = 1e-3
-LOCAL = "Infeasible_Problem_Detected"  # IPOPT's word for a local minimum of the infeasibility
 CUSP = "Unbounded_Multipliers"  # solver status in the log, beside those of IPOPT
 # Infeasibility of a relaxed problem up to which a finish is tried.
 NEARLY_FEASIBLE = 1e-3
 # A homotopy stalls if a residual changes by less than the fraction STALL over STALL_STEPS steps.
-# So does one whose NLPs are all locally infeasible, if the infeasibility has not fallen to the fraction FALLS.
-STALL, FALLS = 1e-2, 0.5
+STALL = 1e-2
 STALL_STEPS = 3
-# Options of the library's interior-point method for a sequence of programs: its scaled error decides, and a barrier
-# parameter that follows the error keeps the multipliers of the next program from sticking to bounds.
-STEPWISE: Mapping[str, Any] = {"dual_inf_tol": np.inf, "mu_of_error": 0.1}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -247,16 +242,14 @@ class Homotopy(Strategy):
         if self.finish == "none":
             return False  # a homotopy without finish uses all its sigmas: a repetition may still succeed
         relaxed = [record for record in state.records if record.label == "homotopy"]
-        last = relaxed[-STALL_STEPS:]
-        infeasible, failed = [record.infeasibility for record in last], all(r.solver_status == LOCAL for r in last)
-        if len(last) == STALL_STEPS and min(infeasible) > NEARLY_FEASIBLE:
-            return _alike(infeasible) or (failed and infeasible[-1] > FALLS * infeasible[0])
-        # Without an objective nothing competes with the slacks or products: two equal values are enough.
+        infeasible = [record.infeasibility for record in relaxed[-STALL_STEPS:]]
+        if len(infeasible) == STALL_STEPS and min(infeasible) > NEARLY_FEASIBLE and _alike(infeasible):
+            return True
+        # Without an objective nothing competes with the slacks: two equal values are enough.
         steps = STALL_STEPS - self.finisher(state.solvers).feasibility_only
-        left = [record.complementarity for record in relaxed[-steps:]]
-        stays = len(left) == steps and min(left) > self.complementarity_tolerance and _alike(left)
-        # Slacks are feasible at any size. Products follow sigma, unless smaller ones are infeasible.
-        return stays and (self.steering != "direct" or all(r.solver_status == LOCAL for r in relaxed[-steps:]))
+        slacks = [record.complementarity for record in relaxed[-steps:]]
+        left = self.steering != "direct" and len(slacks) == steps and min(slacks) > self.complementarity_tolerance
+        return left and _alike(slacks)
 
     def _verdict(self, state: HomotopyState) -> Status:
         last = [record.solver_status for record in state.records if record.label == "homotopy"][-1]
@@ -271,7 +264,7 @@ class Homotopy(Strategy):
             return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.LOCALLY_INFEASIBLE
         if self.residuals_small(state):
             return Status.NOT_AN_OPTIMUM if last == CUSP else Status.ITERATION_LIMIT
-        return Status.LOCALLY_INFEASIBLE if last == LOCAL else Status.NOT_COMPLEMENTARY
+        return Status.LOCALLY_INFEASIBLE if last == "Infeasible_Problem_Detected" else Status.NOT_COMPLEMENTARY
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
         solvers, sigma = state.solvers, state.sigma
@@ -329,12 +322,11 @@ class Homotopy(Strategy):
         """Return the options of IPOPT for the next NLP."""
         settings: dict[str, Any] = {"max_iter": self.max_iterations}
         if self.step_tolerances:
-            own = self.nlp_solver == "interior_point"
             tolerance = float(np.clip(0.1 * state.sigma, 1e-9, 1e-3))
             settings |= dict.fromkeys(("tol", "compl_inf_tol", "constr_viol_tol"), tolerance)
-            # The absolute tolerances would otherwise ask for the last digits that the step tolerance saves.
-            settings |= {**STEPWISE, "mu_warm": 0.1 * state.sigma} if own else {"dual_inf_tol": 1.0, "mu_target": 0.0}
-            if state.dual is not None and not own:
+            # The absolute dual tolerance would otherwise ask for the last digits that the step tolerance saves.
+            settings |= {"dual_inf_tol": 1.0, "mu_target": 0.0}
+            if state.dual is not None:
                 settings |= warm_start(state.sigma, min(1e-2, 0.1 * state.sigma))
         return settings | self.ipopt
 

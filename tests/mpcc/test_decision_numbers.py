@@ -89,7 +89,6 @@ class TestAttempts:
         attempts = tuple(self.attempt() for _ in range(count)) if attempts is None else attempts
         given: dict[str, Any] = {
             "objectives": objectives, "attempts": attempts, "attempt": count - 1, "solvers": SOLVERS, "best": None,
-            "verdicts": (Status.NOT_COMPLEMENTARY,) * count,
             "origin": np.array([1.0, -4.0]), "nearby": None, "p": np.zeros(0),
             "scale": ObjectiveScale(),
         }  # fmt: skip
@@ -118,27 +117,6 @@ class TestAttempts:
         assert ns.Auto()._pays(state) == pays
         plain = self.state((1.0,) * (1 + rounds) + (last,), (self.attempt(), *again, self.attempt()))
         assert not ns.Auto()._pays(plain)
-
-    @pytest.mark.parametrize(
-        ("residuals", "perturbed", "ends"),
-        [
-            ((1.0, 0.95, 1.0), 2, True),
-            ((1.0, 0.85, 1.0), 2, False),
-            ((1.0, 1.0, 0.85), 2, False),
-            ((1.0, 1.0, 1.0), 1, False),
-            ((1.0, 1.0, 1.0, 1.0), 3, True),
-        ],
-    )
-    def test_restarts_that_come_no_nearer_end_without_an_objective(
-        self, residuals: tuple[float, ...], perturbed: int, ends: bool
-    ) -> None:
-        """Two in a row above nine tenths of the smallest residual before."""
-        plain = len(residuals) - perturbed
-        attempts = (self.attempt(),) * plain + (self.attempt(perturbation=0.3),) * (perturbed + 1)
-        failed = self.state((np.inf,) * len(residuals), attempts, residuals=residuals, solvers=FEASIBILITY)
-        assert ns.Auto._comes_no_nearer(failed) == ends
-        failed.solvers = SOLVERS
-        assert not ns.Auto._comes_no_nearer(failed)
 
     @pytest.mark.parametrize(
         ("relaxed", "infeasibility", "converged", "behind"),
@@ -199,9 +177,6 @@ class TestAttempts:
         assert [a.perturbation for a in ns.Auto(restarts=2).attempts(CURVED)] == [0.0] * 6 + [0.3] * 2
         assert "relaxed" not in [a.name for a in ns.Auto(restarts=0).attempts(FEASIBILITY.mpcc)]
         assert len(ns.Auto(restarts=0).attempts(FEASIBILITY.mpcc)) == 5
-        # Without an objective two restarts come before the slower strategies.
-        early = ns.Auto(restarts=3).attempts(FEASIBILITY.mpcc)
-        assert [attempt.perturbation for attempt in early] == [0.0] * 2 + [0.3] * 2 + [0.0] * 3 + [0.3]
 
     def test_what_remains_to_be_tried(self) -> None:
         solver = ns.Auto()
