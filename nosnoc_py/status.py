@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -316,6 +317,17 @@ def iterated(
         if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
             return replace(state, **(final_fields(state) or {"status": stop}))
     return replace(state, **end)
+
+
+def seconds_to(deadline: float) -> float | None:
+    """Return the time [s] until a stamp of time.monotonic(), None for an infinite one.
+
+    Examples
+    --------
+    >>> seconds_to(float("inf")), seconds_to(0.0)
+    (None, 0.0)
+    """
+    return None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
 
 
 def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:

@@ -108,11 +108,11 @@ class MachineCode:
 
     def address(self) -> int:
         """Return the address of the machine code, which stays loaded, for kernels that call it; 0 without."""
+        if self.function is self._source:
+            return 0
         try:
-            code = None if self.function is self._source else ctypes.CDLL(str(self._path))
+            code = ctypes.CDLL(str(self._path))
         except OSError:  # the file was removed to make room for others
-            code = None
-        if code is None:
             return 0
         return int(ctypes.cast(getattr(code, self._source.name()), ctypes.c_void_p).value or 0)
 

@@ -26,7 +26,7 @@ from nosnoc_py.mpcc.ipopt import NLPResult, NLPSolver
 from nosnoc_py.mpcc.nlp import NLP
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, start
 from nosnoc_py.solution.records import SolvedBranch
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, seconds_to
 
 Array = np.ndarray
 # Origin of an answer: the branch of the last solution, a neighbouring branch, a new run of the solver, or a solution
@@ -210,11 +210,12 @@ class Resolve:
 
     def descend(self, w: Array, sigma: float, iterations: int) -> SolverState:
         """Run a homotopy from relaxation parameter sigma with at most `iterations` per NLP."""
-        left = None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
         homotopy = Homotopy(
             nlp_solver="interior_point", sigma_0=sigma, max_iterations=iterations, **self.strategy.tolerances
         )
-        state: SolverState = homotopy.run(self.solvers.mpcc, w, self.p, solvers=self.solvers, time_limit=left)
+        state: SolverState = homotopy.run(
+            self.solvers.mpcc, w, self.p, solvers=self.solvers, time_limit=seconds_to(self.deadline)
+        )
         return state if state.status is Status.SOLVED else replace(state, status=None)
 
     def _known(self, state: SolverState) -> Neighbourhood | None:

@@ -126,9 +126,9 @@ class SeenInterrupt:
     """
 
     def __enter__(self) -> SeenInterrupt:
-        self.seen, self._before = False, signal.getsignal(signal.SIGINT)
-        self._notes = callable(self._before) and threading.current_thread() is threading.main_thread()
-        if self._notes:
+        before = signal.getsignal(signal.SIGINT)
+        self.seen, self._before = False, before if threading.current_thread() is threading.main_thread() else None
+        if callable(self._before):
             signal.signal(signal.SIGINT, self._note)
         return self
 
@@ -138,7 +138,7 @@ class SeenInterrupt:
             self._before(number, frame)
 
     def __exit__(self, *_: object) -> None:
-        if self._notes:
+        if callable(self._before):
             signal.signal(signal.SIGINT, self._before)
 
 

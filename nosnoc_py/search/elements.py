@@ -28,7 +28,7 @@ from nosnoc_py.search.portfolio import EFFORTS
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.simulation.certification.attached import with_certificate
 from nosnoc_py.solution import Candidate, Solution
-from nosnoc_py.status import Status, Verdict, iterated
+from nosnoc_py.status import Status, Verdict, iterated, seconds_to
 from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
@@ -143,7 +143,7 @@ class ElementSearch(CompleteMethod):
             # The first start sets the scale of work: it alone may use everything that is left.
             most = np.inf if state.first is None else max(LEAST, LONGER * state.candidates[0].work)
             with counted(min(most, left(state))) as account:
-                solution = problem.solve(guess=start, time_limit=_limit(until()))
+                solution = problem.solve(guess=start, time_limit=seconds_to(until()))
             return _with_start(state, solution, "default" if state.first is None else "random", account.total)
 
         def ended(state: ElementState) -> dict[str, Any] | None:
@@ -172,7 +172,7 @@ class ElementSearch(CompleteMethod):
         for count in range(method.rk_stages + 1, MOST_STAGES + 1):
             if best.certificate is None or best.certificate.verdict is not Verdict.INACCURATE or exhausted():
                 break
-            finer = transcribe(ocp, method.replace(rk_stages=count)).solve(guess=best, time_limit=_limit(ends))
+            finer = transcribe(ocp, method.replace(rk_stages=count)).solve(guess=best, time_limit=seconds_to(ends))
             # A worse objective means that the finer program ended on another branch: keep the coarse solution.
             if not finer.success or finer.objective > state.scale.above(best.objective, AGREE):
                 break
@@ -181,14 +181,9 @@ class ElementSearch(CompleteMethod):
 
     @staticmethod
     def _certify(ocp: OCP, solution: Solution, ends: float) -> Solution:
-        left = _limit(ends)
+        left = seconds_to(ends)
         left = None if left is None else max(left, LEAST)  # time for a certificate also after the limit
         return with_certificate(ocp, solution, finite_elements=True, deadline=ends, time_limit=left)
-
-
-def _limit(ends: float) -> float | None:
-    """Return the time [s] until a stamp of the clock, None without one."""
-    return None if np.isinf(ends) else max(0.0, ends - time.monotonic())
 
 
 def _rank(solution: Solution) -> Rank:

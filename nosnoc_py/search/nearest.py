@@ -22,6 +22,7 @@ from nosnoc_py.errors import NosnocError
 from nosnoc_py.ocp import OCP, Bounds, Constraint
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.solution import Solution
+from nosnoc_py.status import seconds_to
 
 # Weight of the violations, relative to the sizes of the rows; there are no other costs.
 PENALTY = 1.0
@@ -82,7 +83,7 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float = np.inf) 
         if exhausted() or time.monotonic() >= deadline:
             break
         try:
-            solution = method.solve(relaxed, guess=control, time_limit=_seconds_to(deadline))
+            solution = method.solve(relaxed, guess=control, time_limit=seconds_to(deadline))
         except NosnocError:  # a control that does not fit, such as that of an iterate without phases
             continue
         # A program that was cut is not known to be the nearest one.
@@ -93,11 +94,6 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float = np.inf) 
                 words = tuple(text for text, _ in misses if text)
                 best = NearestMotion(solution=solution, misses=words, amount=amount)
     return best if best is not None and best.misses else None
-
-
-def _seconds_to(deadline: float) -> float | None:
-    """Return the time that is left [s], None without a deadline."""
-    return max(0.0, deadline - time.monotonic()) if np.isfinite(deadline) else None
 
 
 def _positive(sizes: np.ndarray) -> np.ndarray:
@@ -127,7 +123,7 @@ def conflict(ocp: OCP, control: Any, deadline: float = np.inf) -> tuple[str, ...
 
     def has_motion(kept: list[str]) -> bool:
         try:
-            return bool(FILTER.solve(_with_only(ocp, kept), guess=control, time_limit=_seconds_to(deadline)).success)
+            return bool(FILTER.solve(_with_only(ocp, kept), guess=control, time_limit=seconds_to(deadline)).success)
         except NosnocError:
             return False
 

@@ -33,7 +33,7 @@ from nosnoc_py.search.progress_line import progress_line
 from nosnoc_py.search.seeds import best_of_seeds
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState, SequenceNode
+from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.optimise import NOT_FINITE
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
@@ -319,7 +319,8 @@ class Search(CompleteMethod):
             if isinstance(start, Proposal):
                 return self._try_motion(state, kind, start.motion, account, sequence=start.sequence)
             if isinstance(start, Start):
-                return self._try_motion(state, kind, self._motion(state, start), account, start.p)
+                motion = state.task.motion(start, state.work.seconds_left())
+                return self._try_motion(state, kind, motion, account, start.p)
             return self._try_motion(state, kind, start, account)  # a guess
 
     def terminate(self, state: SearchState) -> Status | None:
@@ -474,11 +475,6 @@ class Search(CompleteMethod):
         return state.with_candidate(kind, account.total, best)
 
     @staticmethod
-    def _motion(state: SearchState, start: Start) -> Trajectory:
-        """Return the exact motion of a start."""
-        return state.task.motion(start, state.work.seconds_left())
-
-    @staticmethod
     def _program_of(
         state: SearchState, motion: Trajectory, p: Any, sequence: Sequence | None
     ) -> tuple[Any, Sequence, PhaseStart]:
@@ -514,7 +510,8 @@ class Search(CompleteMethod):
                 break
             if not state.is_worth_trying(sequence):
                 continue
-            attempt = self._solve_neighbour(state, node, sequence)
+            start = start_of_motion(state.task.ocp, sequence, node.attempt.solution)
+            attempt = self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))
             state = state.with_tried(sequence, MOVES)
             if attempt is None:
                 break
@@ -524,11 +521,6 @@ class Search(CompleteMethod):
             if gained:
                 break
         return state.with_candidate(MOVES, account.total, best)
-
-    def _solve_neighbour(self, state: SearchState, node: SequenceNode, sequence: Sequence) -> PhaseAttempt | None:
-        """Return the best attempt for a neighbour of a node."""
-        start = start_of_motion(state.task.ocp, sequence, node.attempt.solution)
-        return self._solve(state.work, node.laws, sequence, start, state.cutoff(MOVES))
 
     def _refine(self, state: SearchState, account: Account) -> SearchState:
         """Solve the best motion on the final grid; a motion that is not confirmed there loses its rank."""

@@ -56,7 +56,7 @@ from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.sequence import Sequence
-from nosnoc_py.status import Status, Verdict, asked_to_stop
+from nosnoc_py.status import Status, Verdict, asked_to_stop, seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant, control_of_guess, state_guess
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
@@ -353,7 +353,7 @@ class Refinement:
     @property
     def time_limit(self) -> float | None:
         """Remaining time [s]; None without a limit."""
-        return None if np.isinf(self.deadline) else self.seconds_left()
+        return seconds_to(self.deadline)
 
     def effort(self) -> dict[str, Any]:
         """Return log, iterations and time so far, as fields of a solution."""

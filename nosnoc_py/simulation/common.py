@@ -14,7 +14,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.options import Method, Options
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, seconds_to
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import scalar
@@ -145,7 +145,7 @@ class SteppedRun:
 
     def left(self) -> float | None:
         """Return the seconds until the deadline; None without one."""
-        return None if self.deadline == math.inf else max(0.0, self.deadline - time.monotonic())
+        return seconds_to(self.deadline)
 
 
 class SimulationMethod(Method):

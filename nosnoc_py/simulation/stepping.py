@@ -23,6 +23,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_filling import ContactIterateWriter, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
+from nosnoc_py.status import seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import RESTING_SOLVED
@@ -53,8 +54,7 @@ class Attempts(ABC):
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
         """Yield the result of one attempt after the other, until a stamp of time.monotonic()."""
         for solvers, w, solver, sigma in self._attempts(values):
-            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            yield solver.run(solvers.mpcc, w, values, sigma=sigma, solvers=solvers, time_limit=left)
+            yield solver.run(solvers.mpcc, w, values, sigma=sigma, solvers=solvers, time_limit=seconds_to(deadline))
             if time.monotonic() > deadline:
                 return
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from nosnoc_py.errors import NosnocError
+
 # Lines of the message of a check that are shown.
 LINES = 4
 
@@ -13,6 +15,16 @@ def expect(holds: Any, message: str) -> None:
     """Raise `AssertionError` with a message unless something holds; not an `assert`, which `python -O` leaves out."""
     if not holds:
         raise AssertionError(message)
+
+
+def expect_refusals(run: Callable[..., Any], mistakes: Iterable[dict[str, Any]]) -> None:
+    """Raise `AssertionError` unless a call refuses each of these arguments with an error of the library."""
+    for mistake in mistakes:
+        try:
+            run(**mistake)
+        except NosnocError:
+            continue
+        raise AssertionError(f"no error for {mistake}")
 
 
 def run_checks(title: str, checks: Iterable[Callable[..., None]], *member: Any) -> None:

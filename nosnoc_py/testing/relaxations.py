@@ -18,16 +18,7 @@ SIGMAS = 10.0 ** -np.arange(7)
 
 @dataclass(frozen=True)
 class RelaxationCase:
-    """A relaxation with what it claims.
-
-    Attributes
-    ----------
-    member : Relaxation
-    width : (constant, rate)
-        The largest min(a, b) that it allows is constant * sigma ** rate.
-    accuracy : float
-        Of a small program at sigma = 1e-8.
-    """
+    """A relaxation with what it claims; see `check_relaxation`."""
 
     member: Relaxation
     width: tuple[float, float]

@@ -22,18 +22,7 @@ STEP, SLOPE = 1e-6, 1e-6
 
 @dataclass(frozen=True)
 class ShapeCase:
-    """A shape with points around it.
-
-    Attributes
-    ----------
-    shape : object
-    size : int
-        2 in the plane, 3 in space.
-    length : float
-        Size of the shape [m].
-    exact : bool
-        True if the distance is exact everywhere outside, not at the surface only.
-    """
+    """A shape with points around it; see `check_shape`."""
 
     shape: Any
     size: int
@@ -138,7 +127,7 @@ def balls_lie_inside(case: ShapeCase) -> None:
     expect(inside.max() <= 10 * SAME * case.length, f"a ball is {inside.max():.2g} m outside of the surface")
 
 
-def _height(case: ShapeCase) -> tuple[ca.Function, int]:
+def _height(case: ShapeCase) -> ca.Function:
     """Return the function from a position and a rotation matrix to the gap over the ground."""
     q, v = ca.SX.sym("q", case.size), ca.SX.sym("v", case.size)
     moves = Coordinates(q, v)
@@ -146,7 +135,7 @@ def _height(case: ShapeCase) -> tuple[ca.Function, int]:
     placed = Placed(case.shape, q, turn, coordinates=moves)
     ground = HalfSpace(tuple(np.eye(case.size)[-1]))
     gaps = ca.vertcat(*[contact.gap for contact in contacts(placed, ground)])
-    return ca.Function("gap", [q, turn], [ca.mmin(gaps)]), case.size
+    return ca.Function("gap", [q, turn], [ca.mmin(gaps)])
 
 
 def _turns(case: ShapeCase) -> list[Array]:
@@ -161,7 +150,7 @@ def _turns(case: ShapeCase) -> list[Array]:
 
 def gap_over_the_ground_is_that_of_its_lowest_ball(case: ShapeCase) -> None:
     """In all attitudes: the least height of a centre minus the radius of its ball."""
-    gap, _ = _height(case)
+    gap = _height(case)
     place = 0.7 * case.length * np.ones(case.size)
     for turn in _turns(case):
         balls = probes_of(case.shape, case.size)
@@ -172,7 +161,7 @@ def gap_over_the_ground_is_that_of_its_lowest_ball(case: ShapeCase) -> None:
 
 def the_lowest_point_is_that_of_the_surface(case: ShapeCase) -> None:
     """Points of the surface are never below the ground when the gap is zero, and come near to it."""
-    gap, _ = _height(case)
+    gap = _height(case)
     x = case.points
     distance, normal = case.distances(x)
     feet = (x - distance[:, None] * normal)[distance > 0.0]

@@ -47,7 +47,7 @@ from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.solution.violation import Law
-from nosnoc_py.status import Stationarity, Status, asked_to_stop
+from nosnoc_py.status import Stationarity, Status, asked_to_stop, seconds_to
 from nosnoc_py.systems.evaluated import EvaluatesProblem
 from nosnoc_py.systems.named_guesses import guess_by_name
 from nosnoc_py.systems.symbols import numbers, scalar
@@ -529,8 +529,8 @@ class Transcription(EvaluatesProblem):
             return None if motion is None else self.initial_guess(motion, values)
 
         def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
-            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
+            how: dict[str, Any] = {"sigma": sigma, "callback": callback, "solvers": self.solvers}
+            how["time_limit"] = seconds_to(deadline)
             if nearby is not None and isinstance(strategy, Auto):
                 # Only `Auto` goes on from a motion near a failed solution.
                 how["nearby"] = start_of

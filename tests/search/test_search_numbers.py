@@ -22,7 +22,7 @@ from nosnoc_py.search.starts import StartTask
 from nosnoc_py.search.state import SearchState, SequenceNode
 from nosnoc_py.sequences.refinement import PhaseAttempt
 from nosnoc_py.solution import Candidate, Sequence
-from nosnoc_py.status import Status, Verdict
+from nosnoc_py.status import Status, Verdict, seconds_to
 
 pytestmark = pytest.mark.quick
 
@@ -114,9 +114,9 @@ class TestElementStates:
         assert elements._random_control(ocp, odd, rng).min() == pytest.approx(-1.0, abs=0.1)
 
     def test_limits_of_time(self) -> None:
-        assert elements._limit(np.inf) is None
-        assert elements._limit(0.0) == 0.0
-        left = elements._limit(time.monotonic() + 100.0)
+        assert seconds_to(np.inf) is None
+        assert seconds_to(0.0) == 0.0
+        left = seconds_to(time.monotonic() + 100.0)
         assert left is not None
         assert 0.0 < left <= 100.0
 

@@ -108,8 +108,7 @@ class WrittenMotion(InterpretedMotion):
         arrays = None
         if perform is not None and self.steps.puts:
             arrays = written_arrays(self.steps, self.constants, self.flow.widths)
-        tapes = dict(zip(("first", "third", "second"), self.steps.tapes, strict=False)) if arrays is not None else {}
-        return self if arrays is None else KernelMotion(self.flow, self.regime, arrays, perform, tapes, self)
+        return self if arrays is None else KernelMotion(self.flow, self.regime, arrays, perform, self.steps.tapes, self)
 
 
 class KernelMotion(InterpretedMotion):
@@ -250,15 +249,14 @@ def idle() -> ArrayMotion:
 
 def written_arrays(steps: Any, data: Array, widths: tuple[int, int, int]) -> ArrayMotion | None:
     """Return a motion that is written out, of `CompiledSteps`; None if an operation is not known."""
-    if not all(tape.known for tape in steps.tapes):
+    if not all(tape.known for tape in steps.tapes.values()):
         return None
-    first, third, *second = (tape.now() for tape in steps.tapes)
     argument = np.concatenate([np.zeros(steps.n_x), data])
     return idle()._replace(
         sizes=Sizes(0, 0, 0, 0, False, False, steps.projects),
-        first=first,
-        second=second[0] if second else NO_TAPE,
-        third=third,
+        first=steps.tapes["first"].now(),
+        second=steps.tapes["second"].now() if "second" in steps.tapes else NO_TAPE,
+        third=steps.tapes["third"].now(),
         argument=argument,
         arguments=np.repeat(argument[:, None], LANES, axis=1),
         out=np.zeros(sum(widths)),

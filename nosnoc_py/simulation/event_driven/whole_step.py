@@ -62,9 +62,9 @@ class CompiledSteps:
             self._project = buffered(self._functions[2])
 
     @cached_property
-    def tapes(self) -> list[CountedTape]:
-        """Rate, sample, and the projection if there is one, as tapes."""
-        return [CountedTape(function) for function in self._functions]
+    def tapes(self) -> dict[str, CountedTape]:
+        """Rate, sample, and the projection if there is one, as tapes by their names in `ArrayMotion`."""
+        return {name: CountedTape(f) for name, f in zip(("first", "third", "second"), self._functions, strict=False)}
 
     @cached_property
     def _step(self) -> Any:
