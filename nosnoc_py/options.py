@@ -6,6 +6,7 @@ import inspect
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -67,6 +68,18 @@ class Options(BaseModel):
         """
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **changes})
+
+
+def engine(reference: str) -> Any:
+    """Return a method of options that calls "module:function", which knows these options and gets them second.
+
+    The module is loaded when it is first needed: a program that solves does not load what simulates rigid bodies.
+    """
+
+    def work(options: Options, subject: Any, *arguments: Any) -> Any:
+        return resolve_name(reference)(subject, options, *arguments)
+
+    return work
 
 
 class Method(Options):

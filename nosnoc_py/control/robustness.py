@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.api import simulate
-from nosnoc_py.control.measured import admissible
+from nosnoc_py.control.measured import admissible, unit_parts
 from nosnoc_py.control.windows import PlanWindows
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.processes import mapped
@@ -108,9 +108,6 @@ def robustness(
     workers: int = 1,
 ) -> Robustness:
     """Simulate random draws of a tracking law; see `TrackingLaw.robustness`."""
-    # Imported here, as `tracking` imports this file.
-    from nosnoc_py.control.tracking import deviation
-
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise OptionError(f"robustness: n: expected a positive whole number of draws, given {n!r}.")
     system = law.system if plant is None else plant
@@ -206,3 +203,12 @@ def _parameter_ranges(ranges: Any, system: Described) -> Array:
     if value.shape not in {(), array.shape}:
         raise OptionError(f"parameters: expected {array.size} numbers or names of parameters, given {ranges!r}.")
     return array + value
+
+
+def deviation(system: Described, x: Any, reference: Array) -> Array:
+    """Return x minus a reference (n_x,); quaternions q and -q are the same attitude, so take the nearer sign."""
+    x = np.array(x, dtype=float)
+    for part in unit_parts(system):
+        # sign(0) = 0 for attitudes half a turn apart would delete the quaternion: either sign will do.
+        x[part] *= np.sign(x[part] @ reference[part]) or 1.0
+    return np.asarray(x - reference)

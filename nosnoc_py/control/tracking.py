@@ -23,9 +23,9 @@ import numpy as np
 
 from nosnoc_py.api import simulate
 from nosnoc_py.arguments import named_arguments
-from nosnoc_py.control.measured import admissible, unit_parts
+from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.references import Reference, references_of
-from nosnoc_py.control.robustness import Robustness, robustness
+from nosnoc_py.control.robustness import Robustness, deviation, robustness
 from nosnoc_py.control.windows import PlanWindow, PlanWindows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.simulation.certification.windows import state_at
@@ -504,15 +504,6 @@ def _limits(problem: Any, system: Described, bounds: Any) -> tuple[Array, Array]
     if not (limits[0] <= limits[1]).all():
         raise OptionError(f"track: bounds: expected lower <= upper, given {bounds!r}.")
     return limits[0], limits[1]
-
-
-def deviation(system: Described, x: Any, reference: Array) -> Array:
-    """Return x minus a reference (n_x,); quaternions q and -q are the same attitude, so take the nearer sign."""
-    x = np.array(x, dtype=float)
-    for part in unit_parts(system):
-        # sign(0) = 0 for attitudes half a turn apart would delete the quaternion: either sign will do.
-        x[part] *= np.sign(x[part] @ reference[part]) or 1.0
-    return np.asarray(x - reference)
 
 
 def _distance(system: Described, x: Array, reference: Array) -> float:

@@ -6,16 +6,13 @@ confirms the solution, `program` discretises one sequence on one mesh.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from nosnoc_py.errors import ModelError, OptionError, check_type
-from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
+from nosnoc_py.errors import ModelError
+from nosnoc_py.options import CompleteMethod, engine
 from nosnoc_py.sequences.program import PhaseMesh
-from nosnoc_py.solution import Solution
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -117,18 +114,7 @@ class MultiPhase(CompleteMethod):
         except ModelError as error:
             raise ValueError(str(error)) from None
 
-    def solved(
-        self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
-    ) -> Solution:
-        """Solve the program of the sequence, simulate its solution, and refine until both agree."""
-        check_type(ocp, OCP, "ocp")
-        if ocp.complementarities:
-            raise OptionError("MultiPhase does not take an OCP with complementarities of its own; use ns.FESDJ(...).")
-        if self.grid == "equal" and self.control_degree:
-            raise OptionError("control_degree: polynomials need grid='moving'; leave it out for constant controls.")
-        from nosnoc_py.sequences.refinement import Refinement  # which knows these options
-
-        return Refinement(self, ocp, callback, started, deadline).solve(guess)
+    solved = engine("nosnoc_py.sequences.refinement:refined")
 
     def mesh(self, level: int, points: int = 0) -> PhaseMesh:
         """Return the mesh of a level of refinement; `points` is 1 once inequalities break between the nodes."""

@@ -31,7 +31,7 @@ import numpy as np
 from nosnoc_py.attempts.loop import best_attempt
 from nosnoc_py.attempts.rank import ObjectiveScale, Rank, RankGroup
 from nosnoc_py.attempts.work import exhausted
-from nosnoc_py.errors import ModelError
+from nosnoc_py.errors import ModelError, OptionError, check_type
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.interior.method import ABOVE, SOLVED, InteriorPoint
@@ -240,6 +240,23 @@ class Cutoff:
 
 
 NO_CUTOFF = Cutoff()
+
+
+def refined(
+    ocp: OCP,
+    method: MultiPhase,
+    guess: Any,
+    callback: Callable[[Any], Any] | None,
+    started: float,
+    deadline: float,
+) -> Solution:
+    """Solve the program of a sequence, simulate its solution, and refine until both agree."""
+    check_type(ocp, OCP, "ocp")
+    if ocp.complementarities:
+        raise OptionError("MultiPhase does not take an OCP with complementarities of its own; use ns.FESDJ(...).")
+    if method.grid == "equal" and method.control_degree:
+        raise OptionError("control_degree: polynomials need grid='moving'; leave it out for constant controls.")
+    return Refinement(method, ocp, callback, started, deadline).solve(guess)
 
 
 class Refinement:

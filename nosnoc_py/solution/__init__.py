@@ -1,6 +1,9 @@
 """Solutions and trajectories: numbers only, no symbols, no plots."""
 
+from nosnoc_py.roles import Role
 from nosnoc_py.solution.candidate import Candidate
+from nosnoc_py.solution.certificate import Balance, Certificate, EventPair, Window
+from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.optimum import Prediction, SolutionSensitivity
@@ -14,16 +17,25 @@ from nosnoc_py.solution.records import (
     SolvedBranch,
     StepRecord,
 )
+from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.sequence import Sequence
-from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
-from nosnoc_py.solution.storage import INTERPOLANTS, load, save
-from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.solution.storage import KINDS, load, save
+from nosnoc_py.solution.trajectory import Shifted, Trajectory
+from nosnoc_py.solution.violation import Law, Violation
+from nosnoc_py.status import Stationarity, Status, Verdict
+
+# What files hold: a new kind of record or of dense output is one entry.
+RECORDS: tuple[type, ...] = (
+    *(Trajectory, Shifted, Solution, ClosedLoop, Certificate, Candidate, Sequence, Sensitivity),
+    *(Event, Series, StepRecord, Residual, PairRole, Discretization, SolvedBranch, RungeKuttaInterpolant, RigidMotion),
+    *(Window, EventPair, Balance, Violation, Status, Stationarity, Verdict, Role, Law),
+)
+KINDS.update((kind.__name__, kind) for kind in RECORDS)
 
 __all__ = [
     "EVENT_KINDS",
-    "INTERPOLANTS",
     "Candidate",
     "Discretization",
     "Event",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.markup import page, table
-from nosnoc_py.solution import Event
-from nosnoc_py.solution.storage import READERS, write
+from nosnoc_py.solution.records import Event
+from nosnoc_py.solution.storage import save
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -184,19 +183,4 @@ class ClosedLoop:
         >>> again
         ClosedLoop: 2 samples of 0.5 s, solved
         """
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        entries = {name: value for name, value in values.items() if name not in arrays}
-        # Events are records of their own; everything else is JSON or an array.
-        return write(path, type(self).__name__, entries | {"events": [asdict(event) for event in self.events]}, arrays)
-
-
-def _read(entries: dict[str, Any], arrays: dict[str, Array]) -> ClosedLoop:
-    # JSON has lists only; the fields are tuples.
-    lists = {name: tuple(value) for name, value in entries.items() if isinstance(value, list)}
-    events = tuple(Event(**event) for event in entries["events"])
-    return ClosedLoop(**{**entries, **lists, **arrays, "events": events, "status": Status(entries["status"])})
-
-
-# `storage` knows trajectories only: other kinds of files register their reader.
-READERS[ClosedLoop.__name__] = _read
+        return save(self, path)

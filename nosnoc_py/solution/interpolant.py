@@ -11,10 +11,9 @@ element after, also if the time differs from the boundary by round-off; before t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol, Self
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,22 +30,11 @@ SNAP = 1e-12
 
 
 class Interpolant(Protocol):
-    """Interface of dense output: evaluation at a time and a side, conversion to arrays and back."""
-
-    kind: ClassVar[str]
+    """Interface of dense output: evaluation at a time and a side. A dataclass of arrays, as files hold it."""
 
     def __call__(self, t: npt.ArrayLike, side: Side = "+") -> Array:
         """Return the state, (n_x,) for a scalar time and (times, n_x) for an array."""
         ...
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the fields by name, as arrays that a file holds."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Build the interpolant from the result of `to_arrays`."""
-        return cls(**arrays)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,8 +64,6 @@ class RungeKuttaInterpolant(Interpolant):
     x_left: Array
     x_stages: Array
     x_initial: Array = field(default_factory=lambda: np.empty(0))
-
-    kind: ClassVar[str] = "runge_kutta"
 
     def __post_init__(self) -> None:
         t_left = read_only(self.t_left, "t_left", "elements")

@@ -8,7 +8,6 @@ rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +38,6 @@ class RigidMotion(Interpolant):
     t: Array
     x: Array
     mass: Array
-
-    kind: ClassVar[str] = "se3"
 
     def __post_init__(self) -> None:
         t = read_only(self.t, "t", "nodes")

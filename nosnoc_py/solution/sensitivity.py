@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.storage import NOT_STORED
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +83,7 @@ class Sensitivity:
     orbital_p: Array | None = None
     orbital_u: Array | None = None
     flags: tuple[str, ...] = ()
-    directions: Callable[[Array], Array] | None = field(default=None, repr=False)
+    directions: Callable[[Array], Array] | None = field(default=None, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         # In two steps: first any matrix, as its number of rows fixes all other shapes.

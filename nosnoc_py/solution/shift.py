@@ -7,66 +7,29 @@ stages it has as many stages, and carries the unshifted iterate, whose variables
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nosnoc_py.errors import TranscriptionError
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
-from nosnoc_py.solution.records import Series, SolvedBranch
-from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.solution.records import Series
+
+if TYPE_CHECKING:
+    from nosnoc_py.solution.trajectory import Trajectory
 
 # Times closer than this, relative to the length of the interval, are one time.
 SAME = 1e-9
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Shifted(Trajectory):
-    """A trajectory that begins later than its original.
-
-    Parameters
-    ----------
-    later
-        Length of the shift [s].
-    stages
-        Number of control stages in the shift; 0 if it is no whole number of equal ones.
-    w : (n_w,)
-        Iterate of the original solution, unshifted; empty without one.
-    layout_key
-        Fingerprint of the transcription that `w` belongs to.
-    branch
-        Branch that `w` solves, unshifted.
-
-    Examples
-    --------
-    >>> import casadi as ca, nosnoc_py as ns
-    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
-    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
-    >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=4))
-    >>> later = problem.solve().shift(stages=1)
-    >>> later.stages, later.later, problem.solve(x0=later.x[0], guess=later).success
-    (1, 0.25, True)
-    """
-
-    later: float
-    stages: int = 0
-    w: Array = field(default_factory=lambda: np.empty(0))
-    layout_key: str = ""
-    branch: SolvedBranch | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assign(self, w=read_only(self.w, "w", "n_w"), later=float(self.later), stages=int(self.stages))
 
 
 # Fields that the shifted trajectory shares with the whole one.
 SAME_FIELDS = ("state_names", "control_names", "parameters", "status", "units")
 
 
-def shifted(trajectory: Trajectory, duration: float | None = None, stages: int | None = None) -> Shifted:
-    """Return the rest of a trajectory, see `Trajectory.shift`."""
+def shifted(trajectory: Trajectory, duration: float | None = None, stages: int | None = None) -> dict[str, Any]:
+    """Return the fields of the rest of a trajectory, a `Shifted`; see `Trajectory.shift`."""
     later, whole = _length(trajectory, duration, stages)
     start, end = trajectory.t0 + later, float(trajectory.t[-1])
     slack = SAME * trajectory.duration
@@ -76,7 +39,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
     t, x = nodes_of(dense.t_left, dense.h, dense.x_initial, dense.x_left, dense.x_right)
     u_grid, u = _controls(trajectory, later, max(whole, 1), slack)
     control = trajectory.control_interpolant
-    return Shifted(
+    return dict(
         t=t,
         x=x,
         u_grid=u_grid,
@@ -89,7 +52,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
         later=later,
         stages=whole,
         # A second shift has no iterate: `stages` counts from the solution itself.
-        w=getattr(trajectory, "w", np.empty(0)) if whole and not isinstance(trajectory, Shifted) else np.empty(0),
+        w=getattr(trajectory, "w", np.empty(0)) if whole and not hasattr(trajectory, "later") else np.empty(0),
         layout_key=getattr(trajectory, "layout_key", ""),
         branch=getattr(trajectory, "branch", None),
     )

@@ -105,7 +105,7 @@ class Solution(Trajectory):
     work
         Counted work of a search by kind of start, in units of about a second; the same on every machine.
     shorter
-        Of a given sequence with phases that would rather vanish: the solution without them. It is not saved.
+        Of a given sequence with phases that would rather vanish: the solution without them.
 
     Examples
     --------

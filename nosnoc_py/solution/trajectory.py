@@ -22,15 +22,15 @@ from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, Unkno
 from nosnoc_py.markup import page, table
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
-from nosnoc_py.solution.records import Discretization, Event, Series
+from nosnoc_py.solution.records import Discretization, Event, Series, SolvedBranch
 from nosnoc_py.solution.sensitivity import Sensitivity
+from nosnoc_py.solution.shift import shifted
+from nosnoc_py.solution.storage import save
 from nosnoc_py.status import Status
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-    from nosnoc_py.solution.shift import Shifted
 
 # Attribute with the problem or the system of a result; it is no field, so that files and copies do without it.
 PROBLEM = "_problem"
@@ -448,10 +448,7 @@ class Trajectory:
         >>> later.t0, later.duration, bool(later.x[0] < 2.0)
         (0.0, 1.0, True)
         """
-        # A circular import at the top: `Shifted` is a `Trajectory`.
-        from nosnoc_py.solution.shift import shifted
-
-        return shifted(self, duration, stages)
+        return Shifted(**shifted(self, duration, stages))
 
     def summary(self) -> str:
         """Return a report of a few lines: status, interval, final state, events and, after a failure, what to try.
@@ -543,8 +540,6 @@ class Trajectory:
         >>> bool((again.x == motion.x).all())
         True
         """
-        from nosnoc_py.solution.storage import save
-
         return save(self, path)
 
     def __repr__(self) -> str:
@@ -576,6 +571,45 @@ class Trajectory:
         branches += [f"message: {self.message}"] if self.message else []
         branches += [] if self.success else [f"what to try: {self.status.remedy}"]
         return [*branches, *([repr(self.sensitivity).replace("S", "s", 1)] if self.sensitivity is not None else [])]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Shifted(Trajectory):
+    """A trajectory that begins later than its original.
+
+    Parameters
+    ----------
+    later
+        Length of the shift [s].
+    stages
+        Number of control stages in the shift; 0 if it is no whole number of equal ones.
+    w : (n_w,)
+        Iterate of the original solution, unshifted; empty without one.
+    layout_key
+        Fingerprint of the transcription that `w` belongs to.
+    branch
+        Branch that `w` solves, unshifted.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+    >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=4))
+    >>> later = problem.solve().shift(stages=1)
+    >>> later.stages, later.later, problem.solve(x0=later.x[0], guess=later).success
+    (1, 0.25, True)
+    """
+
+    later: float
+    stages: int = 0
+    w: Array = field(default_factory=lambda: np.empty(0))
+    layout_key: str = ""
+    branch: SolvedBranch | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, w=read_only(self.w, "w", "n_w"), later=float(self.later), stages=int(self.stages))
 
 
 def event_rows(events: Iterable[Event]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:

@@ -79,7 +79,7 @@ def test_file_of_another_version(results: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(storage, "FORMAT_VERSION", 99)
     trajectory.save(tmp_path / "future.nc")
     monkeypatch.undo()
-    assert "given format_version 99, expected 1" in refused("show", tmp_path / "future.nc")
+    assert "given format_version 99, expected 3" in refused("show", tmp_path / "future.nc")
 
 
 def test_figures_where_nothing_can_be_written(results: Path, tmp_path: Path):

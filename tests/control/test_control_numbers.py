@@ -20,7 +20,8 @@ from nosnoc_py.control.moving_horizon import OUTLIER
 from nosnoc_py.control.mpc import MPC, MPCStep, Source
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
 from nosnoc_py.control.references import Reference, references_of
-from nosnoc_py.control.tracking import Weights, deviation, riccati
+from nosnoc_py.control.robustness import deviation
+from nosnoc_py.control.tracking import Weights, riccati
 from nosnoc_py.control.windows import PlanWindows
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution import Event

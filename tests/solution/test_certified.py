@@ -30,8 +30,6 @@ def contents_of(value: Any) -> Any:
         return [contents_of(item) for item in value]
     if isinstance(value, float | np.floating):
         return repr(float(value))
-    if hasattr(value, "to_arrays"):
-        return contents_of(value.to_arrays())
     return repr(value)
 
 

@@ -26,7 +26,7 @@ def bits(value: Any) -> Any:
     if isinstance(value, Series):
         return bits(value.t), bits(value.values), value.role
     if isinstance(value, RungeKuttaInterpolant):
-        return {name: bits(array) for name, array in value.to_arrays().items()}
+        return {f.name: bits(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Event):
         return bits(value.to_dict())
     if isinstance(value, tuple):
@@ -131,25 +131,11 @@ def test_folders_are_made_and_other_formats_are_refused(trajectory: Trajectory, 
     assert not (tmp_path / "other").exists()
 
 
-def test_files_of_version_1_are_read(solution: Solution, tmp_path: Path) -> None:
-    """They know no roles, and no elements of their motion."""
-    meta, numbers = storage._from_netcdf(solution.save(tmp_path / "new.nc").read_bytes())
-    del meta["shapes"]
-    meta["format_version"] = 1
-    for name in ("biactive_roles", "discretization"):
-        del meta["fields"][name]
-    for name in ("series", "multipliers"):
-        meta["fields"][name] = [key for key, _ in meta["fields"][name]]
-    (tmp_path / "old.nc").write_bytes(storage._to_netcdf(meta, numbers))
-    bare = {name: Series(series.t, series.values) for name, series in solution.series.items()}
-    assert_same(load(tmp_path / "old.nc"), replace(solution, series=bare, biactive_roles=(), discretization=None))
-
-
 def test_other_format_version_is_refused(trajectory: Trajectory, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(storage, "FORMAT_VERSION", 99)
     path = trajectory.save(tmp_path / "run.nc")
     monkeypatch.undo()
-    with pytest.raises(TranscriptionError, match="given format_version 99, expected 1 or 2"):
+    with pytest.raises(TranscriptionError, match="given format_version 99, expected 3"):
         load(path)
 
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.options import Method, engine
+from nosnoc_py.simulation.common import SimulationMethod
 from nosnoc_py.systems.event_selected import EventSelectedSystem
 from nosnoc_py.tableaus import Tableau, dopri5, explicit
 
@@ -118,8 +117,4 @@ class EventSelected(SimulationMethod):
             )
         return self.scheme
 
-    def simulate(self, system: EventSelectedSystem, task: SimulationTask) -> Trajectory:
-        """Simulate an event-selected system; see `nosnoc_py.simulate`."""
-        from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
-
-        return run(system, self, task)
+    simulate = engine("nosnoc_py.methods.event_selected.run:run")

@@ -7,13 +7,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.discretization.options import Scheme
-from nosnoc_py.errors import OptionError, check_type, unknown_name
+from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.methods.shooting.phases import PhaseShooting
 from nosnoc_py.methods.shooting.single import SingleShooting
-from nosnoc_py.mpcc.strategy import Callback
-from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
-from nosnoc_py.solution import Solution
+from nosnoc_py.options import CompleteMethod, engine
 
 
 class SmoothedShooting(CompleteMethod):
@@ -63,12 +60,7 @@ class SmoothedShooting(CompleteMethod):
             )
         return self
 
-    def solved(self, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float) -> Solution:
-        """Solve smoothed problems from sigma_0 to sigma_min, each started at the last solution."""
-        from nosnoc_py.methods.shooting.smoothed import solve  # it imports this module
-
-        check_type(ocp, OCP, "ocp")
-        return solve(self, ocp, guess, callback, started, deadline)
+    solved = engine("nosnoc_py.methods.shooting.smoothed:solve")
 
 
 # Option classes of the forms.

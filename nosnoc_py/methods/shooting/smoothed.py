@@ -19,6 +19,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.options import FESD
+from nosnoc_py.errors import check_type
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.mpcc.ipopt import NLPResult, NLPSolver, warm_start
@@ -78,9 +79,13 @@ class SmoothedState(SolverState):
 
 
 def solve(
-    options: SmoothedShooting, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float
+    ocp: OCP, options: SmoothedShooting, guess: Any, callback: Callback | None, started: float, deadline: float
 ) -> Solution:
-    """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are time.monotonic() values."""
+    """Solve smoothed problems from sigma_0 to sigma_min, each started at the last solution.
+
+    `started` and `deadline` are stamps of time.monotonic().
+    """
+    check_type(ocp, OCP, "ocp")
     problem = SmoothedProblem.of(ocp, options)
     state = iterated(problem.init(guess), problem.step, problem.ended, callback, deadline)
     return with_simulated_notes(ocp, problem.solution(state, time.monotonic() - started), guess, deadline)

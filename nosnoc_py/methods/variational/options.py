@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.options import Method, engine
+from nosnoc_py.simulation.common import SimulationMethod
 from nosnoc_py.systems.rigid_body import RigidBody
 
 
@@ -107,8 +106,4 @@ class LieGroupVariational(SimulationMethod):
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self
 
-    def simulate(self, system: RigidBody, task: SimulationTask) -> Trajectory:
-        """Simulate a rigid body; see `nosnoc_py.simulate`."""
-        from nosnoc_py.methods.variational.run import run  # it imports this module
-
-        return run(system, self, task)
+    simulate = engine("nosnoc_py.methods.variational.run:run")

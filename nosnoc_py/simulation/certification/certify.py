@@ -232,7 +232,7 @@ def _not_finite(solution: Solution) -> str | None:
     if bad.size:
         return f"the solution holds NaN or infinity, first at t = {solution.t[bad[0]]:.6g} s"
     interpolants = [dense for dense in (solution.interpolant, solution.control_interpolant) if dense is not None]
-    dense = [values for dense in interpolants for values in dense.to_arrays().values()]
+    dense = [values for dense in interpolants for values in vars(dense).values()]
     own: list[Any] = [solution.t, solution.u_grid, solution.u, solution.x0, solution.p, solution.horizon]
     if not all(np.isfinite(values).all() for values in [*own, *dense]):
         return "the solution holds NaN or infinity in its times, control, x0, p, horizon or dense output"

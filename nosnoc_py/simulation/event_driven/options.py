@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.options import engine
+from nosnoc_py.simulation.common import SimulationMethod
 from nosnoc_py.systems import SYSTEMS
-from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hybrid import HybridSystem
 
 # Increment of a state for the finite-difference Jacobian of a stiff phase, relative to the state (absolute below one).
@@ -99,14 +98,5 @@ class EventDriven(SimulationMethod):
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"
 
-    def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
-        """Simulate from event to event; see `nosnoc_py.simulate`."""
-        from nosnoc_py.simulation.event_driven.run import run  # which knows these options
-
-        return run(system, self, task)
-
-    def stepper(self, system: Described, length: float) -> Any:
-        """Return a stepper with steps of equal length; see `nosnoc_py.Simulator`."""
-        from nosnoc_py.simulation.event_driven.stepper import EventDrivenStepper  # which knows these options
-
-        return EventDrivenStepper(system, self, length)
+    simulate = engine("nosnoc_py.simulation.event_driven.run:run")
+    stepper = engine("nosnoc_py.simulation.event_driven.stepper:EventDrivenStepper")

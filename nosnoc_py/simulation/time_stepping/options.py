@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.options import Method, engine
+from nosnoc_py.simulation.common import SimulationMethod
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import STRIKE, SWEPT
@@ -129,14 +128,5 @@ class TimeStepping(SimulationMethod):
             impact_velocity=STRIKE * scales.speed,
         )
 
-    def simulate(self, system: CLS, task: SimulationTask) -> Trajectory:
-        """Simulate step by step; see `nosnoc_py.simulate`."""
-        from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
-
-        return run(system, self, task)
-
-    def stepper(self, system: CLS, length: float) -> Any:
-        """Return a stepper with steps of equal length; see `nosnoc_py.Simulator`."""
-        from nosnoc_py.simulation.time_stepping.stepper import TimeStepper  # which knows these options
-
-        return TimeStepper(system, self, length)
+    simulate = engine("nosnoc_py.simulation.time_stepping.run:run")
+    stepper = engine("nosnoc_py.simulation.time_stepping.stepper:TimeStepper")

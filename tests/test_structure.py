@@ -1,0 +1,45 @@
+"""How the modules of the library hang together, read from their source."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import nosnoc_py
+
+pytestmark = pytest.mark.quick
+ROOT = Path(nosnoc_py.__file__).parent
+
+
+def module_of(path: Path) -> str:
+    """The name by which a file is imported."""
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Modules that a file imports when it runs, those inside functions included; not those for type checkers."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in FILES else node.module for name in names}
+        found |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else imported(node)
+    return found & FILES.keys()
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Options know nothing of what works by them, so that either can be read, and changed, alone."""
+    edges = {name: imported(tree) - {name} for name, tree in FILES.items()}
+    assert len(edges) > 300
+    assert edges["nosnoc_py.api"] >= {"nosnoc_py.ocp", "nosnoc_py.options"}
+    TopologicalSorter(edges).prepare()
+    with pytest.raises(CycleError):  # a circle would be found
+        TopologicalSorter(edges | {"nosnoc_py.ocp": {"nosnoc_py.api"}}).prepare()
