@@ -90,7 +90,7 @@ def left() -> float:
 
 def exhausted() -> bool:
     """Return True if an open account has reached its limit."""
-    return left() <= 0.0
+    return any(account.total >= account.limit for account in _ACCOUNTS.get())
 
 
 def of_iteration(operations: float, entries: float) -> float:

@@ -82,6 +82,11 @@ class MachineCode:
         self._over = self._size < SHORT or mode() == "never"
         self._lock = threading.Lock()
 
+    @property
+    def settled(self) -> bool:
+        """True if `function` stays the one it is."""
+        return self._over
+
     def count(self, evaluations: int) -> bool:
         """Count evaluations; return True if `function` has become machine code by now."""
         if self._over:

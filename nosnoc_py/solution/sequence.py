@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,10 @@ class Sequence:
         return isinstance(other, Sequence) and self.items == other.items
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         # Times are left out, as in `__eq__`.
         return hash(tuple(frozenset(item.items()) if isinstance(item, dict) else item for item in self.items))
 
