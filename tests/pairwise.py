@@ -14,7 +14,7 @@ import pytest
 
 from nosnoc_py.compiled import available
 
-# Long runs of loops that numba compiles; interpreted they take minutes. CONTRIBUTING has the list of them.
+# Long runs of loops that numba compiles; interpreted they take minutes.
 needs_numba = pytest.mark.skipif(not available(), reason="numba is not installed: minutes without it")
 
 Row = tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Ways through the code in CONTRIBUTING.md name files and functions that exist."""
+"""Ways through the code in CONTRIBUTING.md, and homes of algorithms in architecture.md, name files and functions that exist."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def section() -> str:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.split("## Two ways through the code\n")[1].split("\n## ")[0]
+    walks, homes = (
+        (ROOT / page).read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+        for page, title in (("CONTRIBUTING.md", "Two ways through the code"), ("docs/architecture.md", "One home"))
+    )
+    return walks + homes
 
 
 def lines_of(text: str) -> list[str]:
