@@ -1,13 +1,12 @@
-"""Rotations SO(3) and rigid motions SE(3), of numbers and of CasADi expressions.
+"""Rotations SO(3), of numbers and of CasADi expressions.
 
-Vectors are NumPy arrays (..., 3), matrices (..., 3, 3) and (..., 4, 4), with any leading axes; or CasADi columns and
-matrices without them. Functions of the angle are written in its square s = |w|^2, as a Taylor series for s < 1 and in
+Vectors are NumPy arrays (..., 3), matrices (..., 3, 3), with any leading axes; or CasADi columns and matrices without
+them. Functions of the angle are written in its square s = |w|^2, as a Taylor series for s < 1 and in
 closed form beyond. Values are then exact to rounding, and derivatives of any order are right, also at w = 0. CasADi
 evaluates both branches, also of derivatives: the branch that is not used gets an argument for which it is finite, as
 0 * NaN would spoil the other one.
 
-Conventions: S(w) y = w x y; quaternions have their real part first; a motion T = [R x; 0 1] takes y to R y + x, its
-twist is (w, v), the rotation first.
+Conventions: S(w) y = w x y; quaternions have their real part first.
 """
 
 from __future__ import annotations
@@ -32,17 +31,6 @@ if TYPE_CHECKING:
 ORTHONORMAL = 1e-9
 TERMS = 10  # of the series: the next one is below 1e-17 for s < 1
 NEAR = 0.01  # (|v| / q_0)^2 of a quaternion, below which its logarithm is a series
-
-
-def hat(w: Any) -> Any:
-    """Return the matrix S(w) with S(w) y = w x y."""
-    return _combination(w, 0.0, 1.0, 0.0)
-
-
-def vee(matrix: Any) -> Any:
-    """Return w of a matrix S(w); of any other matrix, that of its antisymmetric part."""
-    r, space = _entries(matrix), _space(matrix)
-    return space.vector([(r[2][1] - r[1][2]) / 2, (r[0][2] - r[2][0]) / 2, (r[1][0] - r[0][1]) / 2])
 
 
 def exp(w: Any) -> Any:
@@ -94,18 +82,6 @@ def left_jacobian_inverse(w: Any) -> Any:
 def right_jacobian_inverse(w: Any) -> Any:
     """Return the inverse of the right Jacobian, for |w| < 2 pi."""
     return left_jacobian_inverse(-w)
-
-
-def cayley(f: Any) -> Any:
-    """Return the rotation ((1 - f.f) I + 2 S(f) + 2 f f') / (1 + f.f), by the angle 2 atan |f| about f."""
-    s = _square(f)
-    return _combination(f, (1 - s) / (1 + s), 2 / (1 + s), 2 / (1 + s))
-
-
-def cayley_inverse(rotation: Any) -> Any:
-    """Return f with cayley(f) = R; it grows beyond all bounds towards half a turn."""
-    q, *v = _quaternion(rotation)
-    return _space(rotation).vector([each / q for each in v])
 
 
 def quaternion_of(rotation: Any) -> Any:
@@ -208,40 +184,6 @@ def _as_quaternion(value: Any, what: str) -> Any:
     raise ModelError(f"attitude_error: {what}: expected a quaternion (4,) or a matrix (3, 3), given {shape}.")
 
 
-def motion(rotation: Any, position: Any) -> Any:
-    """Return T = [R x; 0 1], (..., 4, 4)."""
-    space = _space(position)
-    rows, x = _entries(rotation), space.components(position, 3)
-    # Zeros of the shape of the components, for any leading axes and for expressions.
-    zero = x[0] * 0
-    return space.matrix([[*rows[i], x[i]] for i in range(3)] + [[zero, zero, zero, zero + 1]])
-
-
-def exp_se3(twist: Any) -> Any:
-    """Return the motion of a twist (w, v): rotation exp(w), position left_jacobian(w) v."""
-    space = _space(twist)
-    parts = space.components(twist, 6)
-    w, v = space.vector(parts[:3]), space.vector(parts[3:])
-    return motion(exp(w), space.apply(left_jacobian(w), v))
-
-
-def log_se3(transform: Any) -> Any:
-    """Return the twist (w, v) with exp_se3(w, v) = T and |w| <= pi."""
-    space, (rotation, position) = _space(transform), _split(transform)
-    w = log(rotation)
-    v = space.apply(left_jacobian_inverse(w), position)
-    return space.vector([*space.components(w, 3), *space.components(v, 3)])
-
-
-def adjoint_se3(transform: Any) -> Any:
-    """Return Ad_T (..., 6, 6) = [R 0; S(x) R, R]: T exp(xi) T^-1 = exp(Ad_T xi)."""
-    space, (rotation, position) = _space(transform), _split(transform)
-    r, lower = _entries(rotation), _entries(hat(position) @ rotation)
-    zero = r[0][0] * 0
-    upper = [[*row, zero, zero, zero] for row in r]
-    return space.matrix(upper + [[*low, *row] for low, row in zip(lower, r, strict=True)])
-
-
 def check_rotation(value: Any, what: str) -> np.ndarray:
     """Return a rotation matrix (3, 3).
 
@@ -283,7 +225,6 @@ class _Space:
     vector: Callable[[Sequence[Any]], Any]
     matrix: Callable[[Sequence[Sequence[Any]]], Any]
     entry: Callable[[Any, int, int], Any]
-    apply: Callable[[Any, Any], Any]
     where: Callable[[Any, Any, Any], Any]
     sqrt: Callable[[Any], Any]
     sin: Callable[[Any], Any]
@@ -299,7 +240,6 @@ _ARRAYS = _Space(
     vector=_stack,
     matrix=lambda rows: np.stack([_stack(row) for row in rows], axis=-2),
     entry=lambda x, i, j: np.asarray(x, dtype=float)[..., i, j],
-    apply=lambda matrix, x: (matrix @ x[..., None])[..., 0],
     where=np.where,
     sqrt=np.sqrt,
     sin=np.sin,
@@ -317,7 +257,6 @@ def _space(value: Any) -> _Space:
         vector=lambda parts: ca.vertcat(*parts),
         matrix=lambda rows: ca.vertcat(*(ca.horzcat(*row) for row in rows)),
         entry=lambda x, i, j: x[i, j],
-        apply=lambda matrix, x: matrix @ x,
         where=ca.if_else,
         sqrt=ca.sqrt,
         sin=ca.sin,
@@ -333,11 +272,6 @@ def _square(w: Any) -> Any:
 def _entries(matrix: Any) -> list[list[Any]]:
     entry = _space(matrix).entry
     return [[entry(matrix, i, j) for j in range(3)] for i in range(3)]
-
-
-def _split(transform: Any) -> tuple[Any, Any]:
-    space = _space(transform)
-    return space.matrix(_entries(transform)), space.vector([space.entry(transform, i, 3) for i in range(3)])
 
 
 def _combination(w: Any, one: Any, first: Any, outer: Any) -> Any:

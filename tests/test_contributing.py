@@ -1,4 +1,4 @@
-"""Ways through the code in CONTRIBUTING.md, and homes of algorithms in architecture.md, name files and functions that exist."""
+"""Walks in CONTRIBUTING.md and homes of algorithms in architecture.md name files and functions that exist."""
 
 from __future__ import annotations
 

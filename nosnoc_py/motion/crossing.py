@@ -81,53 +81,6 @@ class Crossing:
     lost: bool = False
 
 
-def first_crossing(
-    guards: Callable[[float], Array],
-    low: float,
-    high: float,
-    *,
-    enabled: Array | None = None,
-    noise: float | Array = 0.0,
-    rates: Callable[[float], Array] | None = None,
-    touching: float = 0.0,
-) -> Crossing | None:
-    """Return the earliest crossing of smooth functions of time, or None.
-
-    Parameters
-    ----------
-    guards : function of t
-        Values (n,).
-    low, high : float
-        The piece [s].
-    enabled : (n,) bool, optional
-        Guards that are positive at the start or immediately after it. An enabled guard that is zero at the start has to
-        rise before it can cross; others cross at once. Default: those that are positive at the start.
-    noise : float or (n,)
-        Violations that are rounding.
-    rates : function of t, optional
-        Derivatives (k,) of the first k guards: these are distances. Samples that miss a wave are then recognised.
-    touching : float
-        A distance that comes down to this and turns back has been touched.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> crossing = first_crossing(lambda t: np.array([0.5 - 0.5 * t * t]), 0.0, 2.0)
-    >>> crossing.guard, round(crossing.time, 12)
-    (0, 1.0)
-    """
-
-    def evaluate(t: Array) -> tuple[Array, Array]:
-        values = np.array([guards(float(s)) for s in t])
-        return values, np.empty((t.size, 0)) if rates is None else np.array([rates(float(s)) for s in t])
-
-    times = low + (high - low) * NODES
-    values, slopes = evaluate(times)
-    size = np.broadcast_to(np.asarray(noise, dtype=float), values.shape[1:])
-    search = GuardSearch(evaluate=evaluate, noise=size, touching=touching)
-    return search.first(times, values, slopes, values[0] > size if enabled is None else enabled)
-
-
 def _doubts_by_loops(guards: Array, rates: Array, count: int, length: float, touching: float) -> Array:
     doubts = np.zeros(guards.shape[1], dtype=np.bool_)
     for g in range(guards.shape[1]):
@@ -259,7 +212,7 @@ class GuardSearch:
     noise : (n,)
         Violations that are rounding.
     touching : float
-        As in `first_crossing`.
+        A distance that comes down to this and turns back has been touched.
     rise : (n,)
         Guards that are zero at the beginning have to rise above this before they cross; else they do so at once.
     defect : float

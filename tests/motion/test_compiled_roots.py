@@ -13,11 +13,12 @@ from nosnoc_py.methods.variational import friction, segments
 from nosnoc_py.methods.variational.loop import initial_contacts, scene_of
 from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.methods.variational.vectors import dot, times
-from nosnoc_py.motion.crossing import first_crossing, root
+from nosnoc_py.motion.crossing import root
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Ellipsoid, Intersection, Sphere
 from nosnoc_py.systems.shapes import support_kernels as lenses
 from nosnoc_py.tableaus import Tableau, dopri5, explicit
+from tests.motion.searched import first_crossing
 
 pytestmark = pytest.mark.quick
 

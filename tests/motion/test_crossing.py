@@ -19,9 +19,9 @@ from nosnoc_py.motion.crossing import (
     by_polynomial,
     decided,
     doubts,
-    first_crossing,
     root,
 )
+from tests.motion.searched import first_crossing
 
 pytestmark = pytest.mark.quick
 
