@@ -62,4 +62,4 @@ def film(path: str | Path) -> Path:
     return Path(ns.animate(model.build("oblique"), ns.solve(build(), METHOD, guess=guess()), path))
 
 
-PROGRAM = program(__name__, optimised(build, held_against, guess()), build, quick={"way": 0.05}, method=METHOD)
+PROGRAM = program(__name__, optimised(build, held_against, guess), build, quick={"way": 0.05}, method=METHOD)

@@ -61,4 +61,4 @@ def film(path: str | Path) -> Path:
     return Path(ns.animate(ocp.system, ns.solve(ocp, METHOD, guess=guess()), path))
 
 
-PROGRAM = program(__name__, optimised(build, held_against, guess()), build, quick={}, method=METHOD)
+PROGRAM = program(__name__, optimised(build, held_against, guess), build, quick={}, method=METHOD)

@@ -82,4 +82,6 @@ def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[st
     }
 
 
-PROGRAM = program(__name__, optimised(build, held_against, guess), build, quick=QUICK, method=METHOD, solver=ns.Auto())
+PROGRAM = program(
+    __name__, optimised(build, held_against, lambda: guess), build, quick=QUICK, method=METHOD, solver=ns.Auto()
+)

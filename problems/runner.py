@@ -225,18 +225,19 @@ def simulated(
 def optimised(
     build: Callable[..., ns.OCP],
     against: Callable[[ns.Solution, Mapping[str, Any]], Mapping[str, Any]],
-    guess: Any = None,
+    guess: Callable[[], Any] | None = None,
     figures: Mapping[str, Drawing] | None = None,
 ) -> Run:
     """Return the run of a problem that solves an OCP and compares; its "reference" is what `against` returns.
 
-    Parameters as in `simulated`; `guess` is that of `ns.solve`.
+    Parameters as in `simulated`; `guess` returns that of `ns.solve`.
     """
 
     def run(settings: Settings, progress: Progress) -> Report:
         ocp = build(**settings.arguments)
         solver = None if type(settings.solver) is Options else settings.solver
-        solution = ns.solve(ocp, settings.method, solver, guess=guess, callback=progress)
+        start = None if guess is None else guess()
+        solution = ns.solve(ocp, settings.method, solver, guess=start, callback=progress)
         known = against(solution, settings.arguments)
         certified = None if solution.certificate is None else solution.certificate.to_dict()
         return Report(

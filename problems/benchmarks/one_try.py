@@ -114,7 +114,7 @@ def measure(name: str) -> dict[str, Any]:
     ocp = case.build()
     with measured_parts() as times:
         began = time.process_time()
-        solution = ns.solve(ocp, case.method, guess=case.guess)
+        solution = ns.solve(ocp, case.method, guess=case.guess())
         total = time.process_time() - began
     certificate = solution.certificate
     return {

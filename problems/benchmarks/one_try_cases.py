@@ -80,14 +80,15 @@ class Case:
     ----------
     build : function () -> OCP
     method : MultiPhase or FESDJ
-    guess : optional
+    guess : function (), optional
+        Returns the guess.
     hand : Bounce, optional
     model : function () -> Model, optional
     """
 
     build: Callable[[], ns.OCP]
     method: Any = COARSE
-    guess: Any = None
+    guess: Callable[[], Any] = lambda: None
     hand: Bounce | None = None
     model: Callable[[], Model] | None = None
 
@@ -133,7 +134,7 @@ def ant_lands() -> ns.OCP:
 CASES: dict[str, Case] = {
     "ball": Case(
         build=ball,
-        guess=[2.5],  # bounces once
+        guess=lambda: [2.5],  # bounces once
         hand=Bounce(
             x0=(1.0, 0.0),
             goal=(0.2,),
@@ -147,7 +148,7 @@ CASES: dict[str, Case] = {
     ),
     "paddle": Case(
         build=paddle,
-        guess=[12.0],
+        guess=lambda: [12.0],
         hand=Bounce(
             x0=(0.0, 1.0, 0.0, 0.0),
             goal=(2.0, 1.0),
@@ -160,7 +161,7 @@ CASES: dict[str, Case] = {
             most=50.0,
         ),
     ),
-    "discs": Case(build=SUITE["discs"].ocp, guess=[3.0, 0.0]),
+    "discs": Case(build=SUITE["discs"].ocp, guess=lambda: [3.0, 0.0]),
     "hopper": Case(
         build=SUITE["hopper_apex"].ocp,
         method=COARSE.replace(sequence=ns.Sequence([{"foot": "closed"}, {}], times=[0.7])),
@@ -172,13 +173,13 @@ CASES: dict[str, Case] = {
     "biped": Case(
         build=biped_step.build,
         method=biped_step.METHOD,
-        guess=biped_step.guess(),
+        guess=biped_step.guess,
         model=lambda: Model(urdf=biped.file(), floats=True),
     ),
     "arm": Case(
         build=arm_pushes_box.build,
         method=arm_pushes_box.METHOD,
-        guess=arm_pushes_box.guess(),
+        guess=arm_pushes_box.guess,
         model=lambda: Model(urdf=gripper_arm.file(), floats=False),
     ),
     "quadruped": Case(

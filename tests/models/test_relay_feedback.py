@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.signal import ss2tf
 
 import nosnoc_py as ns
 from models.relay_feedback import LAG, PLANTS, SLIDING, ZERO, Hysteresis, Plant, limit_cycle
@@ -77,6 +76,8 @@ def test_numbers() -> None:
 
 def test_transfer_functions() -> None:
     for plant, numerator in ((LAG, [0, 0, 0, 1]), (SLIDING, [0, *np.poly([ZERO, ZERO])])):
+        from scipy.signal import ss2tf  # it takes half a second to load
+
         top, bottom = ss2tf(plant.A, plant.B[:, None], np.array([[1.0, 0, 0]]), np.zeros((1, 1)))
         assert top[0] == pytest.approx(numerator, abs=1e-12)
         assert bottom == pytest.approx([1, 3, 3, 1], abs=1e-12)

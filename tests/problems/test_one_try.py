@@ -26,7 +26,7 @@ def test_every_part_of_a_paddle_is_seen_and_functions_are_put_back() -> None:
     case = CASES["paddle"]
     with measured_parts() as times:
         assert refinement.certify is not before
-        ns.solve(case.build(), case.method, guess=case.guess)
+        ns.solve(case.build(), case.method, guess=case.guess())
     assert refinement.certify is before
     assert all(calls >= 1 for calls in times.calls.values()), times.calls
 
