@@ -8,7 +8,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 # A step along which the gradient does not grow, relative to the lengths of both, teaches nothing.
-FLAT = 1e-10
+FLAT_STEP = 1e-10
 
 
 def bfgs(inverse: Array | None, step: Array, change: Array) -> Array | None:
@@ -21,7 +21,7 @@ def bfgs(inverse: Array | None, step: Array, change: Array) -> Array | None:
     Nocedal and Wright, Numerical Optimization (2006), Eqs. 6.17 and 6.20.
     """
     inner = float(step @ change)
-    if inner <= FLAT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+    if inner <= FLAT_STEP * float(np.linalg.norm(step) * np.linalg.norm(change)):
         return inverse
     eye = np.eye(step.size)
     before = inner / (change @ change) * eye if inverse is None else inverse

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Largest entry of |R'R - I| of a rotation matrix: files and users give nine digits or more.
 ORTHONORMAL = 1e-9
 TERMS = 10  # of the series: the next one is below 1e-17 for s < 1
-NEAR = 0.01  # (|v| / q_0)^2 of a quaternion, below which its logarithm is a series
+SMALL_ANGLE = 0.01  # (|v| / q_0)^2 of a quaternion, below which its logarithm is a series
 
 
 def exp(w: Any) -> Any:
@@ -50,7 +50,7 @@ def _logarithm(space: _Space, quaternion: Sequence[Any]) -> Any:
     q, *v = quaternion
     n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
     # Series where the angle is small: atan(x) / x has a removable singularity at zero.
-    near = n < NEAR * q**2
+    near = n < SMALL_ANGLE * q**2
     # Arguments for the branch that is not taken: any value for which it and its derivatives are finite.
     q_near, n_far = space.where(near, q, 1.0), space.where(near, 1.0, n)
     x = space.where(near, n, 0.0) / q_near**2

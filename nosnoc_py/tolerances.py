@@ -46,6 +46,8 @@ programs, which have no initial state, they are in the user's units.
     Agreement of a solution with the OCP (x0, parameters, horizon). Certificates.
 `FAR` [size of the start], 1e6
     A point that is larger and still descends is no solution: the objective has no lower bound.
+`NOT_ZERO` [none], 1e-300
+    Least divisor: no division by zero where nothing moves.
 """
 
 from __future__ import annotations
@@ -71,3 +73,4 @@ SIMULATED = 1e-3
 STATED = 1e-6
 GIVEN = 1e-9
 FAR = 1e6
+NOT_ZERO = 1e-300

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Differences of objectives relative to their size: within which two results agree, and the smallest gain that counts.
-AGREE, GAIN = 1e-2, 1e-4
+SAME_OBJECTIVE, LEAST_GAIN = 1e-2, 1e-4
 # Least size of an objective as a fraction of the change between a start and its optimum: an objective that vanishes at
 # the optimum has no other scale, and states that are known to 1e-6 leave this part of it.
 VANISHING = 1e-6

@@ -25,7 +25,7 @@ from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.solution.violation import Law
 from nosnoc_py.systems.kinematics import times
 from nosnoc_py.systems.scales import UNIT, ProblemScales, largest, problem_scales
-from nosnoc_py.tolerances import TOUCHING_SOLVED
+from nosnoc_py.tolerances import NOT_ZERO, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -44,7 +44,6 @@ RESTS = 1.1
 OPENING = 1e-5
 # Slip faster than this share of the speed has a direction when forces are computed.
 SLIPS = 1e-4
-TINY = 1e-300
 # Laws of the circular friction cone, which a pyramid does not satisfy.
 CIRCULAR = (Law.CONE, Law.DISSIPATION)
 
@@ -75,7 +74,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         length=max(largest(samples.x[:, system.at_q]), speed * duration),
         speed=speed,
         acceleration=max(accelerations),
-        response=max(response, TINY),
+        response=max(response, NOT_ZERO),
         rest=RESTS * problem.rest_velocity(None),
     )
 
@@ -207,7 +206,9 @@ def distances(here: Kinematics) -> Array:
     """Return gaps in the unit of length (m, n_c): divided by the norms of their normals."""
     steepness = here.steepness
     # A normal of nearly zero length (a singular pose) must not turn rounding of a gap into a distance.
-    return np.asarray(here.gaps / np.maximum(steepness, 1e-6 * np.maximum(steepness.max(axis=0, initial=0.0), TINY)))
+    return np.asarray(
+        here.gaps / np.maximum(steepness, 1e-6 * np.maximum(steepness.max(axis=0, initial=0.0), NOT_ZERO))
+    )
 
 
 def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) -> Array:
@@ -215,7 +216,7 @@ def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) 
 
     With e = 0 if an approach is slow and that fits.
     """
-    steepness = np.maximum(here.steepness, TINY)
+    steepness = np.maximum(here.steepness, NOT_ZERO)
     before, after = (rates[:, : frames.count] / steepness for rates in (here.rates, new))
     bounced = after - rebound(before, frames.restitution)
     # Slow approaches may be inelastic, by `rest_velocity`: the law that fits better counts.
@@ -247,7 +248,7 @@ def _coulomb(
         friction, slip = tangential[:, part], slips[:, part]
         bound = frames.friction[c] * np.maximum(normal[:, c], 0.0)
         fast[:, k] = np.linalg.norm(slip, axis=1)
-        along = slip / np.maximum(fast[:, k], TINY)[:, None]
+        along = slip / np.maximum(fast[:, k], NOT_ZERO)[:, None]
         outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - bound, 0.0)
         # Maximal dissipation: friction equals -mu lambda_n times the direction of slip, unless the contact sticks.
         defect[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)

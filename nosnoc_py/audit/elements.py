@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 # Elements shorter than this share of the motion have no derivatives.
-SHORT = 1e-9
+SHORT_ELEMENT = 1e-9
 # The clock of a running element advances at each stage by more than this share of its mean rate.
 STANDS = 1e-6
 # Residuals of a solved program are at most of this size, whatever it states.
@@ -100,7 +100,7 @@ class ElementStages:
 
     def with_rates(self, duration: float) -> Array:
         """Return which stages (E, n_s) have rates, for a motion of a duration [s]."""
-        return np.asarray((self.h > SHORT * duration)[:, None] & (self.c != 0.0) & ~self.standing)
+        return np.asarray((self.h > SHORT_ELEMENT * duration)[:, None] & (self.c != 0.0) & ~self.standing)
 
     def samples(self, u: Array, forces: Array | None, duration: float, infeasibility: float) -> MotionSamples:
         """Return the stages with rates as samples, with controls (E, n_s, n_u) and forces (E n_s, n_c + n_tt).

@@ -10,7 +10,7 @@ import numpy as np
 from nosnoc_py.audit.redundancy import best_choice, directions, null_space
 
 # Friction may exceed its cone in space by this share before one more plane is added.
-CLOSE = 1e-9
+OUTSIDE_CONE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +72,7 @@ def _cuts(forces: np.ndarray, contact: ContactLaw, allowed: float) -> list[np.nd
     friction = forces[list(contact.tangents)]
     size = float(np.linalg.norm(friction))
     excess = size - contact.friction * float(forces[contact.normal])
-    if contact.direction is not None or friction.size < 2 or excess <= allowed + CLOSE * size:
+    if contact.direction is not None or friction.size < 2 or excess <= allowed + OUTSIDE_CONE * size:
         return []
     normal, tangents = _units(forces.size, contact)
     return [contact.friction * normal - friction / size @ tangents]

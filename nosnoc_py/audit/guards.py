@@ -6,9 +6,9 @@ import numpy as np
 
 from nosnoc_py.audit.records import Measured
 from nosnoc_py.solution.violation import Law
+from nosnoc_py.tolerances import NOT_ZERO
 
 Array = np.ndarray
-TINY = 1e-300
 
 
 def depths(
@@ -37,7 +37,7 @@ def depths(
     if watched is not None:
         amounts = np.where(watched, amounts, 0.0)
     sizes = np.abs(values).max(axis=(0, 1), initial=0.0) if sizes is None else sizes
-    return Measured(law=law, t=t, subjects=names, amounts=amounts, shares=amounts / np.maximum(sizes, TINY))
+    return Measured(law=law, t=t, subjects=names, amounts=amounts, shares=amounts / np.maximum(sizes, NOT_ZERO))
 
 
 def catches(names: tuple[str, ...], t: Array, closed: Array, earlier: Array, rates: Array) -> Measured:

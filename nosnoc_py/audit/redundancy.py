@@ -22,7 +22,7 @@ CUTS = 40
 REDUNDANT = 1e-10
 # Largest number of sets of rows whose vertices are all computed; determinants relative to the lengths of the rows, and
 # violations relative to the largest right-hand side, that are rounding.
-VERTICES, SINGULAR, ROUNDING = 600, 1e-9, 1e-11
+MOST_VERTICES, SINGULAR_ROWS, ROUNDING_OF_ROWS = 600, 1e-9, 1e-11
 
 
 def null_space(matrix: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ def _largest_last(left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     Few vertices are all computed, which takes a tenth of the time of a general solver.
     """
     rows, n = left.shape
-    if comb(rows, n) > VERTICES:
+    if comb(rows, n) > MOST_VERTICES:
         from scipy.optimize import linprog  # not paid for by an import of the library
 
         count(LINEAR_PROGRAM)
@@ -77,9 +77,9 @@ def _largest_last(left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
         return np.asarray(result.x) if result.success else None
     chosen = _subsets(rows, n)
     corners, ends = left[chosen], right[chosen]
-    regular = np.abs(np.linalg.det(corners)) > SINGULAR * np.linalg.norm(corners, axis=2).prod(axis=1)
+    regular = np.abs(np.linalg.det(corners)) > SINGULAR_ROWS * np.linalg.norm(corners, axis=2).prod(axis=1)
     vertices = np.linalg.solve(corners[regular], ends[regular][..., None])[..., 0]
-    close = ROUNDING * max(float(np.abs(right).max()), 1e-300)
+    close = ROUNDING_OF_ROWS * max(float(np.abs(right).max()), 1e-300)
     vertices = vertices[(vertices @ left.T <= right + close).all(axis=1)]
     if not len(vertices):
         return None

@@ -14,14 +14,13 @@ from nosnoc_py.contact_problems.law import energy_gain
 from nosnoc_py.contact_problems.problem import impact_problem
 from nosnoc_py.contact_problems.solver import ContactSolver
 from nosnoc_py.systems.kinematics import times
-from nosnoc_py.tolerances import ENERGY, ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
+from nosnoc_py.tolerances import ENERGY, ENERGY_SOLVED, IMPACT, NOT_ZERO, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
     from nosnoc_py.systems.kinematics import Kinematics
 
 Array = np.ndarray
-TINY = 1e-300  # avoids a division by zero where nothing jumps
 
 
 def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[Array, Array]:
@@ -53,7 +52,7 @@ def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[
     before = here.velocity - here.carried
     gain = energy_gain(momentum, before, before + change)
     over = np.maximum(gain - 0.5 * ENERGY * exchanged, 0.0)  # without what rounding errors explain
-    return over, over / np.maximum(exchanged, TINY) * square / np.square(speed)
+    return over, over / np.maximum(exchanged, NOT_ZERO) * square / np.square(speed)
 
 
 def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:

@@ -27,7 +27,7 @@ CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8
 FEW_ROWS, TRIED = 60, 6
 # First damping of Newton's method, relative to the stiffness of a contact, and its lower limit.
 STIFFEST = 1e-2
-ROUNDING = 1e-9
+ROUNDING_OF_VELOCITIES = 1e-9
 # Damping of steps without sweeps, which have to be exact: it only makes the matrix of redundant contacts regular.
 LEAST_DAMPING = 1e-13
 # Problems with more rows are left to the sweeps, which need no dense matrix.
@@ -197,7 +197,7 @@ def _newton(search: _Search) -> None:
     damping, last = STIFFEST, search.least[0]
     matrix, offset = _natural_map(search)
     while _is_open(search):
-        _put(search, _newton_step(search, matrix, offset, damping + ROUNDING))
+        _put(search, _newton_step(search, matrix, offset, damping + ROUNDING_OF_VELOCITIES))
         for _ in range(min(BETWEEN, search.rule.max_sweeps - search.done[0])):
             _sweep(search)
             search.done[0] += 1

@@ -40,7 +40,7 @@ ANYWHERE = 0.999
 
 # Factor of the indicator in "linear_complementarity". A relaxation then locates the switches before it makes steps
 # equal; with 1 the equal steps keep elements away from switches close to the end of a control stage.
-LATE = 0.1
+LATE_INDICATOR = 0.1
 
 Rows = Mapping[str, PairRows]
 Eta = Callable[[ca.SX, ca.SX], ca.SX]
@@ -138,7 +138,7 @@ class _Equilibration:
         """
         # A variable for the indicator: the pairs below then have plain variables on both sides.
         eta, value = self._variable("indicator"), self._value(tree)
-        self.builder.constraint("indicator", self.at, eta - LATE * value, role=Role.EQUILIBRATION_INDICATOR)
+        self.builder.constraint("indicator", self.at, eta - LATE_INDICATOR * value, role=Role.EQUILIBRATION_INDICATOR)
         parts = [self._variable(f"step_{part}", largest) for part in ("longer", "shorter")]
         rest = difference - parts[0] + parts[1]
         self.builder.constraint("step_equilibration", self.at, rest, role=Role.STEP_EQUILIBRATION)

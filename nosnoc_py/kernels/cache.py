@@ -11,7 +11,7 @@ from nosnoc_py.functions import ExpressionCache, identity
 from nosnoc_py.kernels.kernel import Kernel
 
 # Number of kernels that a problem keeps: four for every mode of a search that visits a hundred.
-MOST = 400
+MOST_KERNELS = 400
 
 
 class KernelCache(ExpressionCache):
@@ -27,7 +27,7 @@ class KernelCache(ExpressionCache):
     True
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_KERNELS) -> None:
         super().__init__(most)
 
     def kernel(self, name: str, parts: Sequence[ca.SX], make: Callable[[], Kernel], *numbers: Any) -> Kernel:

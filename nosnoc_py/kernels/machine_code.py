@@ -35,7 +35,7 @@ EVALUATED, PLAIN, OPTIMISED = 5e-9, 4e-5, 8e-5
 # when this fraction of the compiler's time has been spent on it.
 FOUND_AFTER, COMPILED_AFTER = 2e-2, 0.25
 # Functions with fewer instructions are evaluated faster than they are called.
-SHORT = 300
+SHORT_FUNCTION = 300
 # Number of files that are kept: the oldest go.
 FILES = 400
 
@@ -79,7 +79,7 @@ class MachineCode:
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._work: Path | None = None
-        self._over = self._size < SHORT or mode() == "never"
+        self._over = self._size < SHORT_FUNCTION or mode() == "never"
         self._lock = threading.Lock()
 
     @property

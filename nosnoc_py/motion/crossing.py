@@ -41,7 +41,7 @@ HALVINGS = 10
 CLOSE_TO_START = 0.5 ** np.arange(1, 50).reshape(7, 7)
 
 # A chord has to make a value smaller by this factor; it is given up otherwise. Relative rounding of a root.
-CHORD, ROUNDING = 0.1, 4.0 * np.finfo(float).eps
+CHORD, ROUNDING_OF_ROOTS = 0.1, 4.0 * np.finfo(float).eps
 
 _COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
 _SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
@@ -451,7 +451,7 @@ def narrowed(place: Place, t: float, value: float, slope: float, least: float) -
     a, fa = t, value
     now = (a, fa, b, fb, c, fc)
     best = a if abs(fa) <= abs(fb) else b
-    tolerance = ROUNDING * abs(best) + least
+    tolerance = ROUNDING_OF_ROOTS * abs(best) + least
     if fa == 0.0 or abs(b - a) <= tolerance:
         return now, best, 0.0, True
     if slope != 0.0 and smaller:

@@ -34,7 +34,7 @@ GAUSS = gauss_legendre(6)
 # Accepted change of a transport matrix by halving, relative to its largest entry (at least 1).
 TOLERANCE = 1e-11
 # Changes below this are rounding unless halving reduces them at the order of the method.
-NOISE = 1e-6
+NOISE_OF_DIFFERENCES = 1e-6
 # Largest number of halvings: at the end of a slip in space the derivative grows like 1 / (time to the end).
 MOST_HALVINGS = 40
 
@@ -158,7 +158,7 @@ def transport(
     halves = second @ first
     change = np.abs(whole - halves).max(initial=0.0) / max(1.0, np.abs(halves).max(initial=0.0))
     # Not a number compares as false: there is nothing to gain then.
-    if not halvings or not change > TOLERANCE or 0.1 * last < change < NOISE:
+    if not halvings or not change > TOLERANCE or 0.1 * last < change < NOISE_OF_DIFFERENCES:
         return np.asarray(halves)
     later = transport(slope, middle, high, halvings - 1, change, second)
     return np.asarray(later @ transport(slope, low, middle, halvings - 1, change, first))

@@ -29,7 +29,7 @@ from nosnoc_py.status import LIMITS, Status
 
 # A branch is accepted if it lowers the objective by more than this fraction; smaller changes are within the tolerances
 # of the NLPs and could repeat for ever.
-GAIN = 1e-9
+LEAST_DECREASE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -149,7 +149,11 @@ class ActiveSet(Strategy):
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
         new = new.with_record("branch", seconds=time.monotonic() - started, **log)
         gain = state.values.objective - new.values.objective
-        if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
+        if (
+            outcome.converged
+            and self.residuals_small(new)
+            and gain > LEAST_DECREASE * max(1.0, abs(state.values.objective))
+        ):
             return new
         # The refused branch stays in the log, because its iterations were spent.
         return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)

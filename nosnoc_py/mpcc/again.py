@@ -38,9 +38,10 @@ SIGMA = 1e-5
 # A branch is rejected if its objective exceeds the expected one by more than this fraction.
 ABOVE = 0.5
 # First relaxation parameter and iterations per NLP of a homotopy that looks for another branch: close to the one that
-# failed, and, with more time, for a better optimum anywhere. A better optimum has to be better by the fraction GAIN.
+# failed, and, with more time, for a better optimum anywhere. A better optimum has to be better by the fraction
+# LEAST_GAIN.
 NEARBY, ELSEWHERE, ANYWHERE = (1e-2, 80), (1e-1, 200), (1.0, 500)
-GAIN = 1e-3
+LEAST_GAIN = 1e-3
 # A prepared branch is tried before the last one if the parameters have moved by more than this part of its step towards
 # it; number of further prepared branches that are tried.
 HALFWAY, TRIES = 0.5, 2
@@ -174,7 +175,9 @@ class Resolve:
         if time.monotonic() < self.deadline:
             last = self.descend(w, *ANYWHERE)
             # Without a clear gain the branch stays: changing it gives the controller another motion for nothing.
-            gained = best is None or last.values.objective < best.values.objective - GAIN * abs(best.values.objective)
+            gained = best is None or last.values.objective < best.values.objective - LEAST_GAIN * abs(
+                best.values.objective
+            )
             if last.status is Status.SOLVED and gained:
                 return last, self._around(last, steps)
         return best, known

@@ -36,7 +36,7 @@ DESCENTS = 2
 # Size of the perturbations, relative to the size of the variables.
 PERTURBATION = 0.3
 # Relative difference of objectives above which two descents disagree, and a further descent has improved the result.
-SAME = 1e-3
+SAME_OBJECTIVE = 1e-3
 # Infeasibility up to which the objective of a relaxed problem can be compared with that of a solution.
 FEASIBLE = 1e-6
 # Relaxation parameter from which the best point descends again, and maximum number of such descents. A larger one loses
@@ -407,6 +407,6 @@ def rank_of(state: SolverState) -> Rank:
     return Rank.of_point(state.values.objective, missed, 0.0)
 
 
-def _lower(value: float, than: float, scale: ObjectiveScale = RELATIVE, by: float = SAME) -> bool:
+def _lower(value: float, than: float, scale: ObjectiveScale = RELATIVE, by: float = SAME_OBJECTIVE) -> bool:
     """Return True if a value is lower by more than a fraction."""
     return value < scale.above(than, -by) if np.isfinite(than) else value < than

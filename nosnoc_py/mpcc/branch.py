@@ -33,12 +33,12 @@ from nosnoc_py.mpcc.stationarity import Multipliers
 from nosnoc_py.solution.records import SolvedBranch
 
 # A row whose implied lower bound is above this cannot be zero.
-FLOOR = 1e-8
-# Newton's method ends at rounding errors: when a residual below SMALL does not fall below the fraction STUCK of the
-# last one. Larger residuals may grow before they fall.
-SMALL, STUCK = 1e-8, 0.9
+ABOVE_ZERO = 1e-8
+# Newton's method ends at rounding errors: when a residual below SMALL_RESIDUAL does not fall below the fraction
+# STUCK_FRACTION of the last one. Larger residuals may grow before they fall.
+SMALL_RESIDUAL, STUCK_FRACTION = 1e-8, 0.9
 # Relative difference up to which two rows fix a variable at the same value.
-SAME = 1e-12
+SAME_VALUE = 1e-12
 # A row of length one depends on the others if less than DEPENDENT of it is orthogonal to them; a QR decomposition looks
 # for such rows in programs with up to LOOKED_AT equations.
 DEPENDENT, LOOKED_AT = 1e-9, 2000
@@ -83,7 +83,7 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
     """
     sizes = [side.largest(np.abs(values)) for side, values in zip(mpcc.members, (at.G, at.H), strict=True)]
     bounds = lowest if lowest is not None else (np.full(at.G.size, -np.inf), np.full(at.H.size, -np.inf))
-    possible = [side.all(low <= FLOOR) for side, low in zip(mpcc.members, bounds, strict=True)]
+    possible = [side.all(low <= ABOVE_ZERO) for side, low in zip(mpcc.members, bounds, strict=True)]
     small_side = np.array([group.small_side for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
     left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | small_side)
     # Of the parts of a signed quantity the right one is zero: the left one is the difference, with either sign.
@@ -175,7 +175,7 @@ class BranchProgram:
         sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
             # The implied lower bound is 0 and the row is 0: every variable in it is at its bound.
-            fixed = zero & (np.abs(lowest) <= FLOOR)
+            fixed = zero & (np.abs(lowest) <= ABOVE_ZERO)
             variable, value = floor.members(fixed)
             lbx[variable] = ubx[variable] = value / m.w_scale[variable]
             place = start + np.arange(rows.size)
@@ -203,7 +203,7 @@ class BranchProgram:
             rows = np.flatnonzero(zero & (floor.single >= 0))
             variable, value = floor.roots(rows, p)
             written = floor.root_expressions(rows, self.mpcc.p)
-            there = (lbx == ubx)[variable] & (np.abs(value / scale[variable] - lbx[variable]) <= SAME)
+            there = (lbx == ubx)[variable] & (np.abs(value / scale[variable] - lbx[variable]) <= SAME_VALUE)
             for k in np.flatnonzero(there).tolist():
                 values[int(variable[k])] = written[k] / scale[variable[k]]
         return values
@@ -220,7 +220,7 @@ class BranchProgram:
         moved, start = np.zeros(still.size, bool), m.lbg.size
         sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
-            fixed = zero & (np.abs(lowest) <= FLOOR)
+            fixed = zero & (np.abs(lowest) <= ABOVE_ZERO)
             still[floor.members(fixed)[0]] = True
             alone = np.flatnonzero((zero & ~fixed & (floor.single >= 0))[rows])
             equal[start + alone] = True
@@ -247,7 +247,11 @@ class BranchProgram:
             residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
             nonzeros = np.array(jacobian.nonzeros())
             before, size = size, float(np.abs(residual).max(initial=0.0))
-            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
+            if (
+                not np.isfinite(nonzeros).all()
+                or not np.isfinite(size)
+                or STUCK_FRACTION * before <= size < SMALL_RESIDUAL
+            ):
                 break
             matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
             # Bounds are not enforced: a simulation reads from the violated ones which event comes next.
@@ -261,7 +265,7 @@ def _fix_variables(lbx: np.ndarray, ubx: np.ndarray, variable: np.ndarray, value
     index, first = np.unique(variable[inside], return_index=True)  # of contradicting rows the first one counts
     lbx[index] = ubx[index] = value[inside[first]]
     there = lbx[variable] == ubx[variable]
-    return there & (np.abs(value - lbx[variable]) <= SAME * np.maximum(1.0, np.abs(value)))
+    return there & (np.abs(value - lbx[variable]) <= SAME_VALUE * np.maximum(1.0, np.abs(value)))
 
 
 def dependent_rows(matrix: np.ndarray) -> np.ndarray:

@@ -31,13 +31,13 @@ from nosnoc_py.mpcc.structure import implied_lower_bounds
 
 Array = np.ndarray
 # Values and residuals below this are zero, in units of their scale.
-ZERO = 1e-7
+ZERO_VALUE = 1e-7
 # A row whose implied lower bound is above this cannot be zero.
-FLOOR = 1e-8
+ABOVE_ZERO = 1e-8
 # Singular values below RANK times the largest one are zero; changes below MOVES times the largest one are none.
 RANK, MOVES = 1e-10, 1e-6
 # Rows with a smaller norm depend on no variable.
-TINY = 1e-14
+EMPTY_ROW = 1e-14
 # Distance from zero to which radii of polar coordinates are moved, in units of their scale.
 POLE = 1e-2
 # A quantity that can grow by more than this, in a box of size one, is free to leave zero.
@@ -159,7 +159,7 @@ class Implicit:
         for force, speed in self._poles:
             scale = self.mpcc.w_scale
             moved = force if fixed[speed] else speed
-            if all(abs(w[k]) <= ZERO * scale[k] for k in (force, moved)):
+            if all(abs(w[k]) <= ZERO_VALUE * scale[k] for k in (force, moved)):
                 near[moved] = POLE * scale[moved]
         return near
 
@@ -168,11 +168,11 @@ class Implicit:
         still = np.zeros(self.mpcc.w0.size, bool)
         for rows, floor in zip(held, self._lower_bounds, strict=True):
             # A sum at its smallest value fixes every variable in it, so that their columns drop out.
-            still[floor.members(rows & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
+            still[floor.members(rows & (np.abs(floor.lowest(p)) <= ABOVE_ZERO))[0]] = True
         return still
 
     def _active(self, G: Array, H: Array) -> Active:
-        zero_G, zero_H = np.abs(G) <= ZERO * self._scales[0], np.abs(H) <= ZERO * self._scales[1]
+        zero_G, zero_H = np.abs(G) <= ZERO_VALUE * self._scales[0], np.abs(H) <= ZERO_VALUE * self._scales[1]
         in_G, in_H = self.mpcc.members
         left, right = ~in_G.all(zero_G), ~in_H.all(zero_H)
         larger = in_G.largest(np.abs(G)) >= in_H.largest(np.abs(H))
@@ -192,7 +192,7 @@ class Implicit:
     def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
         """Return masks of the switched equations that hold, and of those that are violated."""
         eta = self.mpcc.switched_on(*active.zero)
-        met = np.abs(residuals) <= ZERO
+        met = np.abs(residuals) <= ZERO_VALUE
         return eta & met, eta & ~met
 
     def _implied(self, rows: Array, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Array, Active]:
@@ -200,7 +200,7 @@ class Implicit:
         if not any(open_.any() for open_ in active.open):
             return rows, active
         m, parts = self.mpcc, linear.parts
-        low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
+        low, high = (~self._equations & (np.abs(g - bound) <= ZERO_VALUE) for bound in (m.lbg, m.ubg))
         # Parts of signed quantities are left out: one of the two may always leave zero.
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         others = np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]])
@@ -312,7 +312,7 @@ class _Basis:
         along = self._Q @ J
         rest = J - along @ self._Q
         size = float(np.linalg.norm(rest))
-        if size <= ZERO:
+        if size <= ZERO_VALUE:
             # A dependent row agrees if its right side is the same combination as its left side.
             return bool(np.abs(K - along @ self._K).max(initial=0.0) <= MOVES * max(1.0, np.abs(K).max(initial=0.0)))
         self._Q = np.vstack([self._Q, rest / size])
@@ -331,7 +331,7 @@ def _first_stays(rows: Array) -> Array:
 
 def _normalised(rows: Array, n_free: int) -> Array:
     size, other = np.linalg.norm(rows[:, :n_free], axis=1), np.abs(rows[:, n_free:]).max(axis=1, initial=1.0)
-    return rows / np.where(size > TINY, size, other)[:, None]
+    return rows / np.where(size > EMPTY_ROW, size, other)[:, None]
 
 
 def _nonzero_rows(*rows: Array) -> Array:

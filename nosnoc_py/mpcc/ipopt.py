@@ -47,10 +47,10 @@ TIGHT: Mapping[str, Any] = {
 # infeasibility, which the active-set finish yields anyway.
 LOOSE: Mapping[str, Any] = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8}
 LARGE = 600
-# Every call of the callback enters Python: in programs with up to SLOW variables a call in every iteration would take a
-# quarter of the time.
+# Every call of the callback enters Python: in programs with up to SLOW_ITERATIONS variables a call in every iteration
+# would take a quarter of the time.
 ITERATIONS_PER_QUESTION = 10
-SLOW = 2000
+SLOW_ITERATIONS = 2000
 
 
 PUSHES = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "mult_bound_push")
@@ -187,7 +187,7 @@ class Ipopt:
     def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self._options, self._lock = nlp, dict(options), threading.Lock()
         # Every call of the callback enters Python.
-        step = ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1
+        step = ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW_ITERATIONS else 1
         self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel(), step)
         settings = {
             "ipopt": {**defaults(nlp.x.numel()), **options},

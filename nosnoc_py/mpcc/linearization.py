@@ -25,9 +25,10 @@ UNLIMITED = 1e9  # [s]; HiGHS accepts no infinity
 
 
 # Entries of a row below this fraction of its largest are rounding errors; multipliers must not rely on them.
-NOISE = 1e-12
-# HiGHS drops matrix entries below 1e-9; rows are divided by their largest entry, and entries above SEEN are safe.
-SEEN = 1e-8
+NOISE_OF_ROWS = 1e-12
+# HiGHS drops matrix entries below 1e-9; rows are divided by their largest entry, and entries above SEEN_BY_HIGHS are
+# safe.
+SEEN_BY_HIGHS = 1e-8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,7 +149,7 @@ class LocalProgram:
     def clean(self) -> bool:
         """True if no entry is so small that a solver may drop it: its bounds for `matrix` then hold for `exact`."""
         size = np.abs(self.exact.data)
-        limit = np.repeat(SEEN * row_maxima(self.exact), np.diff(self.exact.indptr))
+        limit = np.repeat(SEEN_BY_HIGHS * row_maxima(self.exact), np.diff(self.exact.indptr))
         return bool(((size == 0.0) | (size > limit)).all())
 
     @property
@@ -280,7 +281,7 @@ def row_maxima(matrix: Any) -> np.ndarray:
 def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
     """Return the Jacobian in scaled variables, without entries that are tiny in their row."""
     matrix = scaled_columns(jacobian, scale)
-    limit = np.repeat(NOISE * row_maxima(matrix), np.diff(matrix.indptr))
+    limit = np.repeat(NOISE_OF_ROWS * row_maxima(matrix), np.diff(matrix.indptr))
     matrix.data[np.abs(matrix.data) <= limit] = 0.0
     matrix.eliminate_zeros()
     return matrix

@@ -33,23 +33,23 @@ from nosnoc_py.implicit_function import RankRevealingQR
 from nosnoc_py.mpcc.branch import Branch, BranchProgram, as_differences
 from nosnoc_py.mpcc.implicit import immovable_rows
 from nosnoc_py.solution.records import SolvedBranch
+from nosnoc_py.tolerances import NOT_ZERO
 
 Array = np.ndarray
-# A side of a pair below ZERO is zero; an inequality within NEAR of its bound is active, in scaled units. They are large
-# because without strict complementarity an interior-point method leaves distances and multipliers whose product is its
-# last barrier parameter, 1e-11: both may be 3e-6.
-ZERO, NEAR = 1e-4, 1e-4
+# A side of a pair below ZERO_SIDE is zero; an inequality within NEAR_BOUND of its bound is active, in scaled units.
+# They are large because without strict complementarity an interior-point method leaves distances and multipliers whose
+# product is its last barrier parameter, 1e-11: both may be 3e-6.
+ZERO_SIDE, NEAR_BOUND = 1e-4, 1e-4
 # Smallest multiplier of a strongly active inequality, relative to the gradient of the objective.
 HOLDS = 1e-5
 # Largest reduced gradient of a stationary point, relative to the gradient of the objective.
 STATIONARY = 1e-4
 # Smallest gradient that others are compared with: tolerances of solvers do not shrink with the objective.
-LEAST = 1.0
+LEAST_GRADIENT = 1.0
 # A row of length one is dependent if less than DEPENDENT of it is left; changes below MOVES times the largest are none.
 DEPENDENT, MOVES = 1e-8, 1e-6
 # Curvatures below this fraction of the largest one are zero.
-FLAT = 1e-8
-TINY = 1e-300
+FLAT_CURVATURE = 1e-8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -213,9 +213,10 @@ class Parametric:
         active = list(self._active(at, p, solved, zeros.both))
         alone = RankRevealingQR(at.by_x[at.equal], DEPENDENT)
         fixed, flags = self._fixed(at, alone, active, zeros.both, columns)
-        # Gradients may be tiny near an optimum without cost; LEAST keeps noise from counting as strongly active.
+        # Gradients may be tiny near an optimum without cost; LEAST_GRADIENT keeps noise from counting as strongly
+        # active.
         held, weak = list[_Active](), list[_Active]()
-        size = max(float(np.abs(at.slope).max(initial=0.0)), LEAST)
+        size = max(float(np.abs(at.slope).max(initial=0.0)), LEAST_GRADIENT)
         for one, is_fixed in zip(active, fixed, strict=True):
             holds = abs(one.multiplier) > HOLDS * size
             if holds and one.multiplier < 0.0 and not is_fixed:
@@ -265,7 +266,7 @@ class Parametric:
         """Return which side of every group is zero; both sides of a biactive group."""
         m = self.mpcc
         values = (np.asarray(part).reshape(-1) for part in self._sides(x, p))
-        left, right = (side.largest(np.abs(one)) <= ZERO for side, one in zip(m.members, values, strict=True))
+        left, right = (side.largest(np.abs(one)) <= ZERO_SIDE for side, one in zip(m.members, values, strict=True))
         small_side = np.array([group.small_side for group in m.groups], bool)
         both = left & right & ~m.difference_only & ~small_side
         return _Zeros(left=left & ~both & ~m.difference_only, right=(right & ~both) | m.difference_only, both=both)
@@ -304,14 +305,14 @@ class Parametric:
         for k, variable in enumerate(map(int, at.free)):
             if lbx[variable] < ubx[variable]:
                 for sign, bound in ((1.0, lbx[variable]), (-1.0, ubx[variable])):
-                    if sign * (at.x[variable] - bound) <= NEAR:
+                    if sign * (at.x[variable] - bound) <= NEAR_BOUND:
                         own = tuple(sides.get(("x", variable), ()))
                         name = self._named(own, f"{self.mpcc.variables.named(variable)} is at its bound")
                         moved = {"by_x": sign * unit[k], "by_p": by_p, "multiplier": -sign * float(lam_x[variable])}
                         yield _Active(**moved, row=-1, sides=own, name=name)
         for row in map(int, np.flatnonzero(~at.equal)):
             for sign, bound in ((1.0, lbg[row]), (-1.0, ubg[row])):
-                if sign * (at.g[row] - bound) <= NEAR:
+                if sign * (at.g[row] - bound) <= NEAR_BOUND:
                     own = tuple(sides.get(("g", row), ()))
                     name = self._named(own, f"{self._row_name(row)} is at its bound")
                     moved = {"by_x": sign * at.by_x[row], "by_p": sign * at.by_p[row]}
@@ -370,7 +371,7 @@ class Parametric:
                 # `by_x` is turned so that it points into the feasible side; the multiplier is turned back.
                 lam[one.row] += value * np.sign(one.by_x @ at.by_x[one.row])
         left = float(np.abs(Z.T @ slope).max(initial=0.0))
-        if left > STATIONARY * max(float(np.abs(at.slope).max(initial=0.0)), LEAST):
+        if left > STATIONARY * max(float(np.abs(at.slope).max(initial=0.0)), LEAST_GRADIENT):
             flags.append(f"the solution is not stationary on its branch (a slope of {left:.1e} is left)")
         upper = self.program.nlp.derivatives["hess_lag"](at.x, at.parameters, 1.0, lam).sparse().toarray()
         W = (upper + np.triu(upper, 1).T)[np.ix_(at.free, at.free)]
@@ -463,7 +464,7 @@ def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, .
     sizes, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     largest = float(np.abs(sizes).max())
     # Directions without curvature are no error if the parameters do not pull along them: they stay free.
-    flat = np.abs(sizes) <= max(FLAT * largest, TINY)
+    flat = np.abs(sizes) <= max(FLAT_CURVATURE * largest, NOT_ZERO)
     inner = vectors[:, ~flat]
     y = -inner @ ((inner.T @ right) / sizes[~flat, None])
     flags = list[str]()

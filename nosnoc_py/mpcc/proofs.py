@@ -37,16 +37,16 @@ NODES, WORK = (8, 200), 100_000
 # A violation counts as proved if it is this many times the tolerance of a solver.
 CLEAR = 10.0
 # Relative rounding error of sums: a gradient below this is zero.
-ROUNDING = 1e-11
+ROUNDING_OF_SUMS = 1e-11
 # A side counts as zero below this, in rows and columns whose largest entry is one.
-ZERO = 1e-9
+ZERO_SIDE = 1e-9
 # Smallest slope of a ray, and largest violation of a row along it, in the same scaling.
-STEEP, EXACT = 1e-6, 1e-9
+STEEP_RAY, EXACT_ROW = 1e-6, 1e-9
 # A row is constant along a ray if it changes by less than this.
-KEPT = 1e-7
+CONSTANT_ROW = 1e-7
 # Largest number of variables for which directions are projected onto the rows they keep, and eigenvalues are computed.
 PROJECTED = 2000
-SHOWN = 3  # number of rows or variables in a message
+MOST_SHOWN = 3  # number of rows or variables in a message
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,12 +121,12 @@ class AffineProgram:
         if dual.sum() <= 0.0:
             return 0.0
         dual = dual / dual.sum()
-        gradient, noise = rows.T @ dual, ROUNDING * (abs(rows).T @ dual)
+        gradient, noise = rows.T @ dual, ROUNDING_OF_SUMS * (abs(rows).T @ dual)
         # Rounding errors times an infinite bound would make the value minus infinity.
         gradient = np.where(np.abs(gradient) <= noise, 0.0, gradient)
         corner = np.where(gradient > 0.0, self.box_lower, np.where(gradient < 0.0, self.box_upper, 0.0))
         value = float(np.sum(gradient * corner) - dual @ limit)
-        rounding = ROUNDING * float(np.abs(gradient * corner).sum() + np.abs(dual * limit).sum())
+        rounding = ROUNDING_OF_SUMS * float(np.abs(gradient * corner).sum() + np.abs(dual * limit).sum())
         return value - rounding if np.isfinite(value) else -np.inf
 
     def recession(self, cost: np.ndarray, flat: Any) -> LocalProgram:
@@ -228,7 +228,7 @@ def search_feasible(program: AffineProgram, tolerance: float, deadline: float = 
         if next_ is None:
             return Feasibility(point=nearest.w, programs=programs)
         stack += next_
-    rows = np.argsort(-weight)[: np.count_nonzero(weight > ZERO)]
+    rows = np.argsort(-weight)[: np.count_nonzero(weight > ZERO_SIDE)]
     return Feasibility(violation=least, programs=programs, rows=rows)
 
 
@@ -250,7 +250,7 @@ def search_ray(
         zero = program.groups.rows(left, right, program.known.size)
         answer = cone.with_zero_rows(np.append(zero, np.zeros(flat.shape[0], bool))).solve(deadline)
         # No direction of this branch descends clearly: nor does any of its children.
-        if answer.bound >= -STEEP:
+        if answer.bound >= -STEEP_RAY:
             continue
         if answer.status != "optimal":
             complete = False
@@ -279,7 +279,7 @@ def _children(program: AffineProgram, left: np.ndarray, right: np.ndarray, *size
     most = np.where(program.known, np.maximum.reduce([np.abs(size) for size in sizes]), 0.0)
     on_left, on_right = program.groups.left.largest(most), program.groups.right.largest(most)
     open_ = ~(left | right)
-    if np.minimum(on_left, on_right)[open_].max(initial=0.0) <= ZERO:
+    if np.minimum(on_left, on_right)[open_].max(initial=0.0) <= ZERO_SIDE:
         return None
     return branch_on_group((left, right), on_left, on_right, open_)
 
@@ -292,8 +292,8 @@ def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
     norm = row_maxima(cone.matrix)
     limited = np.isfinite(cone.lower) | np.isfinite(cone.upper)
     if e.size <= PROJECTED:
-        free = ~((np.abs(e) <= KEPT) & ((cone.box_lower == 0.0) | (cone.box_upper == 0.0)))
-        kept = limited & (np.abs(cone.matrix @ e) <= KEPT * norm)
+        free = ~((np.abs(e) <= CONSTANT_ROW) & ((cone.box_lower == 0.0) | (cone.box_upper == 0.0)))
+        kept = limited & (np.abs(cone.matrix @ e) <= CONSTANT_ROW * norm)
         e = np.where(free, e, 0.0)
         rows = cone.matrix[kept][:, free]
         if rows.shape[0] and rows.shape[1]:
@@ -301,8 +301,8 @@ def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
     moved = (cone.matrix @ e) / norm
     wrong = np.maximum(np.where(np.isfinite(cone.lower), -moved, 0.0), np.where(np.isfinite(cone.upper), moved, 0.0))
     outside = np.maximum(cone.box_lower - e, e - cone.box_upper)[(cone.box_lower == 0.0) | (cone.box_upper == 0.0)]
-    inside = max(wrong.max(initial=0.0), outside.max(initial=0.0)) <= EXACT
-    return e if inside and cone.cost @ e < -STEEP else None
+    inside = max(wrong.max(initial=0.0), outside.max(initial=0.0)) <= EXACT_ROW
+    return e if inside and cone.cost @ e < -STEEP_RAY else None
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class Proofs:
         if ray is not None or not complete or self._mpcc.w.numel() > PROJECTED:
             return False
         hessian = np.array(self._quadratic(np.zeros(self._mpcc.w.numel()), p)[0])
-        return bool(np.linalg.eigvalsh(hessian).min() >= -ROUNDING * np.abs(hessian).max())
+        return bool(np.linalg.eigvalsh(hessian).min() >= -ROUNDING_OF_SUMS * np.abs(hessian).max())
 
     @property
     def exact(self) -> bool:
@@ -465,10 +465,10 @@ def infeasibility_message(mpcc: MPCC, proof: Feasibility) -> str:
     """Return a message about a proof of infeasibility."""
     sizes = np.cumsum([0, mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel()])
     names = []
-    for row in proof.rows[:SHOWN]:
+    for row in proof.rows[:MOST_SHOWN]:
         k = int(np.searchsorted(sizes, row, side="right")) - 1
         names.append((mpcc.constraints, mpcc.left, mpcc.right)[k].named(int(row - sizes[k])))
-    more = " and others" if proof.rows.size > SHOWN else ""
+    more = " and others" if proof.rows.size > MOST_SHOWN else ""
     between = f", between the bounds and {', '.join(names)}{more}" if names else ""
     count = "one linear program" if proof.programs == 1 else f"{proof.programs} linear programs"
     return f"proved by {count}: every branch leaves a violation of at least {proof.violation:.2g}{between}"
@@ -476,7 +476,7 @@ def infeasibility_message(mpcc: MPCC, proof: Feasibility) -> str:
 
 def ray_message(mpcc: MPCC, ray: Ray) -> str:
     """Return a message about a ray of unboundedness."""
-    order = np.argsort(-np.abs(ray.d))[:SHOWN]
+    order = np.argsort(-np.abs(ray.d))[:MOST_SHOWN]
     size = float(np.abs(ray.d).max())
     parts = [f"{ray.d[i] / size:+.3g} in {mpcc.variables.named(int(i))}" for i in order if ray.d[i] != 0.0]
     return (

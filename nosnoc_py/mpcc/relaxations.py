@@ -23,7 +23,7 @@ from nosnoc_py.plugins import Family
 
 # Added under roots and to denominators to keep them differentiable at zero. sigma is at least 1e-12 and enters roots
 # linearly, so that 1e-24 is far below it.
-TINY = 1e-24
+ROOT_SHIFT = 1e-24
 # Weight lambda of the Fischer-Burmeister part in the penalised function; any number in (0, 1) is possible, 0.95 is that
 # of Chen, Chen and Kanzow (2000).
 FISCHER_BURMEISTER_WEIGHT = 0.95
@@ -94,7 +94,7 @@ def steffensen_ulbrich(a: ca.SX, b: ca.SX, sigma: ca.SX) -> tuple[ca.SX]:
     """
     difference = a - b
     inside = ca.fabs(difference) < sigma
-    size = ca.fmax(sigma, TINY)
+    size = ca.fmax(sigma, ROOT_SHIFT)
     z = ca.if_else(inside, difference, 0) / size
     return (a + b - ca.if_else(inside, size * (3 + 6 * z**2 - z**4) / 8, ca.fabs(difference)),)
 
@@ -117,7 +117,7 @@ def check_steering(relaxation: str, steering: str) -> None:
 
 def _conjugate(a: ca.SX, b: ca.SX, sigma: ca.SX) -> ca.SX:
     """Return 2 / (a + b + sqrt(a^2 + b^2 + 2 sigma)): phi_FB is this times a b - sigma."""
-    return 2 / (a + b + ca.sqrt(a**2 + b**2 + 2 * sigma + TINY))
+    return 2 / (a + b + ca.sqrt(a**2 + b**2 + 2 * sigma + ROOT_SHIFT))
 
 
 RELAXATIONS: Family[Relaxation] = Family(

@@ -53,7 +53,7 @@ NLP_SOLVERS: Mapping[str, Callable[[NLP, Mapping[str, Any]], NLPSolver]] = {
     "ipopt": Ipopt,
     "interior_point": InteriorPoint,
 }
-AWAY = "the iterates run away although the objective is bounded below, which is proved"
+RUNS_AWAY = "the iterates run away although the objective is bounded below, which is proved"
 # Statuses that a proof may replace: they describe where a solver stopped and nothing about other points.
 UNPROVED = (
     Status.LOCALLY_INFEASIBLE,
@@ -423,7 +423,7 @@ class Strategy(Options):
             if status is Status.SOLVED and not complete and _escapes(state):
                 return replace(state, status=Status.UNBOUNDED, message=_far(state))
             if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
-                return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
+                return replace(state, status=Status.ITERATION_LIMIT, message=RUNS_AWAY)
             if status is Status.UNBOUNDED:
                 return replace(state, message=_far(state))
         if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):

@@ -19,7 +19,7 @@ import numpy as np
 from nosnoc_py.mpcc.program import MPCC
 
 # Rounding error of a smallest value that counts as zero.
-EXACT = 1e-12
+ROUNDING_OF_BOUNDS = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,7 +107,7 @@ def _implied_lower_bound(mpcc: MPCC, rows: ca.SX) -> ImpliedLowerBound:
         _offset=ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))]),
     )
     # A row that depends on p is nonnegative for p0 perhaps, but not for all parameters.
-    return replace(floor, implied=affine & ~depends(rows, mpcc.p, 1) & (floor.lowest(mpcc.p0) >= -EXACT))
+    return replace(floor, implied=affine & ~depends(rows, mpcc.p, 1) & (floor.lowest(mpcc.p0) >= -ROUNDING_OF_BOUNDS))
 
 
 def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

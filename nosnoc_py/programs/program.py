@@ -24,7 +24,7 @@ from nosnoc_py.programs.block import KernelBlock
 Array = np.ndarray
 # An objective that is almost stationary at the start keeps its size: its gradient counts at least as this fraction of
 # those nearby. A row whose gradient vanishes at the start has the size of those nearby.
-FLAT = 1e-2
+FLAT_OBJECTIVE = 1e-2
 # Sizes below the least one are zeros that have been rounded: their inverses would overflow.
 LEAST_SIZE = 1e-150
 # Distance of the points nearby, as a fraction of the typical values, and their number.
@@ -291,7 +291,7 @@ class BlockProgram:
             near = np.clip(start + NEARBY * self.scale * rng.standard_normal(start.size), self.lbw, self.ubw)
             rows_near, steepest_near = (np.where(np.isfinite(part), part, 0.0) for part in self._steepness(near))
             rows = np.where(rows > 0.0, rows, rows_near)
-            steepest = np.maximum(steepest, FLAT * steepest_near)
+            steepest = np.maximum(steepest, FLAT_OBJECTIVE * steepest_near)
         return _inverse(rows), float(_inverse(steepest)[0])
 
     def _steepness(self, w: Array) -> tuple[Array, Array]:

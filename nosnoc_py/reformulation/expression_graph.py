@@ -23,7 +23,7 @@ KINKED = {ca.OP_FABS, ca.OP_FMAX, ca.OP_FMIN, ca.OP_SQRT, ca.OP_IF_ELSE_ZERO}
 # Operations whose presence makes an expression piecewise: what it is in one place it need not be in another.
 PIECEWISE = KINKED | {ca.OP_SIGN, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_FMOD, ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE}
 # Number of random places at which two expressions are compared, and the relative difference that is rounding.
-PLACES, ROUNDING = 5, 1e-9
+RANDOM_POINTS, ROUNDING_OF_EXPRESSIONS = 5, 1e-9
 
 
 # Lower and upper bound of a value.
@@ -149,15 +149,15 @@ def _factor(expression: ca.SX, of: ca.SX) -> float | None:
         return None
     symbols = ca.symvar(ca.vertcat(expression, of))
     both = ca.Function("both", [ca.vertcat(*symbols)], [expression, of])
-    places = np.random.default_rng(0).standard_normal((len(symbols), PLACES))
+    places = np.random.default_rng(0).standard_normal((len(symbols), RANDOM_POINTS))
     above, below = (np.asarray(part).ravel() for part in both(places))
     with np.errstate(all="ignore"):
         ratios = above / below
-    if not np.isfinite(ratios).all() or np.ptp(ratios) > ROUNDING * np.abs(ratios).max():
+    if not np.isfinite(ratios).all() or np.ptp(ratios) > ROUNDING_OF_EXPRESSIONS * np.abs(ratios).max():
         return None
     # Rounding of the ratio itself: 1 and -1 are compared exactly.
     nearest = float(np.round(ratios[0]))
-    return nearest if abs(ratios[0] - nearest) <= ROUNDING * abs(nearest) else float(ratios[0])
+    return nearest if abs(ratios[0] - nearest) <= ROUNDING_OF_EXPRESSIONS * abs(nearest) else float(ratios[0])
 
 
 def range_of(node: GraphNode, parts: list[Interval], known: Ranges) -> Interval:

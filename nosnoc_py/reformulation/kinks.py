@@ -50,7 +50,7 @@ from nosnoc_py.systems.symbols import depends_only_on
 # Lengths of vectors below this fraction of their typical value count as zero: far above the bound relaxation of IPOPT.
 NEAR_ZERO = 1e-6
 # Number of problems whose costs and constraints are kept: a search writes many programs of one problem.
-KEPT = 16
+MOST_PROBLEMS = 16
 # Largest number of rows into which a row of a constraint is split.
 MOST_ROWS = 16
 
@@ -106,13 +106,13 @@ class Epigraph:
         return int(self.slacks.numel())
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MOST_PROBLEMS)
 def kinks_of(ocp: OCP, name: str) -> Epigraph:
     """Return the "stage_cost" or the "terminal_cost" of a problem with slacks; programs of one problem share it."""
     return Epigraph.of(getattr(ocp, name), ranges_of(ocp))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MOST_PROBLEMS)
 def smooth_constraints(ocp: OCP, name: str) -> tuple[Constraint, ...]:
     """Return the "path_constraints" or "terminal_constraints" of a problem by `smooth_constraint`."""
     return tuple(smooth_constraint(c, ocp) for c in getattr(ocp, name))
@@ -171,7 +171,7 @@ def with_slacks(dcs: DCS, ocp: OCP) -> DCS:
     )
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MOST_PROBLEMS)
 def kinks_left(ocp: OCP) -> tuple[str, ...]:
     """Return the kinks of costs and constraints that programs keep, one sentence each."""
     ranges, result = ranges_of(ocp), list[str]()

@@ -43,7 +43,7 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 SMOOTHING = "smoothing"
 # Lower bound of the width of a function, relative to a nominal gradient of 1: where its gradient vanishes the smooth
 # step would otherwise divide by zero. Also the smallest restitution in a logarithm, far below any physical one.
-FLAT = 1e-6
+LEAST_WIDTH = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,7 +142,7 @@ def damping_ratio(restitution: Any) -> Any:
     """Return the damping ratio zeta with which half an oscillation keeps the fraction e of the speed; 1 for e = 0."""
     if isinstance(restitution, float) and restitution == 0.0:
         return 1.0
-    decrement = -ca.log(ca.fmax(restitution, FLAT))  # logarithmic decrement of half an oscillation
+    decrement = -ca.log(ca.fmax(restitution, LEAST_WIDTH))  # logarithmic decrement of half an oscillation
     return decrement / ca.sqrt(np.pi**2 + decrement**2)
 
 
@@ -167,7 +167,7 @@ def _magnitude(y: ca.SX) -> ca.SX:
 
 def width(function: ca.SX, symbols: ca.SX, nominal: np.ndarray) -> ca.SX:
     """Return the typical change |df/dx x_nominal| of a scalar function, in its own unit."""
-    floor = FLAT * float(np.max(nominal, initial=0.0))
+    floor = LEAST_WIDTH * float(np.max(nominal, initial=0.0))
     return ca.sqrt(ca.sumsqr(ca.gradient(function, symbols) * ca.DM(nominal)) + floor**2)
 
 
@@ -213,7 +213,7 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
     period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
     force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
     # Critical damping (e = 0) does not oscillate: the bound keeps the expression finite; only bouncing contacts use it.
-    return force, np.pi * period / ca.sqrt(ca.fmax(1.0 - zeta**2, FLAT))
+    return force, np.pi * period / ca.sqrt(ca.fmax(1.0 - zeta**2, LEAST_WIDTH))
 
 
 def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:

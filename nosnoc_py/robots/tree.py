@@ -11,14 +11,14 @@ import numpy as np
 Array = np.ndarray
 REVOLUTE, PRISMATIC, FLOATING = "revolute", "prismatic", "floating"
 # Entries of rotations and inertias below this share of the largest one are zero: they would be in every graph.
-ZERO = 1e-14
+ZERO_ENTRY = 1e-14
 
 
 def cleaned(matrix: Array) -> Array:
     """Return the matrix with entries of rounding size set to zero."""
     result = np.array(matrix, dtype=float)
     # Entries such as cos(pi / 2) = 6e-17 would appear as terms in every expression.
-    result[np.abs(result) <= ZERO * np.abs(result).max(initial=0.0)] = 0.0
+    result[np.abs(result) <= ZERO_ENTRY * np.abs(result).max(initial=0.0)] = 0.0
     return result
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank
+from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale, Rank
 from nosnoc_py.attempts.work import counted, exhausted
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import check_type
@@ -33,14 +33,15 @@ from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
 # Limit of work of a start: this multiple of the first one's, as a bad branch can take far longer than a good one, but
-# at least LEAST. LAST is the fraction of the total work that is reserved for the refinement of the best one.
-LONGER, LEAST, LAST = 5.0, 2.0, 0.25
+# at least LEAST_WORK. RESERVED_WORK is the fraction of the total work that is reserved for the refinement of the best
+# one.
+LONGER, LEAST_WORK, RESERVED_WORK = 5.0, 2.0, 0.25
 # Upper limit of the RK stages; the refinement adds one at a time until the simulation confirms the solution.
 MOST_STAGES = 5
 # Random controls cover the range of the first solution, extended by this multiple of it on both sides.
 BEYOND = 0.5
 # Largest change of the best control by a local start, as a fraction of that extended range.
-NEAR = 0.5
+LOCAL_CHANGE = 0.5
 # Work of a search over finite elements as a multiple of that of one over sequences: its programs cost more.
 COSTLIER = 2.5
 
@@ -133,15 +134,17 @@ class ElementSearch(CompleteMethod):
         limit = COSTLIER * effort.work * StartTask.of(ocp).growth
 
         def left(state: ElementState) -> float:
-            return (1.0 - LAST) * limit - sum(candidate.work for candidate in state.candidates)
+            return (1.0 - RESERVED_WORK) * limit - sum(candidate.work for candidate in state.candidates)
 
         def until() -> float:
-            return deadline - LAST * (deadline - started) if np.isfinite(deadline) else np.inf  # for the refinement
+            return (
+                deadline - RESERVED_WORK * (deadline - started) if np.isfinite(deadline) else np.inf
+            )  # for the refinement
 
         def step(state: ElementState, _: float) -> ElementState:
             start = guess if state.first is None else {"u": _random_control(ocp, state, rng)}
             # The first start sets the scale of work: it alone may use everything that is left.
-            most = np.inf if state.first is None else max(LEAST, LONGER * state.candidates[0].work)
+            most = np.inf if state.first is None else max(LEAST_WORK, LONGER * state.candidates[0].work)
             with counted(min(most, left(state))) as account:
                 solution = problem.solve(guess=start, time_limit=seconds_to(until()))
             return _with_start(state, solution, "default" if state.first is None else "random", account.total)
@@ -158,7 +161,7 @@ class ElementSearch(CompleteMethod):
 
         state = iterated(ElementState(), step, ended, callback, np.inf)
         assert state.best is not None
-        with counted(max(LEAST, left(state) + LAST * limit)):
+        with counted(max(LEAST_WORK, left(state) + RESERVED_WORK * limit)):
             best = self._refine(ocp, problem, state, deadline)
         return replace(best, method=repr(self), candidates=state.candidates, wall_seconds=time.monotonic() - started)
 
@@ -174,7 +177,7 @@ class ElementSearch(CompleteMethod):
                 break
             finer = transcribe(ocp, method.replace(rk_stages=count)).solve(guess=best, time_limit=seconds_to(ends))
             # A worse objective means that the finer program ended on another branch: keep the coarse solution.
-            if not finer.success or finer.objective > state.scale.above(best.objective, AGREE):
+            if not finer.success or finer.objective > state.scale.above(best.objective, SAME_OBJECTIVE):
                 break
             best = self._certify(ocp, finer, ends)
         return best
@@ -182,7 +185,7 @@ class ElementSearch(CompleteMethod):
     @staticmethod
     def _certify(ocp: OCP, solution: Solution, ends: float) -> Solution:
         left = seconds_to(ends)
-        left = None if left is None else max(left, LEAST)  # time for a certificate also after the limit
+        left = None if left is None else max(left, LEAST_WORK)  # time for a certificate also after the limit
         return with_certificate(ocp, solution, finite_elements=True, deadline=ends, time_limit=left)
 
 
@@ -196,13 +199,14 @@ def _with_start(state: ElementState, solution: Solution, kind: str, work: float)
     objective = solution.objective if solution.success else np.inf
     candidate = Candidate(start=kind, sequence=None, objective=objective, verdict=None, work=work)
     best, first = state.best, state.first or solution
-    # A start that only confirms the best within AGREE counts as agreement, a gain below GAIN does not reset patience.
+    # A start that only confirms the best within SAME_OBJECTIVE counts as agreement, a gain below LEAST_GAIN does not
+    # reset patience.
     updated = replace(state, first=first, candidates=(*state.candidates, candidate), since=state.since + 1)
     if best is None or not best.success:
         better = best is None or _rank(solution) < _rank(best)
         return replace(updated, best=solution, since=0) if better else updated
-    same = solution.success and objective <= state.scale.above(best.objective, AGREE)
-    if objective < state.scale.above(best.objective, -GAIN):
+    same = solution.success and objective <= state.scale.above(best.objective, SAME_OBJECTIVE)
+    if objective < state.scale.above(best.objective, -LEAST_GAIN):
         return replace(updated, best=solution, since=0, agreed=0)
     return replace(updated, best=solution if objective < best.objective else best, agreed=state.agreed + same)
 
@@ -221,5 +225,5 @@ def _random_control(ocp: OCP, state: ElementState, rng: np.random.Generator) -> 
     sample: Array = low + (high - low) * rng.random((len(u), low.size))
     if len(state.candidates) % 2 or state.best is None or not state.best.success:
         return sample
-    near: Array = np.clip(state.best.u + NEAR * (sample - 0.5 * (low + high)), lower, upper)
+    near: Array = np.clip(state.best.u + LOCAL_CHANGE * (sample - 0.5 * (low + high)), lower, upper)
     return near

@@ -16,9 +16,9 @@ from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator
 from nosnoc_py.systems.controls import control_of
 
-# Penalty weight as a multiple of the largest objective so far; that objective counts as LEAST at least, so that
-# violations are not free in problems whose first motions cost nothing.
-WEIGHT, LEAST = 10.0, 1e-3
+# Penalty weight as a multiple of the largest objective so far; that objective counts as LEAST_OBJECTIVE at least, so
+# that violations are not free in problems whose first motions cost nothing.
+PENALTY_WEIGHT, LEAST_OBJECTIVE = 10.0, 1e-3
 # Limit of work of one simulation; one that takes more counts as failed.
 SIMULATION_WORK = 2.0
 
@@ -49,7 +49,7 @@ class Merit:
         if not np.isfinite(cost + violation):
             return np.inf, np.inf
         # The weight rises with the objectives seen: the first motion often does nothing and costs almost nothing.
-        self.weight = max(self.weight, WEIGHT * max(abs(cost), LEAST))
+        self.weight = max(self.weight, PENALTY_WEIGHT * max(abs(cost), LEAST_OBJECTIVE))
         return cost, violation
 
     def __call__(self, cost: float, violation: float) -> float:

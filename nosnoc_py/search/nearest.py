@@ -33,7 +33,7 @@ FILTER, MOST_FILTERED = MultiPhase(intervals=INTERVALS, follow=True, refinements
 # Violation of a terminal constraint, as a fraction of its size, below which it is not reported.
 REPORTED = 1e-3
 # Largest number of characters of an expression in a message.
-SHORT = 40
+MOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,6 +179,6 @@ def _missed(ocp: OCP, constraint: Constraint, solution: Solution) -> tuple[str, 
         wanted = f"{limit:.4g}" if equal else f"at {'least' if below[k] > 0.0 else 'most'} {limit:.4g}"
         row = f"{constraint.name}[{k}]" if end.size > 1 else str(constraint.name)
         expression = str(constraint.expression[int(k)])
-        row += f" ({expression})" if len(expression) <= SHORT else ""
+        row += f" ({expression})" if len(expression) <= MOST_CHARACTERS else ""
         parts.append(f"{row} is {end[k]:.4g}, expected {wanted}")
     return "; ".join(parts), float(size.sum())

@@ -67,9 +67,9 @@ COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 # Programs of a search are given up without progress in so many iterations (`mpcc.interior`): of 500 that have a
 # solution nine come nearer to it afterwards, none of them the best one of its search; half of all iterations go.
 HASTY: dict[str, int | float] = {"patience": 15}
-# Work of one turn: at least LEAST, at most the fraction SHARE of what is left. LAST is the fraction of the whole work
-# that is reserved for the program on the final grid.
-LEAST, SHARE, LAST = 0.8, 0.25, 0.15
+# Work of one turn: at least LEAST_WORK, at most the fraction WORK_FRACTION of what is left. RESERVED_WORK is the
+# fraction of the whole work that is reserved for the program on the final grid.
+LEAST_WORK, WORK_FRACTION, RESERVED_WORK = 0.8, 0.25, 0.15
 # Work for one program after the search if no turn has led to any program: there has to be something to return.
 NOTHING_YET = 4.0
 # Fraction of the remaining work for one refinement of the best motion.
@@ -85,7 +85,7 @@ FOLLOWED = 3
 MOVING = 0.4
 # Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
 # a simulation only, and counts by its work in relation to that of other starts.
-KNOWN = 0.05, 0.2
+KNOWN_SEQUENCE = 0.05, 0.2
 # Least priority, relative to the highest one, with which a kind of start is preferred as it may agree with the best.
 HOPEFUL = 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
@@ -105,7 +105,7 @@ GRACE = 2.0
 # fraction of the work that finer grids may take.
 FINE, MOST_INTERVALS, FINER = 1e-3, 96, 0.1
 # Limit of the iterations of a program on a finer grid.
-FEW = 60
+FEW_ITERATIONS = 60
 # Number of samples of a motion that tell it from others with the same sequence.
 SAMPLES = 9
 # A descent far out that falls below the best objective by so many times its size says that there may be no optimum.
@@ -299,8 +299,8 @@ class Search(CompleteMethod):
 
     def _work_of_turn(self, state: SearchState, kind: str) -> float:
         """Return the limit of work of one turn."""
-        left = (1.0 - LAST - state.used) * state.limit
-        return max(LEAST * state.task.growth, (REFINING if kind == REFINE else SHARE) * left)
+        left = (1.0 - RESERVED_WORK - state.used) * state.limit
+        return max(LEAST_WORK * state.task.growth, (REFINING if kind == REFINE else WORK_FRACTION) * left)
 
     def _turn(self, state: SearchState, kind: str, account: Account) -> SearchState:
         """Return the state after one turn of a kind; the start and its programs have a limit each."""
@@ -347,7 +347,7 @@ class Search(CompleteMethod):
         # At least one turn is taken, however short the limit of time.
         if state.spent and time.monotonic() >= self._search_until(state):
             return Status.TIME_LIMIT
-        return Status.WORK_LIMIT if state.used >= 1.0 - LAST else None
+        return Status.WORK_LIMIT if state.used >= 1.0 - RESERVED_WORK else None
 
     def solution(self, state: SearchState) -> Solution:
         """Return the best solution so far, solved on the grid of `program`.
@@ -368,7 +368,7 @@ class Search(CompleteMethod):
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.rank.feasible and not best.escapes and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            with counted(max(LEAST * state.task.growth, (1.0 - state.used) * state.limit)) as account:
+            with counted(max(LEAST_WORK * state.task.growth, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
                 if finer is not None and finer.confirmed and self.refines_control:
                     with counted(FINER * state.limit):
@@ -413,7 +413,11 @@ class Search(CompleteMethod):
 
     def _search_until(self, state: SearchState) -> float:
         """Return the time at which the search is cut, so that time is left for the final grid."""
-        return state.deadline - LAST * (state.deadline - state.work.started) if np.isfinite(state.deadline) else np.inf
+        return (
+            state.deadline - RESERVED_WORK * (state.deadline - state.work.started)
+            if np.isfinite(state.deadline)
+            else np.inf
+        )
 
     def _next_kind(self, state: SearchState) -> str | None:
         """Return the kind with the highest priority; the guess comes first, a refinement when it is due."""
@@ -422,7 +426,7 @@ class Search(CompleteMethod):
         kinds = [kind for kind in self.starts if kind in state.streams]
         if MOVES in self.starts and state.expandable is not None:
             kinds.append(MOVES)
-        late = state.used > REFINED * (1.0 - LAST)
+        late = state.used > REFINED * (1.0 - RESERVED_WORK)
         nothing = len(state.candidates) >= SEVERAL and not any(node.attempt.confirmed for node in state.nodes)
         if state.refinable is not None and (
             late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience
@@ -459,7 +463,7 @@ class Search(CompleteMethod):
             laws, sequence, start = self._program_of(state, motion, p, sequence)
             if not self._is_new(state, kind, sequence, motion):
                 # A start whose sequence is known costs a simulation only.
-                counts = round(float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN)), 2)
+                counts = round(float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN_SEQUENCE)), 2)
                 state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
             cutoff = state.cutoff(kind)
@@ -579,7 +583,9 @@ class Search(CompleteMethod):
         program = self.program.replace(sequence=None)
         if intervals is not None:
             # From a solution on a coarser grid it takes few iterations, or is not worth more.
-            program = program.replace(intervals=intervals, max_iterations=FEW, penalised=False, refinements=ROUNDS)
+            program = program.replace(
+                intervals=intervals, max_iterations=FEW_ITERATIONS, penalised=False, refinements=ROUNDS
+            )
         deadline = max(state.deadline, time.monotonic() + GRACE)
         work = Refinement(program, ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)

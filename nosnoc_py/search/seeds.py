@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale
+from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale
 from nosnoc_py.processes import helpers
 from nosnoc_py.sequences.refinement import CONFIRMED, joined
 from nosnoc_py.solution import Solution
@@ -54,10 +54,12 @@ def merged(own: Solution, others: list[Solution]) -> Solution:
     # That the objective has no lower bound is shown by one of them, and missed by the others.
     best = next((each for each in (own, *others) if each.status is Status.UNBOUNDED), own)
     for other in others if best.status is not Status.UNBOUNDED else ():
-        if _is_confirmed(other) and (not _is_confirmed(best) or other.objective < scale.above(best.objective, -GAIN)):
+        if _is_confirmed(other) and (
+            not _is_confirmed(best) or other.objective < scale.above(best.objective, -LEAST_GAIN)
+        ):
             best = other
     near = [each for each in (own, *others) if _is_confirmed(each) and _is_confirmed(best)]
-    near = [each for each in near if each.objective <= scale.above(best.objective, AGREE)]
+    near = [each for each in near if each.objective <= scale.above(best.objective, SAME_OBJECTIVE)]
     note = f"{len(near)} of {1 + len(others)} searches, with seeds of their own, found it" if others and near else ""
     work = Counter[str]()
     for each in (own, *others):

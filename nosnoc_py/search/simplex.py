@@ -15,21 +15,21 @@ from nosnoc_py.search.merit import Merit
 from nosnoc_py.search.starts import Start, StartTask
 
 # Simulations of one run per free number, and the largest number of them: the simplex method is slow in more dimensions.
-EACH, MOST = 20, 6
+SIMULATIONS_PER_NUMBER, MOST_NUMBERS = 20, 6
 # Number of random points of which the best is the start of the next run.
 SCREENED = 16
 # A run ends at this size of the simplex, as a fraction of the distance between the bounds; a start need not be exact.
-CLOSE = 1e-3
+SMALL_SIMPLEX = 1e-3
 
 
 def simplex(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """Yield local minima: first from the initial values of the problem, then from the best of some random points."""
-    if task.rest.size or not 0 < task.freedom <= MOST:
+    if task.rest.size or not 0 < task.freedom <= MOST_NUMBERS:
         return
     from scipy.optimize import minimize  # not paid for by an import of the library
 
     merit, first = Merit(task), task.shares
-    options = {"maxfev": EACH * task.freedom, "xatol": CLOSE, "fatol": np.inf}
+    options = {"maxfev": SIMULATIONS_PER_NUMBER * task.freedom, "xatol": SMALL_SIMPLEX, "fatol": np.inf}
 
     def start(y: np.ndarray) -> Start:
         return task.start(task.zero[None], y)

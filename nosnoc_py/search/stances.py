@@ -23,14 +23,15 @@ from nosnoc_py.solution.sequence import IMPACT, Sequence
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.quaternions import unit_states
+from nosnoc_py.tolerances import NOT_ZERO
 
 Array = np.ndarray
 Closed = frozenset[str]
 # Largest number of flights of a sequence, and of contacts for which a phase with all of them closed is tried.
-FLIGHTS, FEW = 3, 4
+MOST_FLIGHTS, FEW_CONTACTS = 3, 4
 # A contact counts as closed at the initial state, and at the goal, if its gap is below this fraction of its typical
 # change; a goal that is only the minimum of a terminal cost is less accurate.
-TOUCHING, TINY = np.array([1e-5, 1e-3]), 1e-300
+TOUCHING_GAPS = np.array([1e-5, 1e-3])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,8 +63,8 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     names = [contact.name for contact in system.contacts]
     rigid = slice(len(names))
     # Gaps relative to their typical changes, which may have a unit of the user.
-    shares = [at.gaps[0, rigid] / np.maximum(np.abs(at.jacobian[0, rigid] * ways).max(axis=1), TINY) for at in ends]
-    shut = np.array(shares) <= TOUCHING[:, None]
+    shares = [at.gaps[0, rigid] / np.maximum(np.abs(at.jacobian[0, rigid] * ways).max(axis=1), NOT_ZERO) for at in ends]
+    shut = np.array(shares) <= TOUCHING_GAPS[:, None]
     start, goal = (frozenset(np.array(names)[row].tolist()) for row in shut)
     last = free_start(ocp, last, closed=tuple(goal))
     yield None
@@ -99,7 +100,7 @@ def contact_sets(first: Closed, last: Closed, names: list[str]) -> Iterator[list
     both = first | last
     every = frozenset(names)
     yield from new(first, last)
-    if len(names) <= FEW:
+    if len(names) <= FEW_CONTACTS:
         yield from new(first, every, last or every)
     if first and last:
         yield from new(first, flight, last)
@@ -110,7 +111,7 @@ def contact_sets(first: Closed, last: Closed, names: list[str]) -> Iterator[list
     for name in (name for name in names if name not in both):
         yield from new(first, both | {name}, last)
         yield from new(first, first | {name}, first, last)
-    for count in range(2, FLIGHTS + 1):
+    for count in range(2, MOST_FLIGHTS + 1):
         if both:
             yield from new(first, *[flight, last or first] * count)
 

@@ -23,7 +23,7 @@ from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.search.ways import waypoint
-from nosnoc_py.sequences.refinement import EXACT, SMOOTH, free_start
+from nosnoc_py.sequences.refinement import EXACT_OPTIONS, SMOOTH, free_start
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -40,7 +40,7 @@ REACH = 3.0
 # Number of states up to which the limits of work are those of the options.
 STATES = 10
 # Weight of the distance from x0 beside the terminal cost: small, it only makes the goal unique.
-NEAR = 1e-3
+WEIGHT_OF_START = 1e-3
 # Sideways deviations of trajectories to the goal, as fractions of their length: around obstacles on either side.
 SWINGS = (0.0, 0.5, -0.5)
 # Limit of work for one program that only gives a start.
@@ -326,14 +326,14 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, fixed.terminal_cost])
     end_values = at(s.x, x0, ocp.p)
     sizes = np.maximum(np.abs(x0), ocp.sizes.x)
-    cost = end_values[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
+    cost = end_values[1] + WEIGHT_OF_START * ca.sumsqr((s.x - x0) / sizes)
     index = np.arange(x0.size)[None]
     kernel = Kernel(s.x, end_values[0], cost)
     block = KernelBlock(name="goal", kernel=kernel, at=LinearMap.at(index), lower=low, upper=high)
     low, high = ocp.x_bounds
     nlp = BlockProgram([block], low, high, sizes, x0)
     with counted(PROGRAM_WORK):
-        solution = InteriorPoint(nlp, EXACT).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
+        solution = InteriorPoint(nlp, EXACT_OPTIONS).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
     if not np.isfinite(solution).all():
         return None
     end = np.clip(solution, low, high)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
+from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale, Rank, RankGroup
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import CONFIRMED, NO_CUTOFF, Cutoff, PhaseAttempt, Refinement
@@ -35,7 +35,7 @@ EXPANDED, NEARLY = 3, 3
 NEARER = 0.7
 # Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the
 # objective: this is agreement, and no gain.
-SAME_SEQUENCE = 2.0 * AGREE
+SAME_SEQUENCE = 2.0 * SAME_OBJECTIVE
 # Gain, as a fraction of the best objective, for which a motion that is refuted on a coarse mesh is refined.
 MUCH = 0.3
 # Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
@@ -47,7 +47,7 @@ USUAL = {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2}
 GRAIN = 0.05
 # Root mean square distance of two motions, relative to the sizes of their states, from which on they are different
 # starts of one sequence: its program may have another optimum near each of them.
-FAR = 0.3
+OTHER_MOTION = 0.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,7 +208,7 @@ class SearchState:
         """
         if self.sound and not self.confirmed:
             return self.leader
-        cutoff, far = (self._above(-AGREE), self._above(-MUCH)) if self.confirmed else (np.inf, -np.inf)
+        cutoff, far = (self._above(-SAME_OBJECTIVE), self._above(-MUCH)) if self.confirmed else (np.inf, -np.inf)
         inaccurate = [
             node
             for node in self.nodes
@@ -231,7 +231,7 @@ class SearchState:
         if not self.confirmed:
             return ()
         assert self.leader is not None
-        cutoff, same = self._above(AGREE), self._above(SAME_SEQUENCE)
+        cutoff, same = self._above(SAME_OBJECTIVE), self._above(SAME_SEQUENCE)
         # A guess that is a solution may itself come from these kinds of start.
         dependent = (MOVES,) if self.guess is None else (MOVES, GUESS)
         kinds = (
@@ -276,9 +276,9 @@ class SearchState:
         if not self.sound:
             return NO_CUTOFF
         if kind == MOVES or kind in self.agreement:
-            return Cutoff(simulated=self._above(-GAIN), solved=self._above(-GAIN))
+            return Cutoff(simulated=self._above(-LEAST_GAIN), solved=self._above(-LEAST_GAIN))
         # An objective that is 0 at every start has no size: the same one agrees.
-        return Cutoff(simulated=float(np.nextafter(self._above(AGREE), np.inf)), solved=self._above(MUCH))
+        return Cutoff(simulated=float(np.nextafter(self._above(SAME_OBJECTIVE), np.inf)), solved=self._above(MUCH))
 
     def priority(self, kind: str) -> float:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""
@@ -298,7 +298,7 @@ class SearchState:
         if not best.feasible:
             return rank.amount < NEARER * best.amount
         known = attempt.point.sequence == self.leader.sequence
-        return rank.amount < self._above(-AGREE if known else -GAIN)
+        return rank.amount < self._above(-SAME_OBJECTIVE if known else -LEAST_GAIN)
 
     def is_new(self, sequence: Sequence, kind: str, place: np.ndarray, most: int) -> bool:
         """True if the program of a sequence is worth solving from a start of this kind at this place.
@@ -316,7 +316,7 @@ class SearchState:
         best = self.leader is not None and sequence == self.leader.sequence
         if kind not in known and (len(known) < most or best):
             return True
-        return all(np.sqrt(np.mean((place - other) ** 2)) > FAR for other in self.places.get(sequence, ()))
+        return all(np.sqrt(np.mean((place - other) ** 2)) > OTHER_MOTION for other in self.places.get(sequence, ()))
 
     def is_worth_trying(self, sequence: Sequence) -> bool:
         """True if a neighbour was not tried yet, and its program is not too large."""

@@ -47,7 +47,7 @@ SLIPPING = (*SIGNS, SLIP)
 SOFTNESS = 1e-12
 # A contact counts as closed, or as sticking, where gaps and rates are below these fractions of the typical length and
 # speed: above the errors of numerical solutions, far below the motion itself.
-CLOSE, SLOW = 1e-5, 1e-5
+CLOSED_GAP, STICKING_RATE = 1e-5, 1e-5
 # Samples between two nodes of a motion in the search for sign changes of compliant gaps.
 PLACES = 9
 
@@ -240,7 +240,7 @@ class ContactLaws:
         """True if a contact is closed at all of the states."""
         # A user's gap may be scaled: divided by the length of its gradient it is a distance, and its rate a velocity.
         gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c]) / at.steepness[:, c]
-        return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
+        return bool(gaps.max() <= CLOSED_GAP * self.length and rates.max() <= STICKING_RATE * self.speed)
 
     def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return the modes of contacts in an impact, by the state after it (n_x,)."""
@@ -252,7 +252,7 @@ class ContactLaws:
         slip = rates[self._rows(c)]
         if not slip.size:
             return CLOSED
-        if not (np.linalg.norm(slip) > SLOW * self.speed if slips is None else slips):
+        if not (np.linalg.norm(slip) > STICKING_RATE * self.speed if slips is None else slips):
             return STICK
         return SLIP if slip.size == 2 else FORWARDS if slip[0] > 0.0 else BACKWARDS
 

@@ -39,7 +39,7 @@ TOGETHER = "|"
 # Events that begin and end sliding.
 SLIDING = (("enter_sliding",), ("leave_sliding",))
 # A state is on a surface where its function is below this fraction of its largest value in the segment.
-CLOSE = 1e-6
+ON_SURFACE = 1e-6
 
 
 class FilippovLaws:
@@ -274,7 +274,7 @@ class FilippovLaws:
                 continue
             # The largest value in the segment is a scale of the function; a segment on the surface has none, hence the
             # typical size.
-            size = CLOSE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
+            size = ON_SURFACE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
             if part.kind == REGION and not _signed(part):
                 above = (c - c.min(axis=1)[:, None]).max(axis=0)
                 close = above <= size

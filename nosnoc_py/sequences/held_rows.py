@@ -22,7 +22,7 @@ Array = np.ndarray
 IN_ROW_SPACE = 1e-9
 # Distance of random states from those of the start, as a fraction of the typical values: a gradient that is in the row
 # space at the start only (a knee that is straight there) is not in it at random states.
-AWAY = 0.1
+RANDOM_DISTANCE = 0.1
 
 
 def held_rows(system: Any, held: ca.SX | None, expression: ca.SX, states: Array, sizes: Array, p: Array) -> Array:
@@ -48,7 +48,7 @@ def held_rows(system: Any, held: ca.SX | None, expression: ca.SX, states: Array,
     if not constant.any() or numbers.has_free():
         return np.zeros(constant.size, bool)
     rng = np.random.default_rng(0)
-    near = states + AWAY * sizes * rng.standard_normal(states.shape)
+    near = states + RANDOM_DISTANCE * sizes * rng.standard_normal(states.shape)
     for x in np.vstack([states, near]):
         rows, directions = (np.array(part) for part in numbers(x, p))
         if not (np.isfinite(rows).all() and np.isfinite(directions).all()):

@@ -30,15 +30,16 @@ SETTINGS = {"tol": 1e-10, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-11, "accepta
 ROBUST = {"kappa_sigma": 1e3, "tau_of_error": True, "creeping": 25, "mu_of_error": 1e-5}
 NOT_FINITE = "Invalid_Number_Detected"
 # Words of the method for a program of which IPOPT may know more: its multipliers may have grown without limit where
-# rows depend on each other (legs with many inequalities). After FIRST iterations it hands over as well; of programs of
-# four searches nine of ten were solved by then. The residual that counts as very near, and the default limit.
+# rows depend on each other (legs with many inequalities). After FIRST_ITERATIONS iterations it hands over as well; of
+# programs of four searches nine of ten were solved by then. The residual that counts as very near, and the default
+# limit.
 STUCK = (
     "Infeasible_Problem_Detected",
     "Restoration_Failed",
     "Search_Direction_Becomes_Too_Small",
     "Maximum_Iterations_Exceeded",
 )
-FIRST, VERY_NEAR, MOST = 100, 1e-3, 500
+FIRST_ITERATIONS, VERY_NEAR, MOST_ITERATIONS = 100, 1e-3, 500
 # Options that IPOPT does not have, or that say where the method of the library begins.
 OWN = (
     "mu_warm",
@@ -86,8 +87,8 @@ def optimise(
         raise OptionError(f"interior point: {unknown_name(sorted(wrong)[0], OPTIONS, 'option')}")
     nlp = program.nlp
     bounds = {} if lower is None else {"lbx": lower / nlp.scale}
-    hasty, most = "patience" in options, int(options.get("max_iter", MOST))
-    method = InteriorPoint(nlp, {**SETTINGS, **ROBUST, **options, "max_iter": min(most, FIRST)})
+    hasty, most = "patience" in options, int(options.get("max_iter", MOST_ITERATIONS))
+    method = InteriorPoint(nlp, {**SETTINGS, **ROBUST, **options, "max_iter": min(most, FIRST_ITERATIONS)})
     result = method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
     left = nlp.residual(_unscaled(nlp, result))
     if result.solver_status in STUCK and result.iterations < most and (left <= VERY_NEAR or not hasty):

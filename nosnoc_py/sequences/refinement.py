@@ -78,7 +78,7 @@ PLACED = 2
 PENALTY = 10.0
 # Lower bound of the length of a phase at first, as a fraction of its initial length, and the relative distance from
 # this bound within which the phase counts as vanishing.
-KEPT, NEAR = 0.2, 1e-3
+KEPT_LENGTH, VANISHING_LENGTH = 0.2, 1e-3
 # Relative violation of an admissible state, and largest number of Gauss-Newton steps towards one.
 ADMISSIBLE_START, PROJECTIONS = 1e-9, 30
 # Violation between the stages that calls for further points, as a fraction of the tolerance.
@@ -97,9 +97,9 @@ SHORTEST = 1e-3
 # the largest state; beyond that it ranks with the refuted ones.
 SOUND = 1e-2
 # Limit of the iterations of a program whose phases may vanish: it is degenerate, and often does not converge.
-FEW = 100
+FEW_ITERATIONS = 100
 # Options for small programs whose solution others begin at.
-EXACT = {"tol": 1e-11, "acceptable_tol": 1e-9}
+EXACT_OPTIONS = {"tol": 1e-11, "acceptable_tol": 1e-9}
 # Options for a start at the solution on another mesh: by default it is pushed off its bounds by a hundredth, which may
 # be far from the solution, and takes half as many iterations more.
 NEAR_START = {"mu_init": 1e-3, "bound_push": 1e-5, "bound_frac": 1e-5}
@@ -107,7 +107,7 @@ NEAR_START = {"mu_init": 1e-3, "bound_push": 1e-5, "bound_frac": 1e-5}
 ADDED = 0.1
 # Distance from a node of equal intervals at which an event counts as held there, and the distance by which it is moved
 # beyond the node; in intervals.
-HELD, BEYOND = 1e-5, 0.05
+HELD_EVENT, BEYOND_NODE = 1e-5, 0.05
 # Simulator of guesses: a contact that only grazes must not end the simulation.
 SMOOTH = EventDriven(grazing="continue")
 # Verdicts that count as confirmed; unstable motions are simulated in windows, as errors grow over the whole of them.
@@ -315,7 +315,7 @@ class Refinement:
 
     def _is_shortest(self, point: PhasePoint) -> bool:
         """True if a phase is at its least length."""
-        return bool((point.lengths <= (1.0 + 10.0 * NEAR) * self.least_length * point.edges[-1]).any())
+        return bool((point.lengths <= (1.0 + 10.0 * VANISHING_LENGTH) * self.least_length * point.edges[-1]).any())
 
     def _shorter_solution(self, laws: Any, point: PhasePoint) -> Solution:
         """Return the solution of a sequence without its shortest phases."""
@@ -511,7 +511,7 @@ class Refinement:
         program = PhaseNLP(self.ocp, laws, plan, mesh, start, tolerance=self.method.tolerance)
         # Phases of a given sequence have their least length once a first mesh has shown where they want to be.
         kept = self.keeps_phases and start.near
-        bound: dict[str, Any] = {"shortest": self.least_length} if kept else {"least": KEPT}
+        bound: dict[str, Any] = {"shortest": self.least_length} if kept else {"least": KEPT_LENGTH}
         bound["cutoff"] = cutoff
 
         def first(_: PhasePoint | None) -> PhasePoint:
@@ -557,7 +557,7 @@ class Refinement:
         """
         point = self.optimum(laws, plan, mesh, start, cutoff)
         while len(plan) > 1 and not (self.keeps_phases and start.near) and not _stays_above(point):
-            short = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
+            short = point.lengths <= (1.0 + VANISHING_LENGTH) * KEPT_LENGTH * point.program.lengths_of(point.program.w0)
             if not short.any() or short.all():
                 return point
             shorter, edges = plan.without_phases(short, point.edges)
@@ -569,7 +569,7 @@ class Refinement:
                 return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
             pruned_point = self.optimum(laws, shorter, mesh, anew, cutoff)
             if not self.better(pruned_point, point):
-                freed = self.run_solver(point.program, point.w, "short phases", most=FEW)
+                freed = self.run_solver(point.program, point.w, "short phases", most=FEW_ITERATIONS)
                 return freed if self.better(freed, point) else point
             plan, point = shorter, pruned_point
         return point
@@ -715,10 +715,10 @@ def events_beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array |
     width = after[-1] / mesh.intervals
     # Pieces of the program belong to the intervals of the start, so that an event is held by the nodes of that
     # interval.
-    home = np.clip(np.floor(before[1:-1] / width + HELD), 0, mesh.intervals - 1)
+    home = np.clip(np.floor(before[1:-1] / width + HELD_EVENT), 0, mesh.intervals - 1)
     place = after[1:-1] / width - home
-    shift = np.where((place > 1.0 - HELD) & (home < mesh.intervals - 1), 1.0 + BEYOND, np.nan)
-    shift = np.where((place < HELD) & (home > 0), -BEYOND, shift)
+    shift = np.where((place > 1.0 - HELD_EVENT) & (home < mesh.intervals - 1), 1.0 + BEYOND_NODE, np.nan)
+    shift = np.where((place < HELD_EVENT) & (home > 0), -BEYOND_NODE, shift)
     if np.isnan(shift).all():
         return None
     moved = after.copy()
@@ -754,7 +754,7 @@ def events_beside_nodes(mesh: PhaseMesh, edges: Array) -> list[Array]:
         node = round(place)
         if 0 < node < mesh.intervals:
             moved = edges.copy()
-            moved[k] = (node + (BEYOND if place < node else -BEYOND)) * width
+            moved[k] = (node + (BEYOND_NODE if place < node else -BEYOND_NODE)) * width
             if (np.diff(moved) >= 0.0).all():
                 variants.append(moved)
     return variants
@@ -850,7 +850,7 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     kernel = Kernel(s.x, rows(s.x, ocp.p), distance)
     block = KernelBlock(name="start", kernel=kernel, at=LinearMap.at(index), lower=limits[0], upper=limits[1])
     nlp = BlockProgram([block], low, high, ocp.sizes.x, near)
-    found = np.clip(InteriorPoint(nlp, EXACT).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
+    found = np.clip(InteriorPoint(nlp, EXACT_OPTIONS).solve(near / nlp.scale, np.empty(0)).x * nlp.scale, low, high)
     # Rows that imply each other leave no interior: Gauss-Newton steps need none.
     if not nlp.residual(found) <= ADMISSIBLE_START:
         found = min((found, _projected(nlp, near)), key=nlp.residual)

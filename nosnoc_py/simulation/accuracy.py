@@ -20,7 +20,7 @@ from nosnoc_py.transcription import Transcription
 # Safety factor of the proposed number of steps: events reduce the order of the scheme.
 RESERVE = 1.2
 # Largest proposed factor.
-MOST = 1000
+MOST_STEPS = 1000
 # If errors are too large, estimates above this share of their mean are refined.
 SHARP = 0.1
 
@@ -125,4 +125,4 @@ class Accuracy:
         # summed, fall by this order.
         order = 2 * self.options.rk_stages - (1 if self.options.scheme == "radau_iia" else 0)
         assert self.options.error_tolerance is not None
-        return min(MOST, RESERVE * (share / self.options.error_tolerance) ** (1.0 / order))
+        return min(MOST_STEPS, RESERVE * (share / self.options.error_tolerance) ** (1.0 / order))

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 SIDES: tuple[Side, Side] = ("-", "+")
 # Distance of samples from the ends of a piece, as a fraction of it: forces jump at its ends, so values there are those
 # of the neighbour. Large beside rounding of times, small beside a piece.
-MARGIN = 1e-3
+INSIDE_PIECE = 1e-3
 # Weights and gaps [m] up to this size are rounding errors of a simulation.
-ROUNDING = 1e-9
+ROUNDING_OF_WEIGHTS = 1e-9
 # Places (fractions of a piece) where forces are sampled for its numerical length; not its ends, where forces jump.
 SAMPLES = np.linspace(0.05, 0.95, 7)
 
@@ -128,7 +128,7 @@ class _Piece:
     def rate(self, share: float) -> np.ndarray:
         """Derivatives of (q, v, clock) by the numerical time, at speed 1."""
         # A difference quotient within the piece: dense output of a jump has no derivative.
-        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
+        low, high = max(share - INSIDE_PIECE, 0.0), min(share + INSIDE_PIECE, 1.0)
         return np.asarray((self.state(high) - self.state(low)) / ((high - low) * self.numerical))
 
     def acceleration(self, share: float) -> np.ndarray:
@@ -265,7 +265,7 @@ class _Motion:
 
     def algebraic(self, piece: _Piece, share: float, role: Enum | None) -> np.ndarray:
         """Return all step functions (n_alpha,), or all weights, the rate of the clock and accelerations (n_z,)."""
-        t = piece.time(min(max(share, MARGIN), 1 - MARGIN))
+        t = piece.time(min(max(share, INSIDE_PIECE), 1 - INSIDE_PIECE))
         weights = self.weights(t)[0]
         if piece.jump:
             # While the clock stands still exactly the auxiliary motions of the hit contacts act.
@@ -284,7 +284,7 @@ class _Motion:
         for contact, frozen in zip(self.frozen.original.contacts, self.frozen.contacts, strict=True):
             weight, at = weights[contact.name], frozen.functions
             # What presses is closed, and what does not is open, whatever its gap rounds to.
-            closed = weight > max(values[at[Role.GAP]], ROUNDING)
+            closed = weight > max(values[at[Role.GAP]], ROUNDING_OF_WEIGHTS)
             steps[at[Role.GAP]] = float(not closed)
             if closed and not contact.bounces:
                 steps[at[Role.NORMAL_VELOCITY]] = 1.0 - weight

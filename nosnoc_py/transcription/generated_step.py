@@ -40,9 +40,10 @@ STATUSES = {
     2: "the limit of iterations is reached on the branch",
     3: "no step: the matrix is singular, or a value is NaN or infinite",
 }
-# EXACT: largest residual of the unrelaxed problem, as in `Strategy`. ITERATIONS bounds the time of one call. Lengths of
-# steps (of 1) below SHORT, SHORT_STEPS times in a row, make no progress: bounds of the branch contradict its equations.
-EXACT, ITERATIONS, SHORT, SHORT_STEPS = 1e-8, 60, 1e-3, 5
+# EXACT_RESIDUAL: largest residual of the unrelaxed problem, as in `Strategy`. MOST_ITERATIONS bounds the time of one
+# call. Lengths of steps (of 1) below SHORT_LENGTH, SHORT_STEPS times in a row, make no progress: bounds of the branch
+# contradict its equations.
+EXACT_RESIDUAL, MOST_ITERATIONS, SHORT_LENGTH, SHORT_STEPS = 1e-8, 60, 1e-3, 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,7 +156,7 @@ def _numbers(step: Step) -> dict[str, Any]:
         "plan": steps.start.size,
         "rows": steps.signs.size,
         "negative": int((steps.signs < 0.0).sum()),
-        "iterations": ITERATIONS,
+        "iterations": MOST_ITERATIONS,
         "short_steps": SHORT_STEPS,
         "column_start": _listed(steps.pattern.colind()),
         "matrix_row": _listed(steps.pattern.row()),
@@ -169,8 +170,8 @@ def _numbers(step: Step) -> dict[str, Any]:
         "start": _listed(steps.start),
         "nonzeros": steps.pattern.nnz(),
         "factor_nonzeros": max(1, by_columns.nnz()),
-        "short": SHORT,
-        "exact": EXACT,
+        "short": SHORT_LENGTH,
+        "exact": EXACT_RESIDUAL,
         "loose": SETTINGS["acceptable_tol"] / FAST["tol"],
         "first": FIRST,
     }
@@ -230,5 +231,5 @@ Which sides of the pairs vanish is fixed by the solution; bounds and other inequ
 they must. Any status but 0 means: this x0 has another sequence of events, or plain steps do not reach the optimum; then
 `problem.resolve` in Python answers, and what it finds can be generated. The plan is not moved in time: every step is
 for the whole horizon from x0 on. Whether x0 itself is admissible (no contact penetrates) is not looked at. Memory is
-static, nothing is allocated, and a step has at most {ITERATIONS} iterations.
+static, nothing is allocated, and a step has at most {MOST_ITERATIONS} iterations.
 """

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # A direction without curvature, of length one, that moves a quantity by more than this leaves it undetermined. Far
 # above the rounding of a null space, far below a component that matters.
-SEEN = 1e-6
+MOVES_QUANTITY = 1e-6
 # Largest relative difference of the objectives of one iterate in one problem: rounding alone is some 1e-14, and the
 # objective of a changed problem differs by far more.
-SAME = 1e-8
+SAME_OBJECTIVE = 1e-8
 
 
 def sensitivity(
@@ -98,7 +98,7 @@ def solved_branch(who: str, problem: Transcription, last: Any) -> tuple[Array, A
 def _check_same(who: str, problem: Transcription, last: Answer | Solution, w: Array, values: Array) -> None:
     """Raise `OptionError` if the objective is another one: a different problem may have the same variables."""
     here = float(ca.Function("f", [problem.mpcc.w, problem.mpcc.p], [problem.mpcc.objective])(w, values))
-    if not abs(here - last.objective) <= SAME * max(1.0, abs(last.objective)):
+    if not abs(here - last.objective) <= SAME_OBJECTIVE * max(1.0, abs(last.objective)):
         raise OptionError(
             f"{who}: the objective of the solution is {last.objective:.8g}, and {here:.8g} in this problem: it "
             "is of another one with the same variables; expected one of problem.solve(...)."
@@ -159,8 +159,8 @@ def _undetermined(problem: Transcription, loose: Array, end_by_w: Array) -> list
     variables, flags = problem.mpcc.variables, list[str]()
     for role in (Role.CONTROL, Role.STAGE_LENGTH, Role.HORIZON, Role.FREE_PARAMETER):
         for block in variables.blocks(role=role):
-            if np.abs(loose[block.rows]).max(initial=0.0) > SEEN:
+            if np.abs(loose[block.rows]).max(initial=0.0) > MOVES_QUANTITY:
                 flags.append(f"the objective does not determine {variables.named(block.start)}")
-    if np.abs(end_by_w @ loose).max(initial=0.0) > SEEN:
+    if np.abs(end_by_w @ loose).max(initial=0.0) > MOVES_QUANTITY:
         flags.append("the objective does not determine the last state")
     return flags

@@ -50,7 +50,7 @@ from nosnoc_py.transcription.transcription import Transcription, block_name
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
 # How far, in control stages, a chosen time may be from the end of one: rounding of times that the user computes.
-AWAY = 1e-6
+OFF_GRID = 1e-6
 
 
 def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:
@@ -325,7 +325,7 @@ def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], 
     for term in ocp.point_terms:
         places = term.times * stages / ocp.horizon
         away = np.abs(places - np.round(places))
-        if away.max() > AWAY:
+        if away.max() > OFF_GRID:
             raise OptionError(
                 f"control_stages: the cost or constraint at t = {term.times[away.argmax()]:g} s is not at the end of "
                 f"one of {stages} equal control stages; choose their number so that all times are, or solve without "

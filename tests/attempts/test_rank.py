@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nosnoc_py.attempts.rank import AGREE, GAIN, ObjectiveScale, Rank, RankGroup
+from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale, Rank, RankGroup
 
 pytestmark = pytest.mark.quick
 
@@ -60,9 +60,9 @@ def test_the_size_of_an_objective_is_its_own_or_a_millionth_of_the_change() -> N
     assert scale.size(-3.0) == pytest.approx(3.0, rel=1e-12)
     assert scale.size(0.0) == pytest.approx(8e-6, rel=1e-12)
     assert scale.size(7e-6) == pytest.approx(8e-6, rel=1e-12)
-    assert scale.above(-3.0, AGREE) == pytest.approx(-2.97, rel=1e-12)
-    assert scale.above(3.0, -GAIN) == pytest.approx(3.0 - 3e-4, rel=1e-12)
-    assert scale.above(0.0, AGREE) == pytest.approx(8e-8, rel=1e-12)
+    assert scale.above(-3.0, SAME_OBJECTIVE) == pytest.approx(-2.97, rel=1e-12)
+    assert scale.above(3.0, -LEAST_GAIN) == pytest.approx(3.0 - 3e-4, rel=1e-12)
+    assert scale.above(0.0, SAME_OBJECTIVE) == pytest.approx(8e-8, rel=1e-12)
 
 
 @pytest.mark.parametrize("power", [-60, -7, 3, 40])
@@ -71,11 +71,11 @@ def test_the_unit_of_the_cost_does_not_matter(objective: float, power: int) -> N
     """Powers of two are exact, so that the comparison is, too; another constant would be an absolute size."""
     unit, pairs = 2.0**power, [(4.0, 0.7), (0.3, -2.3)]
     small, large = ObjectiveScale.of(pairs), ObjectiveScale.of([(unit * a, unit * b) for a, b in pairs])
-    for share in (AGREE, -AGREE, GAIN, -GAIN, 0.0):
+    for share in (SAME_OBJECTIVE, -SAME_OBJECTIVE, LEAST_GAIN, -LEAST_GAIN, 0.0):
         assert large.above(unit * objective, share) == unit * small.above(objective, share)
     # Ranks of scaled objectives are in the same order, whatever their unit.
     others = (objective - 1e-3, objective, objective + 1e-3)
     ranks = [Rank.of_point(unit * other, 0.0, 1e-6) for other in others]
     assert all(better < worse for better, worse in pairwise(ranks))
-    absolute = objective + AGREE
-    assert absolute != small.above(objective, AGREE)
+    absolute = objective + SAME_OBJECTIVE
+    assert absolute != small.above(objective, SAME_OBJECTIVE)

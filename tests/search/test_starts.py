@@ -13,7 +13,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.search.kinds import STARTS
-from nosnoc_py.search.merit import LEAST, WEIGHT, Merit
+from nosnoc_py.search.merit import LEAST_OBJECTIVE, PENALTY_WEIGHT, Merit
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.systems.hybrid import HybridSystem
 
@@ -150,5 +150,5 @@ def test_merit_is_the_objective_and_a_penalty() -> None:
     assert merit(*merit.evaluate(still)) == pytest.approx(9.81**2, rel=1e-9)  # it hovers at 1 m
     missing = ball()
     away = StartTask.of(missing).start(np.array([[9.81]]))
-    weight, merit = WEIGHT * max(9.81**2, LEAST), Merit(StartTask.of(missing))
+    weight, merit = PENALTY_WEIGHT * max(9.81**2, LEAST_OBJECTIVE), Merit(StartTask.of(missing))
     assert merit(*merit.evaluate(away)) == pytest.approx(9.81**2 + weight * 0.5, rel=1e-6)

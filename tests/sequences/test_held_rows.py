@@ -71,9 +71,9 @@ def test_symbols_of_the_same_name_are_not_confused() -> None:
     assert held("stick", ca.vertcat(v[0], q[0]), system) == [False, True]
 
 
-@pytest.mark.parametrize("first", [optimisation.FIRST, 0])
+@pytest.mark.parametrize("first", [optimisation.FIRST_ITERATIONS, 0])
 def test_edges_of_a_hole_are_no_obstacle(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimisation, "FIRST", first)
+    monkeypatch.setattr(optimisation, "FIRST_ITERATIONS", first)
     solution = ns.solve(jump(), ns.MultiPhase(sequence=JUMP, intervals=8))
     assert solution.success
     assert solution.certificate is not None

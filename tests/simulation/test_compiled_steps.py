@@ -200,8 +200,8 @@ def test_contacts_that_are_far_change_nothing(monkeypatch: pytest.MonkeyPatch) -
         return found
 
     monkeypatch.setattr(scheme, "_near", counted)
-    for margin in (scheme.MARGIN, 1e9):
-        monkeypatch.setattr(scheme, "MARGIN", margin)
+    for margin in (scheme.NEAR_GAPS, 1e9):
+        monkeypatch.setattr(scheme, "NEAR_GAPS", margin)
         ends.append(simulated(balls(2)))
     half = len(sizes) // 2
     assert sum(sizes[:half]) < 0.3 * sum(sizes[half:])

@@ -329,7 +329,6 @@ def test_kernel_of_directions(compiled: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_constants_are_written_twice_but_equal() -> None:
     """A kernel takes numbers from its own module only."""
     assert (kernels.STARTING, kernels.GROWN) == (mechanics.STARTING, mechanics.GROWN)
-    assert kernels.TINY == motions.TINY
 
 
 def test_the_coefficients_are_those_of_scipy() -> None:

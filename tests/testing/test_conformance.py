@@ -293,9 +293,9 @@ def test_a_wrong_robot_is_found(name: str, change: Any, said: str, monkeypatch: 
 PACKAGE = '''
 import casadi as ca
 import nosnoc_py as ns
-from nosnoc_py.mpcc.relaxations import TINY, Relaxation
+from nosnoc_py.mpcc.relaxations import ROOT_SHIFT, Relaxation
 
-NATURAL = Relaxation(lambda a, b, s: (4 * (a * b - s) / (a + b + ca.sqrt((a - b) ** 2 + 4 * s + TINY)),))
+NATURAL = Relaxation(lambda a, b, s: (4 * (a * b - s) / (a + b + ca.sqrt((a - b) ** 2 + 4 * s + ROOT_SHIFT)),))
 
 def bang_bang(task, rng):
     yield task.start([task.upper, task.lower])

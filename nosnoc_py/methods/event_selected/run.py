@@ -23,7 +23,7 @@ from nosnoc_py.methods.event_selected.functions import Fields, fields_of
 from nosnoc_py.methods.event_selected.kernel import LIVENESS, Buffers, Rules, State
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, step_too_long
-from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
+from nosnoc_py.methods.event_selected.segments import NOISE_OF_GUARDS, Scheme, System
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.notices import COMPILING, notify
 from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps
@@ -87,7 +87,7 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
     """
     values, names = fields.guards(x, p), system.guard_names
     # Rounding of the state moves a guard by |D h| |x| eps: smaller values have no sign.
-    noise = NOISE * np.abs(fields.gradients(x, p)) @ np.abs(x)
+    noise = NOISE_OF_GUARDS * np.abs(fields.gradients(x, p)) @ np.abs(x)
     if method.initial_mode is not None:
         if len(method.initial_mode) != len(names):
             raise OptionError(

@@ -24,7 +24,7 @@ ROUNDING = 2.2e-16  # machine precision
 # Value of a function that is never crossed; finite, so that its differences are zero, not NaN.
 NEVER = -1e300
 # Guard values below this fraction of |D h| |x| count as zero: rounding of the state.
-NOISE = 1e-14
+NOISE_OF_GUARDS = 1e-14
 # If the product of two corrections is below this fraction of the squared length, the error of a secant is rounding.
 SECANT_ERROR = 1e-11
 # A last correction below this fraction of the length is made along the slope at the end: another step of the scheme
@@ -110,7 +110,7 @@ def rate_of(gradients: Array, mode: Array, slope: Array, guard: int) -> float:
 def noise_of(gradients: Array, mode: Array, x: Array, guard: int) -> float:
     """Return the rounding error of the value of one guard."""
     row = 0 if mode[guard] < 0.5 else len(gradients) - 1
-    return float(NOISE * np.dot(np.abs(gradients[row, guard]), np.abs(x)))
+    return float(NOISE_OF_GUARDS * np.dot(np.abs(gradients[row, guard]), np.abs(x)))
 
 
 @jitable

@@ -41,7 +41,7 @@ Array = np.ndarray
 
 NAME = "AutonomousSwitching"
 # Armijo condition: a step has to achieve this fraction of the decrease predicted by the gradient, up to rounding.
-SUFFICIENT_DECREASE, ROUNDING = 1e-4, 1e-14
+SUFFICIENT_DECREASE, ROUNDING_OF_COSTS = 1e-4, 1e-14
 HALVINGS = 40  # 2^-40 of a step is at the level of rounding
 # Number of equal steps of the motion that is returned if the start has no collision.
 FALLBACK_STEPS = 400
@@ -223,7 +223,9 @@ class AutonomousSwitching(Iteration):
             except NoArcError as error:
                 candidate, reason = None, error.message
             bound = (
-                value.total + SUFFICIENT_DECREASE * length * gradient @ direction + ROUNDING * (1 + abs(value.total))
+                value.total
+                + SUFFICIENT_DECREASE * length * gradient @ direction
+                + ROUNDING_OF_COSTS * (1 + abs(value.total))
             )
             if candidate is not None and candidate.total <= bound:
                 inverse_next = bfgs(state.inverse, length * direction, candidate.gradient - gradient)

@@ -41,7 +41,7 @@ MAX_ELEMENTS = 64  # per arc
 SMALLEST_DAMPING = 1e-3
 MAX_SHRINKAGE = 0.9  # an arc may lose at most this fraction of its length per step
 COLLAPSED = 1e-6  # an arc shorter than this, relative to the horizon, is removed
-ROUNDING = 1e-8  # relative corrections below this that no longer decrease are rounding
+ROUNDING_OF_CORRECTIONS = 1e-8  # relative corrections below this that no longer decrease are rounding
 # Intervals of the horizon at whose ends the regimes of a solution are evaluated.
 REGIME_INTERVALS = 480
 SIMULATED_STEPS = 480
@@ -288,8 +288,9 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _N
         correction_of, largest = factored
         residual, step = float(np.abs(value / largest).max()), correction_of(value)
         norm = float(np.abs(step).max())
-        # Below ROUNDING, stop at the tolerance or when rounding prevents further decrease; take the last correction.
-        if norm <= ROUNDING and (norm <= tolerance or norm >= 0.5 * previous):
+        # Below ROUNDING_OF_CORRECTIONS, stop at the tolerance or when rounding prevents further decrease; take the last
+        # correction.
+        if norm <= ROUNDING_OF_CORRECTIONS and (norm <= tolerance or norm >= 0.5 * previous):
             return _NewtonEnd(z=z - scale * step, residual=residual, iterations=iteration + 1)
         if iteration == steps:
             break
@@ -328,7 +329,7 @@ def _damping(
     # Keep all arcs positive: a negative length would integrate backwards.
     limit = np.min(np.where(decrease > 0.0, MAX_SHRINKAGE * lengths / np.maximum(decrease, 1e-300), np.inf))
     damping = min(1.0, float(limit))
-    if np.abs(step).max() <= ROUNDING:  # the test would compare rounding errors
+    if np.abs(step).max() <= ROUNDING_OF_CORRECTIONS:  # the test would compare rounding errors
         return damping
     while damping >= SMALLEST_DAMPING * min(1.0, limit):
         value, _ = system(z - damping * scale * step)

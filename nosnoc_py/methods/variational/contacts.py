@@ -27,9 +27,9 @@ FIRST_SOFTNESS, SOFTNESS, SECOND_SOFTNESS = 1.0, 1e-4, 1e-1
 # Limits: updates of the impulses, Newton steps per update, halvings of a step.
 MAX_UPDATES, MAX_NEWTON_STEPS, MAX_HALVINGS = 40, 30, 12
 # Violations and changes below this, relative to the velocities, are rounding.
-ROUNDING = 1e-14
+ROUNDING_OF_VELOCITIES = 1e-14
 # Rounding errors of J w are divided by epsilon, so residuals up to this factor above the tolerance are accepted.
-NOISE = 1e3
+NOISE_OF_RESIDUALS = 1e3
 
 
 class Points(NamedTuple):
@@ -262,12 +262,16 @@ def solve_balance(
             residual = momentum_of(body, trial - free) - generalised_impulse(points.rows, projection)
             trial_error = energy_norm(body, velocity_of(body, residual))
             # The last halving is accepted in any case: kinks of the projection may need a step that does not descend.
-            if trial_error < (1.0 - 0.1 * factor) * error or trial_error <= NOISE * enough or k == MAX_HALVINGS - 1:
+            if (
+                trial_error < (1.0 - 0.1 * factor) * error
+                or trial_error <= NOISE_OF_RESIDUALS * enough
+                or k == MAX_HALVINGS - 1
+            ):
                 break
             factor *= 0.5
         w = trial
         # The error no longer halves near rounding, or no step descends a little above it: further steps only repeat it.
-        noise = 10.0 * NOISE if k == MAX_HALVINGS - 1 else NOISE
+        noise = 10.0 * NOISE_OF_RESIDUALS if k == MAX_HALVINGS - 1 else NOISE_OF_RESIDUALS
         if trial_error > 0.5 * error and trial_error <= noise * enough:
             break
         error = trial_error
@@ -311,14 +315,14 @@ def update_impulses(
         softness[i] = FIRST_SOFTNESS * weight_of(body, rows[i, 0])
     w, scale_of_softness = free + velocity_of(body, generalised_impulse(rows, impulses)), FIRST_SOFTNESS
     for _ in range(MAX_UPDATES):
-        w, projection = solve_balance(body, points, impulses, free, w, ROUNDING * scale)
+        w, projection = solve_balance(body, points, impulses, free, w, ROUNDING_OF_VELOCITIES * scale)
         change = 0.0
         for i in range(rows.shape[0]):
             for r in range(3):
                 # epsilon times a change of p is the change of J w: the test is in velocities, like the tolerance.
                 change = max(change, softness[i] * abs(projection[i, r] - impulses[i, r]))
                 impulses[i, r] = projection[i, r]
-        if change <= 10.0 * ROUNDING * scale and scale_of_softness <= soft:
+        if change <= 10.0 * ROUNDING_OF_VELOCITIES * scale and scale_of_softness <= soft:
             return True
         # Sharpened in each update, also if Newton's method has not converged: the multipliers approach in parallel.
         if scale_of_softness > soft:

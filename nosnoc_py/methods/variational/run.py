@@ -9,7 +9,7 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
 
 # If the duration is a whole number of steps up to this relative difference, steps have exactly the length h.
-ROUNDING = 1e-9
+ROUNDING_OF_DURATION = 1e-9
 
 
 def run(system: RigidBody, method: LieGroupVariational, task: SimulationTask) -> Trajectory:
@@ -17,7 +17,7 @@ def run(system: RigidBody, method: LieGroupVariational, task: SimulationTask) ->
     check_planes(system, method)
     seconds = task.seconds
     count = equal_steps(method, "h", task.steps, seconds)
-    h = method.h if abs(seconds / method.h - count) <= ROUNDING * count else seconds / count
+    h = method.h if abs(seconds / method.h - count) <= ROUNDING_OF_DURATION * count else seconds / count
     start = system.check_state(task.x0)
     # Imported here, because numba loads slowly.
     from nosnoc_py.methods.variational.loop import VariationalLoop, kernel_of

@@ -17,7 +17,7 @@ FINISHED, FULL, ZENO, AT_REST, TOO_MANY_IMPACTS, ROTATION, NOT_FINITE = range(7)
 # Normal velocities below this, relative to 1 m/s plus the speed of the body, count as zero.
 QUIET_SPEED = 1e-12
 # Rounding error of a gap, relative to the lengths of which it is the difference.
-ROUNDING = 4e-16
+ROUNDING_OF_GAPS = 4e-16
 # Durations below this fraction of a step count as zero.
 INSTANT = 1e-15
 

@@ -19,7 +19,7 @@ from nosnoc_py.methods.variational.scene import (
     INSTANT,
     NOT_FINITE,
     ROTATION,
-    ROUNDING,
+    ROUNDING_OF_GAPS,
     Contacts,
     Scene,
     quiet_of,
@@ -206,7 +206,7 @@ def is_hit(scene: Scene, contacts: Contacts, k: int, flight: Trial, length: floa
     x, gamma = flight[3][1], flight[3][2]
     size = 1.0 + abs(scene.planes[k, 3]) + math.sqrt(dot(x, x))
     # Tolerance for sliding: quiet normal velocity over the flight, plus rounding of the gap.
-    slides = quiet_of(scene.body, gamma) * length + ROUNDING * size
+    slides = quiet_of(scene.body, gamma) * length + ROUNDING_OF_GAPS * size
     return contacts.left[k] > slides or end < -slides
 
 

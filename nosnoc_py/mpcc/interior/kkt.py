@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 Array = np.ndarray
-# Refinement ends at the relative residual EXACT, after REFINEMENTS steps, or if a step does not halve the residual.
-EXACT, REFINEMENTS = 1e-13, 5
+# Refinement ends at the relative residual EXACT_RESIDUAL, after REFINEMENTS steps, or if a step does not halve the
+# residual.
+EXACT_RESIDUAL, REFINEMENTS = 1e-13, 5
 
 
 class KKT:
@@ -106,7 +107,7 @@ class KKT:
         residual = right - self._times(x)
         error = float(np.abs(residual).max()) / size
         for _ in range(REFINEMENTS):
-            if not EXACT < error < np.inf:
+            if not EXACT_RESIDUAL < error < np.inf:
                 break
             better = x + self._solver.solve(residual)
             left = right - self._times(better)

@@ -44,7 +44,7 @@ STEEPEST = 100.0
 GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
 KAPPA_EPS, KAPPA_SOC, KAPPA_D = 10.0, 0.99, 1e-5
 CORRECTIONS = 4  # maximum number of second-order corrections, p_max
-ROUNDING = 10.0 * np.finfo(float).eps
+ROUNDING_OF_STEPS = 10.0 * np.finfo(float).eps
 # Restoration: maximum number of steps, factor by which they have to reduce the infeasibility, restorations per solve.
 RESTORING, HELPS, RESTORATIONS = 60, 0.9, 12
 # Size of iterates that diverge; size of least-squares multipliers that are not used (lambda_max in Section 3.6).
@@ -53,9 +53,9 @@ ACCEPTABLE = 15  # iterations in a row at the acceptable tolerance
 # Adaptive barrier parameter: the error must fall below the factor FALLS of the largest of the REMEMBERED last errors;
 # otherwise mu is fixed at HELD times the mean complementarity. mu is at most HIGHEST.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
-# A program with `patience` is given up if the largest residual of its rows stays above FAR and has not fallen to the
-# fraction NEARER within so many iterations.
-FAR, NEARER = 1e-2, 0.9
+# A program with `patience` is given up if the largest residual of its rows stays above FAR_RESIDUAL and has not fallen
+# to the fraction NEARER within so many iterations.
+FAR_RESIDUAL, NEARER = 1e-2, 0.9
 # A feasible iterate whose objective has not fallen by the fraction FALLEN within `creeping` iterations only creeps, by
 # regularised steps with multipliers that are not unique: a start from there with new ones comes further.
 FALLEN = 1e-4
@@ -501,7 +501,7 @@ class InteriorRun:
         tau = max(0.99, 1.0 - (self._error(0.0) if self.settings.tau_of_error and not self.held else mu))
         longest = self._longest(dv, tau)
         step: _Step | None
-        if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING:
+        if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING_OF_STEPS:
             # A step of the size of rounding errors: the line search could not measure a decrease (Section 3.9).
             step = _Step(self.at(point.v + longest * dv), dv, dy, longest)
         else:
@@ -616,7 +616,7 @@ class InteriorRun:
             return False
         # Switching condition (Eq. 19): the predicted decrease of the objective outweighs the infeasibility.
         descends = slope < 0.0 and length * (-slope) ** S_PHI > DELTA * point.theta**S_THETA
-        rounding = ROUNDING * abs(point.phi)
+        rounding = ROUNDING_OF_STEPS * abs(point.phi)
         armijo = trial.phi <= point.phi + ETA * length * slope + rounding
         if point.theta <= self.small_theta and descends:
             taken = bool(armijo)
@@ -666,7 +666,7 @@ class InteriorRun:
         """Return True if the rows are far from satisfied, and no nearer to it than `patience` iterations ago."""
         self.nearest.append(min(self.primal, self.nearest[-1] if self.nearest else np.inf))
         before = self.nearest[-1 - self.settings.patience :][0]
-        return len(self.nearest) > self.settings.patience and self.nearest[-1] > max(FAR, NEARER * before)
+        return len(self.nearest) > self.settings.patience and self.nearest[-1] > max(FAR_RESIDUAL, NEARER * before)
 
     def _restore(self) -> str:
         """Take steps towards feasibility until the filter accepts the point; return "" or the status of a failure."""

@@ -43,9 +43,9 @@ from nosnoc_py.tolerances import BROKEN, GIVEN
 # Default method. Soft landings of an optimal control bounce slightly in a simulation; slower impacts than this share of
 # the speed at work are inelastic.
 REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
-# Violations up to EXPLAINED times the effect of the residuals are explained by them, up to the relative size MOST.
-# Residuals count up to RESIDUAL: a solution with larger ones is no solution.
-EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
+# Violations up to EXPLAINED_EFFECT times the effect of the residuals are explained by them, up to the relative size
+# MOST_EXPLAINED. Residuals count up to MOST_RESIDUAL: a solution with larger ones is no solution.
+EXPLAINED_EFFECT, MOST_EXPLAINED, MOST_RESIDUAL = 2.0, 1e-3, 1e-4
 # Share of the limits of time and work for the simulation of the whole horizon; the windows need the rest.
 WHOLE = 0.5
 # Smallest distance of the neighbouring starts that are tried for a window.
@@ -156,7 +156,7 @@ def certify(
         history=history,
         runs=runs,
         tolerance=tolerance,
-        error=EXPLAINED * _residual(solution),
+        error=EXPLAINED_EFFECT * _residual(solution),
         refuting=refuting,
         explained=explained,
         by_rounding=lambda window: window_runs.neighbour_agrees(window, size),
@@ -264,7 +264,9 @@ def _audit(
     inconsistent = consistency_violations(ocp, solution, free)
     residual = _residual(solution)
     # Written with `not` so that NaN refutes.
-    refuting = [one for one in inconsistent if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
+    refuting = [
+        one for one in inconsistent if one.law is Law.STATEMENT or not one.amount <= EXPLAINED_EFFECT * residual
+    ]
     explained = [one for one in inconsistent if one not in refuting]
     equations, jumps, broken, allowed = _laws(ocp.system, solution, residual)
     refuting += [one for one in broken if not one.share <= allowed]
@@ -289,8 +291,9 @@ def _laws(
         found = _share(worst_of(jumps)) if jumps else None
         return shares, found, [one for one in every if one.share > BROKEN], BROKEN
     reading = ContactReading(system, solution)
-    # The residual of the solver is absolute, laws are relative: the scales convert it; MOST bounds the excuse.
-    allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), BROKEN, MOST))
+    # The residual of the solver is absolute, laws are relative: the scales convert it; MOST_EXPLAINED bounds the
+    # excuse.
+    allowed = float(np.clip(EXPLAINED_EFFECT * reading.scales.of_residual(residual), BROKEN, MOST_EXPLAINED))
     motion, impacts = reading.laws_of_motion(), reading.laws_of_impacts()
     broken = [*stopped, *violations([*motion, *impacts], BROKEN), *reading.false_impacts()]
     equations = None if elements is None else max(_share(worst_of(motion)), 1.0 if stopped else 0.0)
@@ -306,7 +309,7 @@ def _residual(solution: Solution) -> float:
     """Return the residual of the solver as the solution states it, at most RESIDUAL."""
     sizes = [abs(solution.infeasibility), abs(solution.complementarity_min)]
     # A failed solver explains nothing: its residuals are no measure of the accuracy of its numbers.
-    return min(max(sizes), RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
+    return min(max(sizes), MOST_RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
 
 
 def _refuted_without_simulation(solution: Solution, tolerance: float, reason: str) -> Certificate:

@@ -26,7 +26,7 @@ GAUSS = gauss_legendre(8)
 # all.
 PIECES, FINE = (2, 64, 2048), 1e-9
 # Places in a step at which constraints are checked.
-CLOSE = np.linspace(0.0, 1.0, 33)
+STEP_SAMPLES = np.linspace(0.0, 1.0, 33)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,7 +143,7 @@ def violations(ocp: OCP, histories: Sequence[SimulationResult], *, ends: bool = 
         Also initial and terminal constraints, of the first and the last violation.
     """
     s, p = ocp.system, histories[0].p
-    at = points_of(histories, CLOSE, np.zeros(CLOSE.size))
+    at = points_of(histories, STEP_SAMPLES, np.zeros(STEP_SAMPLES.size))
     z = at.algebraic(s.z.numel())
     residuals = [
         constraints.bounds(s.state_names, ocp.x_bounds, at.t, at.x, ocp.sizes.x),

@@ -13,7 +13,7 @@ from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 Array = np.ndarray
 # An event belongs to a node within this share of the duration.
-NEAR = 1e-6
+AT_NODE = 1e-6
 # Times within this share of the duration are equal.
 ROUNDED = 1e-10
 
@@ -40,7 +40,7 @@ def modes_at(system: Any, solution: Trajectory, p: Array, times: Array, *, after
         for value, distance in zip(values, claimed, strict=True):
             # Distance to the end of the mode: -1 ends "high" (mode 1), +1 ends "low" (mode -1).
             left = 1.0 + mode * value
-            if left < -TOUCHING_SOLVED or (left <= TOUCHING_SOLVED and distance <= NEAR * solution.duration):
+            if left < -TOUCHING_SOLVED or (left <= TOUCHING_SOLVED and distance <= AT_NODE * solution.duration):
                 mode = -mode
             modes.append(mode)
         modes_at_times[:, column] = np.array(modes)[rows]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from nosnoc_py.audit.contacts import explained_impulses, laws_of_impacts, laws_of_motion, scales_of
-from nosnoc_py.audit.elements import SHORT, ElementStages, columns_of, listed, noise_of, slopes_of
+from nosnoc_py.audit.elements import SHORT_ELEMENT, ElementStages, columns_of, listed, noise_of, slopes_of
 from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales, statement
 from nosnoc_py.audit.redundancy import null_space
@@ -98,7 +98,7 @@ def samples_of(solution: Solution, elements: ElementStages, forces: Array | None
 
 def stopped_clock_violations(solution: Solution, elements: ElementStages) -> list[Violation]:
     """Return violations for elements of time-freezing in which the clock stops without a jump."""
-    places = np.argwhere(elements.standing & (elements.h > SHORT * solution.duration)[:, None])
+    places = np.argwhere(elements.standing & (elements.h > SHORT_ELEMENT * solution.duration)[:, None])
     return [
         Violation(time=float(elements.t[e, k]), law=Law.CLOCK, subject="", amount=1.0, share=1.0) for e, k in places
     ]
@@ -162,7 +162,7 @@ class ContactReading:
         assert jumps.impulses is not None
         for event in self.solution.impacts:
             k = int(np.argmin(np.abs(jumps.t - event.time)))
-            near = abs(float(jumps.t[k]) - event.time) <= SHORT * self.solution.duration
+            near = abs(float(jumps.t[k]) - event.time) <= SHORT_ELEMENT * self.solution.duration
             c = names.index(event.name) if event.name in names else -1
             listed_impulse, true = 0.0 if event.impulse is None else event.impulse, 0.0
             true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
@@ -214,7 +214,7 @@ def jumps_of(solution: Solution, system: HybridSystem) -> list[Measured]:
 
 def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) -> Array:
     """Return the largest rates (n_x,), at least those that errors of the solver cause over short steps."""
-    long = elements.h[elements.h > SHORT * solution.duration]
+    long = elements.h[elements.h > SHORT_ELEMENT * solution.duration]
     if not long.size or samples.rates is None:
         return np.ones(elements.x.shape[2])
     rates = np.nan_to_num(np.abs(samples.rates), nan=0.0, posinf=0.0).max(axis=0, initial=0.0)

@@ -22,7 +22,7 @@ from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.tolerances import BROKEN, STATED
 
 # States of a solution are accurate to about this relative error.
-KNOWN = 1e-7
+ERROR_OF_STATES = 1e-7
 
 Array = np.ndarray
 Free = tuple[str, float, float, float]
@@ -175,7 +175,7 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
         return
     away = sum(parts) - solution.objective
     # A cost that is zero at the optimum (a sum of squares) is only as accurate as the states are.
-    noise = abs(sum(parts_of(1.0 + KNOWN)) - sum(parts))
+    noise = abs(sum(parts_of(1.0 + ERROR_OF_STATES)) - sum(parts))
     size = abs(solution.objective) + float(np.abs(parts).sum()) + noise / STATED
     share = float(abs(away) / max(size, 1e-300))
     # A solution that differs from its own quadrature is accepted if it agrees with the exact integral: other methods
@@ -234,7 +234,7 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
     error = 2.0 * max(abs(left - exact), abs(right - exact))
     # Errors of the trapezoidal rule, which do not cancel in elements where the rate falls and others where it rises.
     error += float(np.abs(0.5 * (values[:, 0] + values[:, -1]) - values[:, 1:-1] @ GAUSS.b).sum())
-    error += abs(_points(ocp, solution, 1.0 + KNOWN) - _points(ocp, solution))
+    error += abs(_points(ocp, solution, 1.0 + ERROR_OF_STATES) - _points(ocp, solution))
     size = abs(exact) + abs(last) + abs(solution.objective)
     if not away <= error + STATED * size:
         text = (

@@ -23,11 +23,11 @@ from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Verdict
 
 # Events further apart than this share of the horizon are different events.
-LATE = 0.05
+OTHER_EVENT = 0.05
 # An event listed this much too early or late (share of the horizon) is listed wrongly if the states agree.
 DELAY = 5e-3
 # An impact below this share of the largest impulse does not refute a solution that agrees otherwise.
-SMALL = 1e-3
+SMALL_IMPACT = 1e-3
 # If the error of the end state exceeds all defects of the windows by this factor, the motion amplifies errors.
 ADDED_UP = 2.0
 # Kinds of events that the smallest force or speed may cause.
@@ -215,7 +215,7 @@ class Comparison:
 
         Bodies at rest creep by the residuals of a solver, and so start and stop slipping; an impact is no such event.
         """
-        if piece.lone > SMALL * self._largest_impulse or not np.isfinite(piece.window.defect):
+        if piece.lone > SMALL_IMPACT * self._largest_impulse or not np.isfinite(piece.window.defect):
             return False
         allowed = max(self.tolerance, self.error)
         # The accuracy of this solution elsewhere is the measure for bodies that creep at rest.
@@ -236,7 +236,7 @@ class Comparison:
         """Large impacts that only the solution or only the simulation has."""
         impulses = [event.impulse or 0.0 for pair in self.pairs for event in (pair.claimed, pair.found) if event]
         lone = [pair for pair in self.pairs if pair.lone and pair.event.kind == "impact"]
-        return [pair for pair in lone if (pair.event.impulse or 0.0) > SMALL * max(impulses)]
+        return [pair for pair in lone if (pair.event.impulse or 0.0) > SMALL_IMPACT * max(impulses)]
 
     @property
     def _undecided_at_end(self) -> list[EventPair]:
@@ -286,7 +286,7 @@ class Comparison:
     @cached_property
     def _difference(self) -> tuple[float, str]:
         """Time and description of the first difference over the whole horizon."""
-        return first_difference(self.pairs, LATE * self.ocp.horizon)
+        return first_difference(self.pairs, OTHER_EVENT * self.ocp.horizon)
 
     @property
     def _states_agree(self) -> bool:

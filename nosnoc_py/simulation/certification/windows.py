@@ -25,9 +25,9 @@ SIDES: tuple[Side, Side] = ("-", "+")
 # Events this close to an end of a window (as a share of it) are not compared: they may happen on its other side.
 EDGE = 0.02
 # Events further apart than this share of a window are different events.
-LATE = 0.25
+OTHER_EVENT = 0.25
 # Neighbouring starts that are tried for a window, and how far such a motion may end from the solution.
-NEIGHBOURS, NEAR = 8, 1e-3
+NEIGHBOURS, NEIGHBOUR_ERROR = 8, 1e-3
 # A contact counts as closed at the start of a window if it is closed at these shares of it.
 AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
@@ -80,7 +80,7 @@ class WindowRuns:
         for _ in range(NEIGHBOURS):
             away = size * (self.sizes + np.abs(x)) * random.normal(size=x.size)
             near = self._run_window(window.start, window.end, away)
-            if near.window.events_agree and near.share <= NEAR:
+            if near.window.events_agree and near.share <= NEIGHBOUR_ERROR:
                 return True
         return False
 
@@ -96,7 +96,7 @@ class WindowRuns:
         inside = self._inside(history, start, end)
         lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
         impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
-        differing = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
+        differing = [pair for pair in inside if pair.lone or abs(pair.delay) > OTHER_EVENT * (end - start)]
         kinds = frozenset(event.kind for pair in differing for event in (pair.claimed, pair.found) if event is not None)
         error = _defects(solution, history, end)
         window = _window(solution, history, start, end, inside, error)
@@ -152,7 +152,7 @@ def _window(
 ) -> Window:
     """Return the comparison of a window with its simulation, which misses the end by `error` (n_x,)."""
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
-    time, difference = (np.nan, "") if stopped else first_difference(inside, LATE * (end - start))
+    time, difference = (np.nan, "") if stopped else first_difference(inside, OTHER_EVENT * (end - start))
     return Window(
         start=start,
         end=end,

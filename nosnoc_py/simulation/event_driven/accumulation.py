@@ -22,7 +22,7 @@ from nosnoc_py.tolerances import RESTING, TOUCHING
 # Remaining speed of a sequence of impacts, as a share of the speed at work: below the speed of an impact event.
 SETTLED = 1e-7
 # Relative difference below which two accelerations of a gap, or a gradient and its projection, are equal.
-SAME = 1e-6
+SAME_ACCELERATION = 1e-6
 
 
 def accumulates(flow: ContactFlow, past: Sequence[Node], at: Kinematics, contact: int, left: float) -> bool:
@@ -76,7 +76,7 @@ def repeats_departure(
             return False
         left = flow.distance_accelerations(node.regime, node.t, node.after)[contact]
         now = flow.distance_accelerations(regime, t, x)[contact]
-        return bool(left > 0.0 and abs(now - left) <= SAME * left)
+        return bool(left > 0.0 and abs(now - left) <= SAME_ACCELERATION * left)
     return False
 
 
@@ -93,4 +93,4 @@ def has_no_free_rate(at: Kinematics, regime: ContactRegime, contact: int) -> boo
     rows, normal = at.jacobian[others], at.jacobian[contact]
     # The part of the gradient that is orthogonal to all other rows; it is zero if they determine this rate.
     apart = normal - rows.T @ np.linalg.lstsq(rows.T, normal, rcond=1e-12)[0]
-    return bool(np.linalg.norm(apart) <= SAME * np.linalg.norm(normal))
+    return bool(np.linalg.norm(apart) <= SAME_ACCELERATION * np.linalg.norm(normal))

@@ -29,7 +29,7 @@ from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
 # States whose kinematics are kept: before a node, after its impact, on the constraints of the next regime.
-KEPT = 3
+MOST_STATES = 3
 
 
 class ContactFlow:
@@ -76,7 +76,7 @@ class ContactFlow:
         """Return the kinematics at time t and state x; those of the last states are kept, for nodes ask again."""
         key = t, x.tobytes()
         if key not in self._known:
-            if len(self._known) == KEPT:
+            if len(self._known) == MOST_STATES:
                 del self._known[next(iter(self._known))]
             own = np.array(x)  # an integrator changes its state in place
             self._known[key] = self.mechanics.at(own, self.control(t, own), self.p, self.scales)

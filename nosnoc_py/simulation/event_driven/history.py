@@ -37,11 +37,11 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import RESTING
 
-# ACCUMULATED impacts within ACCUMULATION seconds, the last one slower than the share SLOW of the speed at work, are
-# treated as the end of an infinite sequence: lower bounces are smaller than the rounding of the gap.
-ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
+# ACCUMULATED_IMPACTS impacts within ACCUMULATION_TIME seconds, the last one slower than the share SLOW_IMPACT of the
+# speed at work, are treated as the end of an infinite sequence: lower bounces are smaller than the rounding of the gap.
+ACCUMULATED_IMPACTS, ACCUMULATION_TIME, SLOW_IMPACT = 3, 1e-4, 1e-5
 # Most steps between two looks at a limit of the work.
-FEW = 4
+FEW_STEPS = 4
 # Largest number of events at one instant before the simulation fails.
 MOST_AT_ONCE = 50
 # Phases that end at once, among the last MOST_AT_ONCE: more means that rounding decides the modes.
@@ -251,7 +251,7 @@ class _EventLoop:
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff, patient=self.patient)
         work.count(work.EVENT)
         # A callback wants to see every step; a limit of the work can wait for few, one of the time for some.
-        limited = {"most": FEW} if work.left() < np.inf else {}
+        limited = {"most": FEW_STEPS} if work.left() < np.inf else {}
         most = limited if self.callback is None else {"most": 1}
         phase = run.run(lambda t, x: self._is_over(run, t, x), **most)
         self._count(run)
@@ -301,7 +301,11 @@ class _EventLoop:
         self.counted.append(node.t)
         limits = [(options.max_impacts, options.impact_window)]
         # Impacts this slow are tested with a narrower window than those of the user, who may allow fast sequences.
-        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact is not None and node.impact.bounce < SLOW else []
+        limits += (
+            [(ACCUMULATED_IMPACTS, ACCUMULATION_TIME)]
+            if node.impact is not None and node.impact.bounce < SLOW_IMPACT
+            else []
+        )
         for count, window in limits:
             if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:
                 return Status.ZENO, f"{count} {'switches' if node.impact is None else 'impacts'} within {window:g} s"

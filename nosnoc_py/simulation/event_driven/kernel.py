@@ -20,7 +20,7 @@ Array = np.ndarray
 # As in `mechanics`: see there.
 STARTING, GROWN = 1e-9, 1e-4
 # Smaller states and rates are set to zero: the squares of their errors would underflow.
-TINY = 1e-50
+UNDERFLOW = 1e-50
 
 
 class Sizes(NamedTuple):
@@ -261,5 +261,5 @@ def rate(motion: ArrayMotion, x: Array, follows: bool, out: Array) -> None:
     else:
         run(motion.first, motion.argument, out)
     for i in range(x.size):
-        if abs(out[i]) < TINY:
+        if abs(out[i]) < UNDERFLOW:
             out[i] = 0.0

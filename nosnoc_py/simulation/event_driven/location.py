@@ -30,7 +30,7 @@ from nosnoc_py.simulation.event_driven.steps import (
 )
 
 # Corrections of the time of an event; corrections shorter than this share of the step need no other step.
-CORRECTIONS, SHORT = 4, 1e-9
+CORRECTIONS, SHORT_CORRECTION = 4, 1e-9
 
 
 @jitable
@@ -115,7 +115,7 @@ def locate(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, k: int
         way = -value / slope if slope < 0.0 else 0.0
         if not abs(way) > 2e-16 * max(1.0, abs(time)) or not t < time + way <= rule.end:
             break
-        if abs(way) <= SHORT * h:
+        if abs(way) <= SHORT_CORRECTION * h:
             # An Euler step is accurate enough over so short a time, and the polynomial extends to it.
             time += way
             rate(motion, time, place.y, one_x[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from nosnoc_py.motion.tape import LANES, CountedTape, no_tape
 from nosnoc_py.simulation.event_driven.dop853 import A, C
-from nosnoc_py.simulation.event_driven.kernel import TINY, ArrayMotion, Sizes
+from nosnoc_py.simulation.event_driven.kernel import UNDERFLOW, ArrayMotion, Sizes
 from nosnoc_py.simulation.event_driven.loop import RATE, SAMPLE, perform, place_of, rows_of, rule_of
 
 Array = np.ndarray
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 def flushed(x: Array) -> Array:
     """Return x with tiny numbers set to zero."""
-    return np.where(np.abs(x) < TINY, 0.0, x)
+    return np.where(np.abs(x) < UNDERFLOW, 0.0, x)
 
 
 class InterpretedMotion:

@@ -50,8 +50,9 @@ TURNING = 1e-6
 # Contacts with a smaller share of the largest impulse are not named in messages about an impact.
 IMPACT_SHARE = 1e-9
 # A gap such as |q|, q^2 or the distance of two points has no sign. It reaches zero with speed and turns, or its
-# gradient falls below the share FLAT of that one step before. BEHIND is the distance at which its sign is checked.
-FLAT = 1e-3
+# gradient falls below the share FLAT_GRADIENT of that one step before. BEHIND is the distance at which its sign is
+# checked.
+FLAT_GRADIENT = 1e-3
 BEHIND = 1e-6
 NO_GRADIENT = f"the gap has no gradient where it is zero; {UNSIGNED.partition('; ')[2]}"
 JAMS = (
@@ -358,8 +359,8 @@ class ContactNodes:
         step, c = ended.steps[-1], node.trigger
         earlier = self.flow.kinematics(float(step.t[0]), step.x[0])
         # Written with `not` so that a steepness of NaN also counts as flat.
-        flat = not at.steepness[c] > FLAT * earlier.steepness[c]
-        return flat or bool(abs(at.rates[c]) > FLAT * np.abs(step.rates[:, c]).max())
+        flat = not at.steepness[c] > FLAT_GRADIENT * earlier.steepness[c]
+        return flat or bool(abs(at.rates[c]) > FLAT_GRADIENT * np.abs(step.rates[:, c]).max())
 
     def _message(self, node: Node, contact: int, message: str) -> str:
         """Return a message about a contact, with the place and the time."""

@@ -21,7 +21,7 @@ from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
-from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT
+from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT_CORRECTION
 from nosnoc_py.simulation.event_driven.loop import LoopSolver
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
@@ -370,7 +370,7 @@ class PhaseRun:
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
                 break
             time += correction
-            if abs(correction) <= SHORT * (time - self.t):
+            if abs(correction) <= SHORT_CORRECTION * (time - self.t):
                 # An Euler step is accurate enough over so short a time, and the polynomial extends to it.
                 low, _, last = pieces[-1]
                 x, pieces[-1] = x + correction * self._rate(time, x), (low, time, last)

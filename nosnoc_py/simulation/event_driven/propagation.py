@@ -15,7 +15,7 @@ SIMULTANEOUS = 1e-6
 # An event closer than this [s] to a fixed time (break of the control, end) may fall on its other side.
 FIXED = 1e-9
 # Speeds [m/s] and rates of guards below this have no reliable sign.
-SLOW = 1e-6
+NO_SIGN = 1e-6
 
 
 def state_at(phase: Phase, t: float) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from nosnoc_py.audit.redundancy import best_choice, directions
 
 # Cutting planes are added until no friction force exceeds its cone by more than this share of the largest force.
-CLOSE = 1e-10
+OUTSIDE_CONE = 1e-10
 
 Share = tuple[int, float, list[int]]
 """Index of a normal force among the independent forces, friction coefficient, indices of its friction force in stick.
@@ -99,7 +99,7 @@ def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) ->
         return [
             _cut(forces.size, k, mu, part, best[part] / np.linalg.norm(best[part]))
             for k, mu, part in contacts
-            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < least - CLOSE
+            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < least - OUTSIDE_CONE
         ]
 
     return best_choice(forces, free, rows, cuts, most=1.0)

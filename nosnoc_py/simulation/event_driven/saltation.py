@@ -17,7 +17,7 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
-from nosnoc_py.simulation.event_driven.propagation import SLOW
+from nosnoc_py.simulation.event_driven.propagation import NO_SIGN
 from nosnoc_py.simulation.event_driven.records import Node, Phase
 from nosnoc_py.simulation.event_driven.smoothness import ContactNodeCrossing
 from nosnoc_py.simulation.event_driven.variations import ContactMotion, ContactVariations
@@ -33,7 +33,7 @@ Array = np.ndarray
 BEFORE_REST = 1e-6
 REST_RANGE = (1e-8, 1e-4)
 # Relative tolerance of derivatives in two equivalent sets of modes of an impact.
-SAME = 1e-7
+SAME_DERIVATIVE = 1e-7
 
 
 def sensitivity_of(system: CLS, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
@@ -89,7 +89,7 @@ class _ContactVariationPropagation(VariationPropagation):
         for modes in self._others(impact.modes, undecided, slip):
             other = self.variations.jump(modes, impact.rebounding, w, after, impulses)
             moved = ((other - jump) @ W[: self.n_w])[at_v]
-            if not np.abs(moved).max(initial=0.0) <= SAME * max(1.0, np.abs(W).max()):
+            if not np.abs(moved).max(initial=0.0) <= SAME_DERIVATIVE * max(1.0, np.abs(W).max()):
                 names = [self.variations.frames.names[c] for c in undecided]
                 self._flag(node.t, f"{', '.join(names)}: neither an impulse nor a velocity in an impact")
                 break
@@ -105,7 +105,7 @@ class _ContactVariationPropagation(VariationPropagation):
         part = slip[self.variations.frames.tangents[contact]]
         if not part.size:
             return CLOSED
-        if np.linalg.norm(part) <= SLOW:
+        if np.linalg.norm(part) <= NO_SIGN:
             return STICK
         return SLIP_BACK if part.size == 1 and part[0] < 0.0 else SLIP
 

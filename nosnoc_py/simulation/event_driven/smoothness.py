@@ -9,13 +9,13 @@ import numpy as np
 from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
-from nosnoc_py.simulation.event_driven.propagation import SLOW
+from nosnoc_py.simulation.event_driven.propagation import NO_SIGN
 from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.simulation.event_driven.walk import NodeCrossing
 from nosnoc_py.tolerances import TOUCHING
 
 # Forces and impulses below this share of the largest one count as zero.
-SMALL = 1e-8
+ZERO_FORCE = 1e-8
 
 
 class ContactNodeCrossing(NodeCrossing):
@@ -47,14 +47,14 @@ class ContactNodeCrossing(NodeCrossing):
             part, mode = frames.tangents[c], impact.modes[c]
             # Without restitution the threshold does not matter: both laws give a rebound of zero.
             new = self._old(c) == FREE and frames.restitution[c] > 0.0 and mode != FREE
-            if new and abs(abs(left[c]) - rest[c]) <= SLOW:
+            if new and abs(abs(left[c]) - rest[c]) <= NO_SIGN:
                 yield f"{name} is hit at rest_velocity"
-            if mode == FREE or impact.impulses[c] <= SMALL * size:
+            if mode == FREE or impact.impulses[c] <= ZERO_FORCE * size:
                 continue
             slack = frames.friction[c] * impact.impulses[c] - np.linalg.norm(impact.impulses[frames.count :][part])
-            if mode == STICK and slack <= SMALL * size:
+            if mode == STICK and slack <= ZERO_FORCE * size:
                 yield f"the impulse of {name} lies on the edge of its cone"
-            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(right[frames.count :][part]) <= SLOW:
+            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(right[frames.count :][part]) <= NO_SIGN:
                 yield f"{name} slips without speed after its impact"
 
     def undecided(self) -> list[int]:
@@ -69,10 +69,10 @@ class ContactNodeCrossing(NodeCrossing):
             c
             for c in range(self._count)
             if (at.gaps[c] <= at.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
-            and abs(impact.impulses[c]) <= SMALL * size
+            and abs(impact.impulses[c]) <= ZERO_FORCE * size
             # Gap rate after the impact minus that of the law, -e gamma-; zero means that the law holds without an
             # impulse.
-            and abs(rates[c] + impact.rebounding[c] * flow.frames.restitution[c] * at.rates[c]) <= SLOW
+            and abs(rates[c] + impact.rebounding[c] * flow.frames.restitution[c] * at.rates[c]) <= NO_SIGN
         ]
 
     def _beginnings(self, flow: ContactFlow) -> Iterator[str]:
@@ -82,18 +82,18 @@ class ContactNodeCrossing(NodeCrossing):
         at = flow.kinematics(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
         # Relative to the largest force, and at least to the weight that the closed contacts carry.
-        small = SMALL * max(regime.inertia(at), float(np.abs(sample.forces).max(initial=0.0)))
+        small = ZERO_FORCE * max(regime.inertia(at), float(np.abs(sample.forces).max(initial=0.0)))
         gains = at.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.at_v] + at.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.frames.tangents[c]
-            rests = mode == FREE and at.gaps[c] <= at.short(TOUCHING)[c] and at.rates[c] <= SLOW
+            rests = mode == FREE and at.gaps[c] <= at.short(TOUCHING)[c] and at.rates[c] <= NO_SIGN
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"
             if mode != FREE and self._value(FORCE, c, sample) <= small:
                 yield f"{name} is closed without force"
             if mode == STICK and self._value(SLACK, c, sample) <= small:
                 yield f"{name} sticks on the edge of its cone"
-            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(at.rates[self._count :][part]) <= SLOW:
+            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(at.rates[self._count :][part]) <= NO_SIGN:
                 yield from self._starts(c, gains[self._count :][part])
 
     def _leaves(self, contact: int, gain: float) -> bool:
@@ -102,7 +102,7 @@ class ContactNodeCrossing(NodeCrossing):
         if self.node.trigger == FORCE * self._count + contact:
             return True
         hit = self.node.impact is not None and self.node.impact.modes[contact] != FREE
-        return (hit or self._old(contact) != FREE) and gain > SLOW
+        return (hit or self._old(contact) != FREE) and gain > NO_SIGN
 
     def _starts(self, contact: int, gain: np.ndarray) -> Iterator[str]:
         """Yield slips from rest whose direction is not certain (in the plane it is, given an acceleration or the end of
@@ -115,7 +115,7 @@ class ContactNodeCrossing(NodeCrossing):
             yield f"{name} begins to slip in space"
         elif self.phase is None:
             yield f"{name} begins to slip at the start"
-        elif self.node.trigger != SLACK * self._count + contact and abs(gain[0]) <= SLOW:
+        elif self.node.trigger != SLACK * self._count + contact and abs(gain[0]) <= NO_SIGN:
             yield f"{name} begins to slip without acceleration"
 
     def _value(self, kind: int, contact: int, sample: Sample) -> float:

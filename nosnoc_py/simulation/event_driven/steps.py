@@ -147,7 +147,7 @@ def sample(motion: Any, t: Array, x: Array, guards: Array, forces: Array, rates:
 def _put_by_loops(motion: Any, t: float, x: Array, f: Array) -> None:
     if kernel_samples.project(motion, x):
         for i in range(x.size):
-            if abs(x[i]) < kernel.TINY:
+            if abs(x[i]) < kernel.UNDERFLOW:
                 x[i] = 0.0
         kernel.rate(motion, x, True, f)
 

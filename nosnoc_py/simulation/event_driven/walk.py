@@ -20,7 +20,7 @@ import numpy as np
 
 from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import SimulationResult
-from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
+from nosnoc_py.simulation.event_driven.propagation import FIXED, NO_SIGN, SIMULTANEOUS, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import IntegratorStep, Node, Phase
 from nosnoc_py.solution.interpolant import jumps_of
 from nosnoc_py.solution.sensitivity import Sensitivity
@@ -271,7 +271,7 @@ class VariationPropagation(ABC):
             if has_kink:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
         # The derivative of the event time is 1 / rate: it has no value at a tangential contact.
-        if abs(rate) > SLOW * slope.size:
+        if abs(rate) > NO_SIGN * slope.size:
             return rate
         self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
         return np.nan

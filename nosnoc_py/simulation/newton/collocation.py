@@ -36,7 +36,7 @@ MOST_ITERATIONS = 30
 # CasADi's Newton method ends at residuals or steps below this (absolute, in the units of the model).
 EVENT_FREE_TOLERANCE = 1e-14
 # A residual below this (relative to the largest unknown) is rounding: iterating further changes nothing.
-ROUNDING = 1e-15
+ROUNDING_OF_RESIDUALS = 1e-15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -188,7 +188,7 @@ class Collocation:
                 return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
             values, h, system = trial, trial_h, new
             largest = 1.0 + max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-            if system.size <= ROUNDING * largest:
+            if system.size <= ROUNDING_OF_RESIDUALS * largest:
                 return self._unpack(values, h, guess)
             converged = system.size <= self.tolerance * largest
         return self._unpack(values, h, guess) if converged else None

@@ -43,7 +43,7 @@ class Place:
 
 
 # Slip speeds [m/s] and forces [N] below this have no direction.
-SMALL = 1e-12
+NO_DIRECTION = 1e-12
 # Outputs of the functions of stages and of nodes, in this order.
 STAGE = (
     Role.STATE,
@@ -74,9 +74,9 @@ def _polar_cone(slip: np.ndarray, force: np.ndarray) -> Values:
     direction = np.zeros_like(slip)
     direction[:, 0] = 1.0
     for j in range(len(slip)):
-        if speed[j] > SMALL:
+        if speed[j] > NO_DIRECTION:
             direction[j] = slip[j] / speed[j]
-        elif size[j] > SMALL:
+        elif size[j] > NO_DIRECTION:
             direction[j] = -force[j] / size[j]
             # A sticking force determines its direction up to the sign; the sign of the first stage keeps it
             # continuous.
@@ -101,9 +101,9 @@ def _polyhedral_cone(slip: np.ndarray, force: np.ndarray, directions: int = DIRE
         return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: np.abs(slip)}
     along, forces = -slip @ unit, np.zeros((len(slip), unit.shape[1]))
     for j, size in enumerate(np.linalg.norm(force, axis=1)):
-        if not mixed and along[j].max() > SMALL:
+        if not mixed and along[j].max() > NO_DIRECTION:
             forces[j, np.argmax(along[j])] = size
-        elif size > SMALL:
+        elif size > NO_DIRECTION:
             # The two directions closest to the force span the face of the cone that contains it.
             pair = np.argsort(force[j] @ unit)[-2:]
             forces[j, pair] = np.linalg.solve(unit[:, pair], force[j]).clip(0.0)

@@ -21,7 +21,7 @@ from nosnoc_py.tableaus import Tableau
 from nosnoc_py.tolerances import REST_VELOCITY
 
 # Negative normal forces smaller than this, relative to 1 N per kg plus the largest force, are rounding and become zero.
-ROUNDING = 1e-7
+ROUNDING_OF_FORCES = 1e-7
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,7 +145,7 @@ class ContactNewton:
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
         # Bodies that fall together touch without force: rounding then leaves small forces of either sign.
         if normal.min(initial=0.0) < 0.0:
-            normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max())), 0.0, normal)
+            normal = np.where((normal < 0.0) & (normal > -ROUNDING_OF_FORCES * (1.0 + normal.max())), 0.0, normal)
         return ContactStep(
             **{f.name: getattr(elements, f.name) for f in fields(ElementStates)},
             lambda_normal=self.mass * normal,

@@ -42,10 +42,10 @@ from nosnoc_py.tolerances import ENERGY
 Array = np.ndarray
 # Largest number of problems in a step for contacts that others push together.
 ROUNDS = 20
-# Contacts with gaps below MARGIN ways of the fastest one in a step are considered, and expected to close if they miss
-# it by less than EXPECTED of that way.
-MARGIN = 3.0
-EXPECTED = 0.25
+# Contacts with gaps below NEAR_GAPS ways of the fastest one in a step are considered, and expected to close if they
+# miss it by less than EXPECTED_CLOSINGS of that way.
+NEAR_GAPS = 3.0
+EXPECTED_CLOSINGS = 0.25
 
 
 class SteppingRule(NamedTuple):
@@ -220,10 +220,10 @@ def _near(
     """Return the contacts that may close within the step, and those of them that are expected to."""
     before, then = normal_rates_of(rows, model.dofs, v), normal_rates_of(rows, model.dofs, free)
     fastest = max(_largest(before), _largest(then)) if known else -np.inf
-    near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
+    near = np.flatnonzero(gaps <= NEAR_GAPS * reach * fastest)
     g, slower, dofs, own = gaps[near], np.minimum(before, then)[near], model.dofs[near], rows[near]
     # Too few expected contacts cost another round, too many a larger problem; the result is the same.
-    expected = (g + reach * slower <= EXPECTED * reach * fastest) | (last[near, 0] > 0.0)
+    expected = (g + reach * slower <= EXPECTED_CLOSINGS * reach * fastest) | (last[near, 0] > 0.0)
     steepness = np.sqrt(((own[:, 0] * (dofs < free.size - 1)) ** 2).sum(axis=1))
     return _NearContacts(
         near,

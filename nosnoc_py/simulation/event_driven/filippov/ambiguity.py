@@ -13,7 +13,7 @@ from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, regi
 
 Array = np.ndarray
 # Singular values and residuals below this share of the largest number are zero.
-SMALL = 1e-10
+SMALL_SINGULAR_VALUE = 1e-10
 
 
 def message_of(flow: FilippovFlow, t: float, candidate: FilippovCandidate, touched: Array) -> str:
@@ -62,8 +62,8 @@ def _moves(flows: Array, across: Array) -> bool:
     # Directions that change neither the rates across the surfaces nor the sum of the weights: what they move is open.
     fixed = np.vstack([across @ flows, np.ones(flows.shape[1])])
     _, sizes, right = np.linalg.svd(fixed)
-    loose = right[int((sizes > SMALL * sizes.max()).sum()) :].T
-    return bool(np.abs(flows @ loose).max(initial=0.0) > SMALL * (1.0 + np.abs(flows).max(initial=0.0)))
+    loose = right[int((sizes > SMALL_SINGULAR_VALUE * sizes.max()).sum()) :].T
+    return bool(np.abs(flows @ loose).max(initial=0.0) > SMALL_SINGULAR_VALUE * (1.0 + np.abs(flows).max(initial=0.0)))
 
 
 def _slides(flows: Array, rest: Array, across: Array) -> bool:
@@ -74,4 +74,4 @@ def _slides(flows: Array, rest: Array, across: Array) -> bool:
     matrix = np.vstack([across @ (flows + rest[:, None]), np.ones(flows.shape[1])])
     sizes = np.maximum(np.abs(matrix).max(axis=1), np.finfo(float).tiny)
     right = np.concatenate([np.zeros(len(across)), [1.0]])
-    return bool(nnls(matrix / sizes[:, None], right / sizes)[1] < SMALL)
+    return bool(nnls(matrix / sizes[:, None], right / sizes)[1] < SMALL_SINGULAR_VALUE)

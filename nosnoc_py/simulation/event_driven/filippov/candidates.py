@@ -26,9 +26,9 @@ CLASSICAL = explicit(4)
 # Largest number of combinations that are tried.
 MOST_COMBINATIONS = 3**7
 # Rates of distances below this share of the largest rate (or of 1) are undecided; the motion slightly later decides.
-SLOW = 1e-8
+UNDECIDED_RATE = 1e-8
 # Modes with rates or multipliers below zero by this share are refused without a projection.
-FAR = 1e-3
+REFUSED_RATE = 1e-3
 # Times at which undecided guards are evaluated again, in characteristic times of the motion.
 AHEAD = tuple(10.0**k for k in (-6, -5, -4, -3, -2))
 # Changes of distances and of multipliers that are more than rounding.
@@ -36,7 +36,7 @@ MOVED, CHANGED = 1e-12, 1e-8
 # Initial values of free multipliers for Newton's method: equations that are not affine may have several roots.
 STARTS = (0.1, 0.5, 0.9)
 # Relative tolerance for two motions, or two roots, to be the same.
-SAME = 1e-9
+SAME_MOTION = 1e-9
 # Smallest singular value (rows scaled to one) for which equations determine the multipliers.
 SINGULAR = 1e-10
 # Rounding of a difference of two flows, as a share of the rate of the state.
@@ -75,7 +75,7 @@ class Candidates:
     def _is_same(self, one: FilippovCandidate, other: FilippovCandidate) -> bool:
         """Return True if two motions are the same a little later; their modes may differ, by a weight of zero."""
         first, second = (self._later(each.regime, each.x, each.instant, AHEAD[-1]) for each in (one, other))
-        return bool(np.abs(first - second).max(initial=0.0) <= SAME * (1.0 + np.abs(first).max(initial=0.0)))
+        return bool(np.abs(first - second).max(initial=0.0) <= SAME_MOTION * (1.0 + np.abs(first).max(initial=0.0)))
 
     def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[FilippovCandidate]:
         """Yield the motions in these modes, one per root of the equations."""
@@ -97,9 +97,9 @@ class Candidates:
         if not np.isfinite(instant.rate).all():
             return False
         rates = regime.relative(instant.rates)[self.touched & (regime.sign != 0.0) | self.ends]
-        if (rates < -FAR * max(1.0, np.abs(instant.rates).max(initial=0.0))).any():
+        if (rates < -REFUSED_RATE * max(1.0, np.abs(instant.rates).max(initial=0.0))).any():
             return True
-        return bool((regime.bounds(instant.s) < -FAR * max(1.0, np.abs(instant.s).max(initial=0.0))).any())
+        return bool((regime.bounds(instant.s) < -REFUSED_RATE * max(1.0, np.abs(instant.s).max(initial=0.0))).any())
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
         """Return touched surfaces that are left although rounding puts the state on their other side."""
@@ -114,7 +114,8 @@ class Candidates:
         for guess in self._starts(regime):
             s = regime.solve(w, u, guess)
             known = any(
-                np.abs(s - other).max(initial=0.0) <= SAME * (1.0 + np.abs(other).max(initial=0.0)) for other in roots
+                np.abs(s - other).max(initial=0.0) <= SAME_MOTION * (1.0 + np.abs(other).max(initial=0.0))
+                for other in roots
             )
             if np.isfinite(s).all() and not known and self._determines(regime, s, w, u):
                 roots.append(s)
@@ -151,7 +152,7 @@ class Candidates:
         """Return True if touched surfaces are left and multipliers are within bounds, now and slightly later."""
         watched = self.touched & (regime.sign != 0.0) | self.ends
         rates, others = np.where(watched, regime.relative(instant.rates), np.inf), regime.bounds(instant.s)
-        slow = SLOW * max(1.0, float(np.abs(instant.rates).max(initial=0.0)))
+        slow = UNDECIDED_RATE * max(1.0, float(np.abs(instant.rates).max(initial=0.0)))
         small = PULL * max(1.0, float(np.abs(instant.s).max(initial=0.0)))
         if (rates < -slow).any() or (others < -small).any():
             return False

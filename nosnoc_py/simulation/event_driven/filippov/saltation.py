@@ -28,7 +28,7 @@ from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
 # Multipliers this close to their bounds at the start may cross them with a small change of the data.
-MARGIN = 1e-8
+AT_BOUND = 1e-8
 
 
 def sensitivity_of(system: Described, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
@@ -82,7 +82,7 @@ class _FilippovNodeCrossing(NodeCrossing):
             yield f"the start lies on {laws.names[i]}, which the motion leaves"
         s = flow.motion_at(regime, node.t, node.after).s
         bounds = flow.guards(regime, node.after, s)[laws.n_y : 3 * laws.n_y]
-        for i in np.flatnonzero(bounds <= MARGIN):
+        for i in np.flatnonzero(bounds <= AT_BOUND):
             yield f"the multiplier of {laws.names[i % laws.n_y]} starts on its bound"
         steps = np.bincount(laws.parts, regime.free & (laws.kinds == STEP))
         if (not laws.affine or (steps > 1.0).any()) and regime.free.sum() > 1:
