@@ -478,7 +478,7 @@ class Simulator:
 
         Every step has a constant control: of a function of time its value in the middle of the step, of a law u(t, x)
         that with t in the middle and the state where the step begins. `TimeStepping` asks a law a few times more, to
-        find the speed at work.
+        find the typical speed.
 
         Examples
         --------

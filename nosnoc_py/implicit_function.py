@@ -50,7 +50,7 @@ class RankRevealingSVD:
     by_y : (n_rows, n_y)
         rows_y.
     share, least : float
-        Singular values below this share of the largest one, or below this number, are zero.
+        Singular values below this fraction of the largest one, or below this number, are zero.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class RankRevealingQR:
     by_y : (n_rows, n_y)
         rows_y.
     least : float
-        Rows are dependent where this share of their length is left.
+        Rows are dependent where this fraction of their length is left.
     length : (n_rows,), optional
         Of the rows; by default as they are. Of rows that were projected, that before.
 

@@ -164,7 +164,7 @@ def attitude_error(actual: Expression, desired: Expression) -> ca.SX | ca.DM | n
 
 
 def turned_between(first: Any, second: Any, share: float) -> Any:
-    """Return the attitude at a share of the shortest way between two unit quaternions (Shoemake 1985)."""
+    """Return the attitude at a fraction of the shortest way between two unit quaternions (Shoemake 1985)."""
     # A quaternion has half of the rotation angle.
     half = share / 2 * attitude_error(second, first)
     space, angle = _space(half), float(np.linalg.norm(half))

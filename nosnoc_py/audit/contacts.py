@@ -35,14 +35,14 @@ Array = np.ndarray
 # A body at rest has no typical speed: use at least this share of the speed of the problem (a thousand times the effect
 # of residuals).
 AT_REST = 1e-5
-# A contact has to open after a jump if it would be reached again within this share of the typical time: a bounce at
+# A contact has to open after a jump if it would be reached again within this fraction of the typical time: a bounce at
 # 1e-4 m/s is 1e-9 m high, and yet a flight.
 AT_ONCE = 1e-7
 # Approaches up to this multiple of the default rest velocity may bounce or not: solutions may use another one.
 RESTS = 1.1
-# A contact that opens faster than the law requires, by this share of the speed, had no impulse.
+# A contact that opens faster than the law requires, by this fraction of the speed, had no impulse.
 OPENING = 1e-5
-# Slip faster than this share of the speed has a direction when forces are computed.
+# Slip faster than this fraction of the speed has a direction when forces are computed.
 SLIPS = 1e-4
 # Laws of the circular friction cone, which a pyramid does not satisfy.
 CIRCULAR = (Law.CONE, Law.DISSIPATION)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.kinematics import ContactFrames
 
 Array = np.ndarray
-# Elements shorter than this share of the motion have no derivatives.
+# Elements shorter than this fraction of the motion have no derivatives.
 SHORT_ELEMENT = 1e-9
-# The clock of a running element advances at each stage by more than this share of its mean rate.
+# The clock of a running element advances at each stage by more than this fraction of its mean rate.
 STANDS = 1e-6
 # Residuals of a solved program are at most of this size, whatever it states.
 SOLVED = 1e-8
@@ -59,7 +59,7 @@ class ElementStages:
     x_left, x_right : (E, n_x)
     x : (E, n_s, n_x)
     slopes : (E, n_s, n_x)
-        Derivatives by the share of the element.
+        Derivatives by the fraction of the element.
     """
 
     t_left: Array

@@ -9,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import best_choice, directions, null_space
 
-# Friction may exceed its cone in space by this share before one more plane is added.
+# Friction may exceed its cone in space by this fraction before one more plane is added.
 OUTSIDE_CONE = 1e-9
 
 

@@ -18,7 +18,7 @@ from nosnoc_py.attempts.work import LINEAR_PROGRAM, count
 
 # Largest number of iterations with cutting planes.
 CUTS = 40
-# Singular values below this share of the largest one count as zero.
+# Singular values below this fraction of the largest one count as zero.
 REDUNDANT = 1e-10
 # Largest number of sets of rows whose vertices are all computed; determinants relative to the lengths of the rows, and
 # violations relative to the largest right-hand side, that are rounding.

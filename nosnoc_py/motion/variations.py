@@ -102,7 +102,7 @@ def projection(rows: Array, columns: Array, share: float) -> Array:
     zero.
 
     This is the limit of a saltation for a motion that is fast across the rows. Singular values of rows @ columns below
-    a share of the largest one count as zero.
+    a fraction of the largest one count as zero.
     """
     return np.asarray(np.eye(len(columns)) - columns @ np.linalg.pinv(rows @ columns, rcond=share) @ rows)
 

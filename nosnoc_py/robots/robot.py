@@ -29,7 +29,7 @@ from nosnoc_py.systems.symbols import finite
 RATE, EFFORT, CLAMP = "_rate", "_effort", "_clamp"
 FREE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
-# A mass matrix whose smallest eigenvalue is below this share of the largest one leaves a velocity without inertia.
+# A mass matrix whose smallest eigenvalue is below this fraction of the largest one leaves a velocity without inertia.
 MASSLESS = 1e-12
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 Array = np.ndarray
 REVOLUTE, PRISMATIC, FLOATING = "revolute", "prismatic", "floating"
-# Entries of rotations and inertias below this share of the largest one are zero: they would be in every graph.
+# Entries of rotations and inertias below this fraction of the largest one are zero: they would be in every graph.
 ZERO_ENTRY = 1e-14
 
 

@@ -23,7 +23,7 @@ PARTS = {
     "link": ("inertial", "visual", "collision"),
     "joint": ("origin", "parent", "child", "axis", "limit", "dynamics", "safety_controller", "calibration"),
 }
-# Moments of inertia may break a_1 <= a_2 + a_3 by this share: files are rounded.
+# Moments of inertia may break a_1 <= a_2 + a_3 by this fraction: files are rounded.
 ROUNDED = 1e-3
 
 

@@ -90,9 +90,9 @@ KNOWN_SEQUENCE = 0.05, 0.2
 HOPEFUL = 0.2
 # Number of kinds of start that may try the same sequence: another motion is another start of its program.
 ATTEMPTS = 2
-# Factor of the patience without agreement, and for a best motion without events, which every kind finds. Agreement of
-# MANY times the usual number of kinds on such a motion counts like that of the usual number on one with events.
-ALONE, MANY = 2, 2
+# Factor of the patience while no kinds of start agree. A best motion without events, which every kind finds, needs the
+# agreement of so many times more kinds.
+ALONE, WITHOUT_EVENTS = 2, 2
 # Fractions of the patience for a motion whose modes cannot change near it: starts with the same modes lead to the same
 # program, and differ in its local optima only. The first one holds in systems without modes, or if starts have led to
 # RIVALS worse motions with other sequences per kind that has to agree; else no start may have met a contact yet.
@@ -331,7 +331,7 @@ class Search(CompleteMethod):
         # Every kind finds a motion without events: their agreement on it says little of motions with events.
         leader = state.leader
         eventful = leader is not None and len(leader.sequence.items) > 1
-        kinds = effort.kinds * (1 if eventful else MANY)
+        kinds = effort.kinds * (1 if eventful else WITHOUT_EVENTS)
         patience = effort.patience * (1.0 if len(state.agreement) >= kinds else ALONE)
         if leader is not None and leader.laws.names and not state.task.rest.size:
             patience *= THROWN

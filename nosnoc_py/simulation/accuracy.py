@@ -21,7 +21,7 @@ from nosnoc_py.transcription import Transcription
 RESERVE = 1.2
 # Largest proposed factor.
 MOST_STEPS = 1000
-# If errors are too large, estimates above this share of their mean are refined.
+# If errors are too large, estimates above this fraction of their mean are refined.
 SHARP = 0.1
 
 
@@ -82,7 +82,7 @@ class Accuracy:
         return errors
 
     def _shares(self, steps: Sequence[Sequence[SolvedPart]], sizes: np.ndarray, threshold: float) -> StepErrors:
-        """Return the errors of steps; those above a share of the motion are refined."""
+        """Return the errors of steps; those above a fraction of the motion are refined."""
         parts = [part for step in steps for part in step]
         limit = np.full(self.newton.engine.collocation.n_x, np.inf)
         limit[: self.n_x] = threshold * self.nominal * sizes if threshold < np.inf else np.inf

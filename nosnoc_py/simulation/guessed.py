@@ -108,7 +108,7 @@ def started_near(
     deadline: float,
     first: Solution | None = None,
 ) -> Solution:
-    """Solve from a guess that a large relaxation may lose: with a small one first, or after the large one has lost it.
+    """Solve from a guess with a small first relaxation, which keeps its contacts, or with a large one and then a small.
 
     A solution, a motion that roughly satisfies the terminal constraints, and a control that does, are first solved with
     a small relaxation. Any other guess is solved as usual. If the simulated control is feasible but the solver finds

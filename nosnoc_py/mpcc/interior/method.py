@@ -166,7 +166,7 @@ class InteriorPoint:
             self.evaluation.at(p)
             run = InteriorRun(self, x, bounds, given, deadline)
             try:
-                word = run.word()
+                word = run.solve()
             except KeyboardInterrupt:
                 word = INTERRUPTED
             x, lam_x, lam_g = run.answer()
@@ -388,7 +388,7 @@ class InteriorRun:
 
     # The loop --------------------------------------------------------------------------------------------------------
 
-    def word(self) -> str:
+    def solve(self) -> str:
         """Iterate until termination and return the status, one of IPOPT's words."""
         acceptable, last_acceptable = 0, self._state()
         while True:

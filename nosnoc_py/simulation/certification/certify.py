@@ -41,7 +41,7 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, GIVEN
 
 # Default method. Soft landings of an optimal control bounce slightly in a simulation; slower impacts than this share of
-# the speed at work are inelastic.
+# the typical speed are inelastic.
 REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
 # Violations up to EXPLAINED_EFFECT times the effect of the residuals are explained by them, up to the relative size
 # MOST_EXPLAINED. Residuals count up to MOST_RESIDUAL: a solution with larger ones is no solution.

@@ -22,7 +22,7 @@ from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
 # Violations below this are rounding.
 VIOLATION = 1e-9
 GAUSS = gauss_legendre(8)
-# Pieces of a step for integrands with kinks. Refinement stops if an integral changes by less than the share FINE of
+# Pieces of a step for integrands with kinks. Refinement stops if an integral changes by less than the fraction FINE of
 # all.
 PIECES, FINE = (2, 64, 2048), 1e-9
 # Places in a step at which constraints are checked.

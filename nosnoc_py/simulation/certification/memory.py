@@ -12,9 +12,9 @@ from nosnoc_py.systems.inclusion import MEMORY, inclusion_of
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 Array = np.ndarray
-# An event belongs to a node within this share of the duration.
+# An event belongs to a node within this fraction of the duration.
 AT_NODE = 1e-6
-# Times within this share of the duration are equal.
+# Times within this fraction of the duration are equal.
 ROUNDED = 1e-10
 
 

@@ -31,7 +31,7 @@ from nosnoc_py.tolerances import BROKEN, STATED, TOUCHING_SOLVED
 Array = np.ndarray
 # Distance inside an element at which its ends are evaluated, in its lengths: the control may jump at the end.
 EDGE = 1e-9
-# An element runs if its clock advances by more than this share of a control stage.
+# An element runs if its clock advances by more than this fraction of a control stage.
 RUNS = 1e-7
 
 

@@ -22,11 +22,11 @@ from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Verdict
 
-# Events further apart than this share of the horizon are different events.
+# Events further apart than this fraction of the horizon are different events.
 OTHER_EVENT = 0.05
 # An event listed this much too early or late (share of the horizon) is listed wrongly if the states agree.
 DELAY = 5e-3
-# An impact below this share of the largest impulse does not refute a solution that agrees otherwise.
+# An impact below this fraction of the largest impulse does not refute a solution that agrees otherwise.
 SMALL_IMPACT = 1e-3
 # If the error of the end state exceeds all defects of the windows by this factor, the motion amplifies errors.
 ADDED_UP = 2.0

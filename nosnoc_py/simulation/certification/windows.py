@@ -22,13 +22,13 @@ from nosnoc_py.systems.controls import Control
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 SIDES: tuple[Side, Side] = ("-", "+")
-# Events this close to an end of a window (as a share of it) are not compared: they may happen on its other side.
+# Events this close to an end of a window (as a fraction of it) are not compared: they may happen on its other side.
 EDGE = 0.02
-# Events further apart than this share of a window are different events.
+# Events further apart than this fraction of a window are different events.
 OTHER_EVENT = 0.25
 # Neighbouring starts that are tried for a window, and how far such a motion may end from the solution.
 NEIGHBOURS, NEIGHBOUR_ERROR = 8, 1e-3
-# A contact counts as closed at the start of a window if it is closed at these shares of it.
+# A contact counts as closed at the start of a window if it is closed at these fractions of it.
 AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
 

@@ -19,7 +19,7 @@ from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics
 from nosnoc_py.tolerances import RESTING, TOUCHING
 
-# Remaining speed of a sequence of impacts, as a share of the speed at work: below the speed of an impact event.
+# Remaining speed of a sequence of impacts, as a fraction of the typical speed: below the speed of an impact event.
 SETTLED = 1e-7
 # Relative difference below which two accelerations of a gap, or a gradient and its projection, are equal.
 SAME_ACCELERATION = 1e-6
@@ -35,7 +35,7 @@ def accumulates(flow: ContactFlow, past: Sequence[Node], at: Kinematics, contact
     at : Kinematics
         At the closing.
     left : float
-        Velocities that count as zero, as a share of the speed at work.
+        Velocities that count as zero, as a fraction of the typical speed.
     """
     # The speed of approach is compared in the unit of this gap (steepness), as gaps need not be distances.
     most, approach = at.slow(left)[contact], abs(at.rates[contact])

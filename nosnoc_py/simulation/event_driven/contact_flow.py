@@ -63,7 +63,7 @@ class ContactFlow:
         system = mechanics.system
         sizes = np.repeat([scales.length, scales.speed], [system.n_q, system.n_v]) / scales.steepness
         self.sizes = np.append(sizes, np.ones(system.y.numel()))
-        # The tolerance of positions is the way covered in one second at the speed `atol` times the speed at work.
+        # The tolerance of positions is the way covered in one second at the speed `atol` times the typical speed.
         self.atol = options.atol * scales.speed
         # The stiffness (Painleve) has no rounding: it is a coefficient, and its sign decides.
         gap, speed = CROSSED * scales.length, CROSSED * scales.speed

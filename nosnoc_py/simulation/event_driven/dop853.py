@@ -65,7 +65,7 @@ def _dense(rows: str, columns: int) -> np.ndarray:
 A = _dense(_A, ALL_STAGES)
 """Coefficients of all stages; row STAGES is the end of the step, the last three are those of the dense output."""
 C = _dense(_C, ALL_STAGES)[0]
-"""Times of all stages, as shares of the step."""
+"""Times of all stages, as fractions of the step."""
 FIFTH, THIRD = (np.ascontiguousarray(row) for row in _dense(_ERRORS, STAGES + 1))
 """Weights of the stages in the errors of the embedded methods of orders 5 and 3."""
 D = _dense(_D, ALL_STAGES)

@@ -37,8 +37,8 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import RESTING
 
-# ACCUMULATED_IMPACTS impacts within ACCUMULATION_TIME seconds, the last one slower than the share SLOW_IMPACT of the
-# speed at work, are treated as the end of an infinite sequence: lower bounces are smaller than the rounding of the gap.
+# An infinite sequence of impacts (Zeno) ends where so many impacts follow within so many seconds and the last one is
+# slower than this fraction of the typical speed: lower bounces are smaller than the rounding of the gap.
 ACCUMULATED_IMPACTS, ACCUMULATION_TIME, SLOW_IMPACT = 3, 1e-4, 1e-5
 # Most steps between two looks at a limit of the work.
 FEW_STEPS = 4
@@ -155,8 +155,8 @@ class EventDrivenSimulator:
         Parameters
         ----------
         modes : tuple of int, optional
-            Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a share of the speed at work,
-            stay closed. Of Filippov systems those of `filippov.laws`.
+            Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a fraction of the typical
+            speed, stay closed. Of Filippov systems those of `filippov.laws`.
         regime : Regime, optional
             Instead of modes: regime of the last phase of a motion that is continued.
         deadline : float

@@ -26,7 +26,7 @@ from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, TOUCHING
 
 Array = np.ndarray
-# Jumps that come ever faster are infinitely many if the last interval is shorter than this share of the motion since
+# Jumps that come ever faster are infinitely many if the last interval is shorter than this fraction of the motion since
 # the first of them: beyond it rounding decides.
 ACCUMULATED = 1e-6
 FEWEST = 8

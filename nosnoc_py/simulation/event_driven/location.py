@@ -29,13 +29,13 @@ from nosnoc_py.simulation.event_driven.steps import (
     sample,
 )
 
-# Corrections of the time of an event; corrections shorter than this share of the step need no other step.
+# Corrections of the time of an event; corrections shorter than this fraction of the step need no other step.
 CORRECTIONS, SHORT_CORRECTION = 4, 1e-9
 
 
 @jitable
 def between(place: StepPlace, share: float, y: Array) -> None:
-    """Set y to the dense output at a share of the last step."""
+    """Set y to the dense output at a fraction of the last step."""
     weights = np.ones(POWERS)
     for m in range(POWERS):
         weights[m:] *= 1.0 - share if m % 2 else share

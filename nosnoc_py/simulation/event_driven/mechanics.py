@@ -24,10 +24,10 @@ from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
-# A slip much slower than this share of the speed at work keeps its direction (that of the acceleration where it starts,
-# the last one where it ends): the direction of so small a velocity is rounding.
+# A slip much slower than this fraction of the typical speed keeps its direction (that of the acceleration where it
+# starts, the last one where it ends): the direction of so small a velocity is rounding.
 STARTING = 1e-9
-# The direction of a slip in space turns fast (a stiff motion) until its speed exceeds this share of the speed at work.
+# The direction of a slip in space turns fast (a stiff motion) until its speed exceeds this part of the typical speed.
 GROWN = 1e-4
 
 

@@ -44,13 +44,13 @@ from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
 from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
 
-# A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
-# turned around and not stopped.
+# A slip in space that is faster than this fraction of the typical speed when its direction has turned by a right
+# angle has turned around and not stopped.
 TURNING = 1e-6
 # Contacts with a smaller share of the largest impulse are not named in messages about an impact.
 IMPACT_SHARE = 1e-9
 # A gap such as |q|, q^2 or the distance of two points has no sign. It reaches zero with speed and turns, or its
-# gradient falls below the share FLAT_GRADIENT of that one step before. BEHIND is the distance at which its sign is
+# gradient falls below the fraction FLAT_GRADIENT of that one step before. BEHIND is the distance at which its sign is
 # checked.
 FLAT_GRADIENT = 1e-3
 BEHIND = 1e-6
@@ -86,7 +86,7 @@ class ContactNodes:
         ended : Phase or None
             The phase, if a crossing ended it.
         drift : float
-            Gap rates of contacts that were closed before count as zero up to this share of the speed at work.
+            Gap rates of contacts that were closed before count as zero up to this fraction of the typical speed.
         past : sequence of Node
             Earlier nodes under the same constant control.
         """

@@ -37,7 +37,7 @@ class EventDriven(SimulationMethod):
     ----------
     rtol, atol : float
         Relative and absolute tolerance of the integrator, per component of the state. With contacts, `atol` is relative
-        to the speed at work (for positions: to the way covered in one second). `rtol` is at least 2.3e-14, the smallest
+        to the typical speed (for positions: to the way covered in one second). `rtol` is at least 2.3e-14, the smallest
         value that SciPy's integrators accept.
     integrator : {"auto", "DOP853", "Radau"}
         "auto" starts with DOP853 and changes to Radau if stability limits the steps (stiff motion), and while a slip in
@@ -46,12 +46,12 @@ class EventDriven(SimulationMethod):
         Longest step of the integrator [s]. Set it if a control or a gap changes so briefly that no sample of a step
         would see it.
     rest_velocity : float, optional
-        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; default 1e-3 of the speed
-        at work. Below 1e-5 of it, an infinite sequence of impacts ends the simulation with the status ZENO. Sequences
-        in which several contacts take turns (a box that rocks to rest) continue from their limit, up to 1e-6 of that
-        speed.
+        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; default 1e-3 of the
+        typical speed. Below 1e-5 of it, an infinite sequence of impacts ends the simulation with the status ZENO.
+        Sequences in which several contacts take turns (a box that rocks to rest) continue from their limit, up to 1e-6
+        of that speed.
     speed_scale : float, optional
-        Speed at work [m/s] that the tolerances of contacts are relative to. Default: the power of ten below the speed
+        Typical speed [m/s] that the tolerances of contacts are relative to. Default: the power of ten below the speed
         with which contacts move at x0 or reach each other by the forces there. Set it if parts of one motion are
         simulated separately and must agree exactly.
     max_impacts : int

@@ -38,7 +38,7 @@ Flow = ContactFlow | FilippovFlow
 TRIAL, PATIENCE = 20, 4
 # Most steps between two looks at limits of time and work.
 LEAP = 16
-# TINY_STEPS steps in a row, all shorter than this share of the remaining time, mean that the integrator stands at a
+# TINY_STEPS steps in a row, all shorter than this fraction of the remaining time, mean that the integrator stands at a
 # jump of the control or of a force. A slip in space has steps as short at its start and end, but fewer of them.
 TINY_STEPS, TINY_STEP = 500, 1e-9
 STUCK = (

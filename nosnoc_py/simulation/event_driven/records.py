@@ -17,7 +17,7 @@ from nosnoc_py.tableaus import lagrange_basis
 
 # DOP853 is limited by stability in so many steps in a row: Radau is tried.
 STIFF_STEPS = 15
-# Parts of a step shorter than this share of the time are not split off (rounding of times).
+# Parts of a step shorter than this fraction of the time are not split off (rounding of times).
 SHORTEST = 1e-14
 
 
@@ -130,7 +130,7 @@ class ImpactRecord:
     energy_gain : float
         Kinetic energy after minus before [J].
     bounce : float
-        Fastest approach of a rebounding contact, as a share of the speed at work; infinite without one.
+        Fastest approach of a rebounding contact, as a fraction of the typical speed; infinite without one.
     is_unique : function
         Returns `unique`.
     """

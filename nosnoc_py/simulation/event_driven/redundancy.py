@@ -15,7 +15,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import best_choice, directions
 
-# Cutting planes are added until no friction force exceeds its cone by more than this share of the largest force.
+# Cutting planes are added until no friction force exceeds its cone by more than this fraction of the largest force.
 OUTSIDE_CONE = 1e-10
 
 Share = tuple[int, float, list[int]]

@@ -29,7 +29,7 @@ from nosnoc_py.tolerances import REST_VELOCITY
 
 # Rows of the trajectory's control if it varies between breaks.
 CONTROL_ROWS = 200
-# Distance to look ahead for a function that is not finite, as a share of the duration.
+# Distance to look ahead for a function that is not finite, as a fraction of the duration.
 AHEAD = 1e-2
 
 
@@ -75,7 +75,7 @@ def event_driven_simulator(
 ) -> EventDrivenSimulator:
     """Return the simulator of one motion, with tolerances relative to its typical speeds and lengths.
 
-    Approaches slower than the share `rests` of the speed at work do not bounce unless the method says otherwise.
+    Approaches slower than the fraction `rests` of the typical speed do not bounce unless the method says otherwise.
     """
     if not isinstance(system, CLS):
         return EventDrivenSimulator(system, method)

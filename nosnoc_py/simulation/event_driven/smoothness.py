@@ -14,7 +14,7 @@ from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.simulation.event_driven.walk import NodeCrossing
 from nosnoc_py.tolerances import TOUCHING
 
-# Forces and impulses below this share of the largest one count as zero.
+# Forces and impulses below this fraction of the largest one count as zero.
 ZERO_FORCE = 1e-8
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from nosnoc_py.motion.crossing import NODES, Crossing, root
 from nosnoc_py.tolerances import IMPACT, TOUCHING
 
-# Gaps and gap rates up to these shares of the length and speed at work count as zero for a soft closing. The gap is
+# Gaps and gap rates up to these fractions of the typical length and speed count as zero for a soft closing. The gap is
 # that of a touch without speed, the rate that of the slowest impact event.
 SOFT_GAP, SOFT_RATE = TOUCHING, IMPACT
 # The acceleration at the touch counts as zero if it is smaller by this factor than where the gap leaves the band.
@@ -30,7 +30,7 @@ VANISHING = 0.5
 # First distance to look ahead, relative to the rest of the phase, and its growth.
 FIRST_LOOK, GROWTH = 1e-9, 1.25
 
-# Gap and gap rate as shares of the length and the speed at work, and the gap acceleration, as a function of time.
+# Gap and gap rate as fractions of the typical length and speed, and the gap acceleration, as a function of time.
 Motion = Callable[[float], tuple[float, float, float]]
 
 

@@ -28,7 +28,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 
 Array = np.ndarray
-# Finite differences for the rate of a control: step as a share of the duration, and the relative disagreement of two
+# Finite differences for the rate of a control: step as a fraction of the duration, and the relative disagreement of two
 # steps that indicates a kink.
 DIFFERENCE, CONTROL_KINK = 1e-4, 1e-6
 

@@ -71,13 +71,13 @@ class TimeStepping(SimulationMethod):
         method first if there are few contacts, and between the sweeps if thirty of them were not enough; not with a
         pyramid in space.
     tolerance : float, optional
-        Accepted residual of the contact law [m/s]; default 1e-6 of the speed at work.
+        Accepted residual of the contact law [m/s]; default 1e-6 of the typical speed.
     max_sweeps : int
         Limit of the sweeps in a step. Steps that still exceed the tolerance continue and are counted in the message.
     rest_velocity : float, optional
-        Impacts slower than this [m/s] are inelastic; default 1e-3 of the speed at work.
+        Impacts slower than this [m/s] are inelastic; default 1e-3 of the typical speed.
     speed_scale : float, optional
-        Speed at work [m/s]; default as for `EventDriven`.
+        Typical speed [m/s]; default as for `EventDriven`.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class TimeStepping(SimulationMethod):
         return THETA[self.scheme] if self.theta is None else self.theta
 
     def limits(self, scales: ProblemScales) -> Limits:
-        """Return the velocity limits: those given, or multiples of the speed at work."""
+        """Return the velocity limits: those given, or multiples of the typical speed."""
         return Limits(
             tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
             rest_velocity=scales.rest_velocity(self.rest_velocity),

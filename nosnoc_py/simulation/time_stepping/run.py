@@ -43,7 +43,7 @@ from nosnoc_py.systems.unsigned import refuse_unsigned
 
 # Other outcomes of impacts are searched with up to this many contacts in a step, of a system with up to so many.
 MOST_IN_IMPACT, MOST_CONTACTS = 6, 50
-# A residual of the contact law above this share of the typical speed makes the simulation inaccurate.
+# A residual of the contact law above this fraction of the typical speed makes the simulation inaccurate.
 INACCURATE_LAW = 1e-2
 LOST = "gaps, their directions, forces or derivatives of forces are no finite numbers at t = {:.6g} s"
 

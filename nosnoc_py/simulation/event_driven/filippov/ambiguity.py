@@ -12,7 +12,7 @@ from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, regime_of
 
 Array = np.ndarray
-# Singular values and residuals below this share of the largest number are zero.
+# Singular values and residuals below this fraction of the largest number are zero.
 SMALL_SINGULAR_VALUE = 1e-10
 
 

@@ -25,9 +25,9 @@ Array = np.ndarray
 CLASSICAL = explicit(4)
 # Largest number of combinations that are tried.
 MOST_COMBINATIONS = 3**7
-# Rates of distances below this share of the largest rate (or of 1) are undecided; the motion slightly later decides.
+# Rates of distances below this fraction of the largest rate (or of 1) are undecided; the motion slightly later decides.
 UNDECIDED_RATE = 1e-8
-# Modes with rates or multipliers below zero by this share are refused without a projection.
+# Modes with rates or multipliers below zero by this fraction are refused without a projection.
 REFUSED_RATE = 1e-3
 # Times at which undecided guards are evaluated again, in characteristic times of the motion.
 AHEAD = tuple(10.0**k for k in (-6, -5, -4, -3, -2))
@@ -39,7 +39,7 @@ STARTS = (0.1, 0.5, 0.9)
 SAME_MOTION = 1e-9
 # Smallest singular value (rows scaled to one) for which equations determine the multipliers.
 SINGULAR = 1e-10
-# Rounding of a difference of two flows, as a share of the rate of the state.
+# Rounding of a difference of two flows, as a fraction of the rate of the state.
 ROUNDED = 1e-13
 
 
