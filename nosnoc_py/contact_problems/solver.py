@@ -12,7 +12,7 @@ their rates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Literal
@@ -26,7 +26,7 @@ from nosnoc_py.contact_problems.linear_algebra import correction
 from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, friction_rows, masks_of
 from nosnoc_py.contact_problems.problem import Array, ContactProblem, by_rows, forces_of
 from nosnoc_py.contact_problems.projected import Projected, solve
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import ExpressionCache, buffered
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.tolerances import ADMISSIBLE
 
@@ -41,8 +41,8 @@ DIFFERENT = 1e-6
 # Number of directions of slip that are tried for every contact, by the number of contacts that slip in space.
 STARTS = {1: 8, 2: 6, 3: 4}
 FEWEST_STARTS = 3
-# Compiled equations of contact problems, by the numbers of tangents of their contacts.
-_PROBLEMS: dict[tuple[int, ...], Callable[..., list[Array]]] = {}
+# Equations of contact problems, by the numbers of tangents of their contacts, which they alone depend on.
+_PROBLEMS = ExpressionCache(64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,9 +73,7 @@ class ContactSolver:
     def __init__(self, frames: ContactFrames) -> None:
         self.frames = frames
         widths = tuple(map(frames.width, range(frames.count)))
-        if widths not in _PROBLEMS:  # the equations depend on nothing else
-            _PROBLEMS[widths] = buffered(_masked_problem(frames))
-        self._function = _PROBLEMS[widths]
+        self._function = _PROBLEMS.kept(widths, lambda: buffered(_masked_problem(frames)))
 
     def solve(
         self, problem: ContactProblem, hints: Sequence[Sequence[int]] = (), algorithm: Algorithm | None = None

@@ -21,7 +21,7 @@ from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.mpc import MPC, Source, plan_of
 from nosnoc_py.control.predicted import by_names
 from nosnoc_py.errors import ModelError, OptionError, check_positive
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.solution import Event
 from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.status import Status, Stop
@@ -157,7 +157,7 @@ class _Loop:
         system = plant if isinstance(plant, Described) else plant.system if isinstance(plant, Simulator) else None
         delay = float(getattr(controller, "delay", 0.0))
         if isinstance(plant, Described | Simulator):
-            plant = _SimulatedPlant(plant, EventDriven(grazing="continue") if method is None else method, period, delay)
+            plant = _SimulatedPlant(plant, THROUGH_TOUCHES if method is None else method, period, delay)
         # An adapter advances whole periods: a delayed control would have to start inside one.
         elif delay or method is not None:
             raise OptionError(

@@ -22,7 +22,7 @@ from nosnoc_py.api import simulate
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.errors import ModelError, OptionError, unknown_name
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES, EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
@@ -145,7 +145,7 @@ class Predictions:
             bounds=(np.array(lower), np.array(upper)), entries=tuple(entries),
             x0=tuple(_state(system, start, names) for start in starts), p=_parameters(system, p, names), u=controls,
             # A contact that only grazes for some values must not end the search there.
-            method=EventDriven(grazing="continue") if method is None else method,
+            method=THROUGH_TOUCHES if method is None else method,
         )  # fmt: skip
 
     def split(self, values: Array) -> tuple[tuple[Array, ...], Array]:

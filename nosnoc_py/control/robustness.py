@@ -20,7 +20,7 @@ from nosnoc_py.control.windows import PlanWindows
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.processes import mapped
 from nosnoc_py.simulation.certification.windows import state_at
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
@@ -113,7 +113,7 @@ def robustness(
     system = law.system if plant is None else plant
     if system.state_names != law.system.state_names or system.n_u != law.system.n_u:
         raise OptionError("robustness: plant: expected a system with the states and controls of the plan.")
-    rng, method = np.random.default_rng(seed), EventDriven(grazing="continue") if method is None else method
+    rng, method = np.random.default_rng(seed), THROUGH_TOUCHES if method is None else method
     # Parameters of another plant may mean something else: it has its own defaults.
     nominal = system.parameters(law.p if plant is None else None)
     half_widths, sigma = spread(x0, law.system, "x0"), spread(noise, law.system, "noise", coordinates=False)

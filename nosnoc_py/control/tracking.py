@@ -29,7 +29,7 @@ from nosnoc_py.control.robustness import Robustness, deviation, robustness
 from nosnoc_py.control.windows import PlanWindow, PlanWindows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.simulation.certification.windows import state_at
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.trajectory import PROBLEM
@@ -350,7 +350,7 @@ def _simulated(law: TrackingLaw, plan: Trajectory) -> Trajectory | None:
     """Simulate the plan with the law from the planned start; None if the simulation stops early."""
     motion = simulate(
         law.system, x0=admissible(law.system, law.states[0], law.p), duration=plan.duration, u=law, p=law.p,
-        method=EventDriven(grazing="continue"),
+        method=THROUGH_TOUCHES,
     )  # fmt: skip
     return motion if motion.success else None
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.sequences.refinement import SMOOTH
 from nosnoc_py.simulation.certification.measures import objective, violations
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator
 from nosnoc_py.systems.controls import control_of
 
@@ -39,7 +39,7 @@ class Merit:
         """Return the objective of a start and the sum of its violations of bounds and constraints (user's units)."""
         ocp = self.task.ocp.with_values(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
-        simulator = event_driven_simulator(ocp.system, SMOOTH, start.x0, control, start.p)
+        simulator = event_driven_simulator(ocp.system, THROUGH_TOUCHES, start.x0, control, start.p)
         with counted(SIMULATION_WORK):
             history = simulator.run(start.x0, control, start.p)
         if not history.status.success:

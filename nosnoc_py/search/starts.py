@@ -23,8 +23,9 @@ from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.search.ways import waypoint
-from nosnoc_py.sequences.refinement import EXACT_OPTIONS, SMOOTH, free_start
+from nosnoc_py.sequences.refinement import EXACT_OPTIONS, free_start
 from nosnoc_py.simulation.common import SimulationTask
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
@@ -219,7 +220,7 @@ class StartTask:
     def motion(self, start: Start, time_limit: float | None = None) -> Trajectory:
         """Return the exact motion of a start; it ends early if the simulation fails."""
         task = SimulationTask(x0=start.x0, duration=start.horizon, u=start.control, p=start.p, time_limit=time_limit)
-        return SMOOTH.simulate(self.ocp.system, task)
+        return THROUGH_TOUCHES.simulate(self.ocp.system, task)
 
 
 def _interpolated(share: float, low: float, high: float, middle: float, size: float) -> float:

@@ -50,7 +50,7 @@ from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, soluti
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.certification.statements import refined_objective
 from nosnoc_py.simulation.common import SimulationTask
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.interpolant import Side
@@ -108,8 +108,6 @@ ADDED = 0.1
 # Distance from a node of equal intervals at which an event counts as held there, and the distance by which it is moved
 # beyond the node; in intervals.
 HELD_EVENT, BEYOND_NODE = 1e-5, 0.05
-# Simulator of guesses: a contact that only grazes must not end the simulation.
-SMOOTH = EventDriven(grazing="continue")
 # Verdicts that count as confirmed; unstable motions are simulated in windows, as errors grow over the whole of them.
 CONFIRMED = (Verdict.CONFIRMED, Verdict.CONFIRMED_IN_WINDOWS)
 
@@ -791,7 +789,7 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     u = guess.get("u") if isinstance(guess, Mapping) else guess
     limit = None if np.isinf(left) else left
     task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)
-    return SMOOTH.simulate(ocp.system, task)
+    return THROUGH_TOUCHES.simulate(ocp.system, task)
 
 
 def motion_of_states(ocp: OCP, guess: Mapping[str, Any]) -> Trajectory:

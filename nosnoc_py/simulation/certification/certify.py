@@ -28,7 +28,7 @@ from nosnoc_py.simulation.certification.readings import (
 from nosnoc_py.simulation.certification.statements import Free, consistency_violations, free_choices
 from nosnoc_py.simulation.certification.verdict import Comparison
 from nosnoc_py.simulation.certification.windows import WindowRuns
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES, EventDriven
 from nosnoc_py.simulation.event_driven.run import event_driven_simulator, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate
@@ -42,7 +42,7 @@ from nosnoc_py.tolerances import BROKEN, GIVEN
 
 # Default method. Soft landings of an optimal control bounce slightly in a simulation; slower impacts than this share of
 # the typical speed are inelastic.
-REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
+REFEREE, REFEREE_RESTS = THROUGH_TOUCHES, 1e-5
 # Violations up to EXPLAINED_EFFECT times the effect of the residuals are explained by them, up to the relative size
 # MOST_EXPLAINED. Residuals count up to MOST_RESIDUAL: a solution with larger ones is no solution.
 EXPLAINED_EFFECT, MOST_EXPLAINED, MOST_RESIDUAL = 2.0, 1e-3, 1e-4

@@ -100,3 +100,7 @@ class EventDriven(SimulationMethod):
 
     simulate = engine("nosnoc_py.simulation.event_driven.run:run")
     stepper = engine("nosnoc_py.simulation.event_driven.stepper:EventDrivenStepper")
+
+
+# Method of plants, searches and referees: a touch without speed is no reason to stop there.
+THROUGH_TOUCHES = EventDriven(grazing="continue")
