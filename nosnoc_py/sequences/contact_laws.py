@@ -27,6 +27,7 @@ import numpy as np
 
 from nosnoc_py.contact_problems.law import energy_gain
 from nosnoc_py.functions import function_of
+from nosnoc_py.motion.crossing import root
 from nosnoc_py.motion.kinds import Kind, of_modes
 from nosnoc_py.roles import Role
 from nosnoc_py.sequences.equations import MODES, Boundary, ImpactData, Mode, ModeEquations, Rows, Unknowns
@@ -126,18 +127,18 @@ class ContactLaws:
         """Return the times at which compliant contacts begin and end to press, which are no events of a motion."""
         if not self.soft:
             return []
-        from scipy.optimize import brentq  # not paid for by an import of the library
-
         gaps = function_of([self.system.x, self.system.p], self.soft_gaps)
         times = np.unique(np.concatenate([np.linspace(a, b, PLACES) for a, b in pairwise(motion.t)]))
         values = np.array([np.asarray(gaps(x, p)).reshape(-1) for x in motion(times)])
         events = []
         for k, name in enumerate(self.soft):
             for i in np.flatnonzero(values[:-1, k] * values[1:, k] < 0):
-                time = brentq(
-                    lambda t, k=k: float(np.asarray(gaps(motion(t), p)).reshape(-1)[k]), times[i], times[i + 1]
-                )
-                events.append(Event(float(time), name, "contact" if values[i, k] > 0 else "release"))
+
+                def gap(t: float, k: int = k) -> float:
+                    return float(np.asarray(gaps(motion(t), p)).reshape(-1)[k])
+
+                time = root(gap, times[i], times[i + 1])
+                events.append(Event(time, name, "contact" if values[i, k] > 0 else "release"))
         return events
 
     def _soft_modes(self, states: np.ndarray, p: np.ndarray) -> list[str]:
