@@ -22,6 +22,14 @@ def pytest_addoption(parser: Any) -> None:
     parser.addoption("--skipped", metavar="FILE", help="where to write the tests that are skipped, for `pytest @FILE`")
 
 
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Leave long tests of quick files out of `-m quick`, which replaces the default selection."""
+    if config.option.markexpr == "quick":
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
     """Write a test a line, so that an environment with the extras that were absent can run just these."""
     if path := config.getoption("--skipped"):

@@ -246,7 +246,7 @@ def test_the_quick_tier_looks_into_every_room():
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests" / "agreement"}
     quick = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "mark.quick" in path.read_text("utf-8")}
     assert folders - quick == set()
-    # `-m quick` replaces the default `-m "not slow"`.
+    # `-m quick` replaces the default `-m "not slow and not long"`.
     marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\npytestmark" in path.read_text("utf-8")]
     slow = re.compile(r"mark\.slow|import .*\b(slow_row|slow_but|every_pair|every_value)\b")
     assert not [path.name for path in marked if slow.search(path.read_text("utf-8"))]
