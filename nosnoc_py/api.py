@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from nosnoc_py.annotations import Control, Guess, Numbers, State
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
@@ -52,7 +53,6 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.soft_constraints import guess_with_slacks
 from nosnoc_py.solution import Solution, SolutionSensitivity, Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.status import Status

@@ -18,12 +18,12 @@ import numpy as np
 
 from nosnoc_py.annotations import EMPTY, Expression, Numbers, Pair, State
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.markup import tree
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.problem_sizes import ProblemSizes
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison

@@ -10,8 +10,8 @@ import numpy as np
 
 from nosnoc_py.annotations import Expression, Numbers
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.relations import is_comparison
 from nosnoc_py.systems.symbols import column, finite
 

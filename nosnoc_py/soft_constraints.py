@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.controls import padded
 from nosnoc_py.systems.symbols import SLACK, check_different, finite
 

@@ -16,10 +16,10 @@ import casadi as ca
 
 from nosnoc_py.annotations import Expression, Symbols
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
 from nosnoc_py.rotations import rotation_of
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 from nosnoc_py.systems.symbols import column, symbols

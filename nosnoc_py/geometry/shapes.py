@@ -11,8 +11,8 @@ import numpy as np
 
 from nosnoc_py.annotations import Numbers
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import finite, scalar
 
 Array = np.ndarray

@@ -31,6 +31,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.declared import declared
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.dcs import Equation, of_each
 from nosnoc_py.roles import Role
@@ -46,7 +47,7 @@ SMOOTHING = "smoothing"
 FLAT = 1e-6
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@declared(kw_only=True)
 class SmoothSystem(PSS):
     """Smooth system x' = flow(x, z, u, p), 0 = equations(x, z, u, p), as a piecewise smooth system with one region.
 
@@ -57,9 +58,9 @@ class SmoothSystem(PSS):
     modes: Any = ()
     original: Described
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         self._describe()
-        self._set("x_initial", self.original.x_initial)
+        self._set(x_initial=self.original.x_initial)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,6 +22,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.work import counted
+from nosnoc_py.declared import assign
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
@@ -29,7 +30,6 @@ from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.refinement import free_start
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.hybrid import HybridSystem

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import TranscriptionError
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import Series, SolvedBranch
 from nosnoc_py.solution.trajectory import Trajectory

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.markup import page, paragraph, table
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.optimum import SolutionSensitivity

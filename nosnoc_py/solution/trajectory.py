@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.markup import page, table
-from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.arrays import Array, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
 from nosnoc_py.solution.records import Discretization, Event, Series
 from nosnoc_py.solution.sensitivity import Sensitivity

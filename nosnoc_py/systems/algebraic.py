@@ -10,8 +10,8 @@ import casadi as ca
 
 from nosnoc_py.annotations import Expression, Numbers, Symbols
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from nosnoc_py.annotations import Numbers
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.functions import numbers
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import SLACK
 
 if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers

@@ -24,6 +24,7 @@ import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.contact_problems.instants import gaining_contacts
+from nosnoc_py.declared import assign
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import TimeGrid
@@ -42,7 +43,6 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution, SolutionSensitivity, Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.solution.trajectory import PROBLEM

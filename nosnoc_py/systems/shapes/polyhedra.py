@@ -14,9 +14,9 @@ import numpy as np
 
 from nosnoc_py.annotations import Numbers
 from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.shapes.mass_properties import Moments, polyhedron_moments
 from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, unit
 from nosnoc_py.systems.symbols import finite, scalar
