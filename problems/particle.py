@@ -61,7 +61,7 @@ def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
         functions=ca.vertcat(system.functions, since),
         function_names=(*(system.function_names or ()), "ramp"),
         flow=ca.substitute(system.flow, system.u, u),
-        algebraic=replace(system.algebraic, equations=ca.substitute(system.algebraic.equations, system.u, u)),
+        algebraic=evolve(system.algebraic, equations=ca.substitute(system.algebraic.equations, system.u, u)),
     )
 
 

@@ -23,13 +23,14 @@ given by signs have products of them as weights, regions given by Stewart's indi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.declared import declared
 from nosnoc_py.errors import OptionError, check_type
@@ -298,7 +299,7 @@ def _steps(system: Heaviside) -> Smoothed:
     own = system.algebraic
     if own is not None:
         # The user's equations may contain alpha as well.
-        own = replace(own, equations=ca.substitute(own.equations, system.alpha, alpha))
+        own = evolve(own, equations=ca.substitute(own.equations, system.alpha, alpha))
     flow = ca.substitute(system.flow, system.alpha, alpha)
     names = system.function_names or ()
     conditions = [

@@ -14,7 +14,7 @@ accuracy is low on purpose: only its control is used, and the exact simulation o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,6 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts.work import counted
-from nosnoc_py.declared import assign
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
@@ -102,9 +101,7 @@ def _with_sizes(task: StartTask) -> Any:
     else:
         sizes = {"x": x}
     known = {name: values for name, values in sizes.items() if name in s.nominal}
-    system = replace(s, nominal={**s.nominal, **known})
-    assign(system, x_initial=s.x_initial)  # the expressions of the problem have it
-    return system
+    return s.with_fields(nominal={**s.nominal, **known})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
-from attrs import field
+from attrs import evolve, field
 
 from nosnoc_py.annotations import EMPTY, Names, Numbers
 from nosnoc_py.declared import assign, checked, declared
@@ -182,6 +182,12 @@ class Described:
 
     def _error(self, message: str) -> ModelError:
         return ModelError(f"{self._kind}: {message}")
+
+    def with_fields(self, **changes: Any) -> Self:
+        """Return the system with other fields and the same `x_initial`, so that expressions of problems keep it."""
+        result = evolve(self, **changes)
+        result._set(x_initial=self.x_initial)
+        return result
 
     def _join_time(self, group: str) -> bool:
         """Append time, if given, to a group of states; return True if it was not part of it before.

@@ -15,6 +15,7 @@ import numpy as np
 
 from nosnoc_py.annotations import Expression, Numbers, Symbols
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.functions import floats as floats
 from nosnoc_py.functions import numbers as numbers
 
 # Prefix of the names of controls and parameters that soft constraints add to a system.
@@ -213,6 +214,16 @@ def check_distinct(groups: Mapping[str, ca.SX]) -> None:
             seen[s.element_hash()] = label
 
 
+def increasing(value: Numbers, what: str = "times", least: str = "two") -> np.ndarray:
+    """Return finite numbers that increase, two or more of them, or also "one" from 0 on; raise `ModelError`."""
+    array = floats(value, what).reshape(-1)
+    enough = array.size > 1 if least == "two" else array.size > 0 and array[0] >= 0.0
+    if not enough or not (np.diff(array) > 0).all() or not np.isfinite(array).all():
+        rest = "" if least == "two" else ", from 0 on"
+        raise ModelError(f"{what}: expected {least} or more that increase{rest}, given {value!r}.")
+    return array
+
+
 def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
     """Return the names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
     if given is None:
@@ -234,6 +245,13 @@ def part_name(value: str, owner: Any = None) -> str:
     """Return the name of a part of a system; raise `ModelError` if it is empty or no text."""
     if not isinstance(value, str) or not value:
         raise ModelError(f"{type(owner).__name__}: the name has to be a non-empty string, given {value!r}.")
+    return value
+
+
+def name_or_none(value: str | None, owner: Any = None) -> str | None:
+    """Return a name, or None; raise `ModelError` if it is empty or no text."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ModelError(f"{owner.noun}: the name has to be a non-empty string or None, given {value!r}.")
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -68,7 +68,7 @@ def changed(problem: Problem, change: str, numbers: dict[str, float] | None = No
     ocp = problem.ocp(**(numbers or {}))
     if change == "reordered":
         system = ocp.system
-        return replace(ocp, system=evolve(system, contacts=system.contacts[::-1])) if _touches(ocp) else ocp
+        return evolve(ocp, system=evolve(system, contacts=system.contacts[::-1])) if _touches(ocp) else ocp
     if change == "numbers":
         return ocp
     length, mass = (1.0, 1.0) if change == "mirrored" else (MILLI, MILLI)
@@ -119,9 +119,9 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
             before, after = (np.abs(np.array(ca.evalf(slope))).max(axis=1) for slope in slopes)
             scale[after > 0] = before[after > 0] / after[after > 0]
         low, high = (None if b is None else scale * np.asarray(b, float).ravel() for b in (c.lower, c.upper))
-        return replace(c, expression=ca.DM(scale) * there, lower=low, upper=high)
+        return evolve(c, expression=ca.DM(scale) * there, lower=low, upper=high)
 
-    return replace(
+    return evolve(
         ocp,
         system=system,
         x0=None if ocp.x0 is None else np.asarray(ocp.x0) / x,
