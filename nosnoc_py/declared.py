@@ -17,8 +17,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from copy import copy
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -88,7 +87,9 @@ def assign(owner: object, **values: Any) -> None:
 
 def changed(owner: T, **values: Any) -> T:
     """Return a copy of a frozen object with other values, which are not converted or checked again."""
-    result = copy(owner)
+    result: T = object.__new__(type(owner))
+    kept = {k: v for k, v in vars(owner).items() if not isinstance(getattr(type(owner), k, None), cached_property)}
+    vars(result).update(kept)
     assign(result, **values)
     return result
 

@@ -67,6 +67,7 @@ _SENSITIVITIES = (
 )
 # Arrays of a `SolvedBranch` with their types: netCDF-3 stores them as doubles.
 _BRANCH = {"G": bool, "H": bool, "r": bool, "lam_x": float, "lam_g": float}
+LINK = "problem"
 # Fields by the way in which they are packed.
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
@@ -90,8 +91,12 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
         If the name of the file does not end in .nc.
     """
     arrays: dict[str, Array] = {}
-    values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
-    return write(path, type(trajectory).__name__, values, arrays)
+    return write(path, type(trajectory).__name__, _packed(trajectory, arrays), arrays)
+
+
+def _packed(trajectory: Trajectory, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the fields for JSON, but for the problem, whose expressions cannot be written."""
+    return {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory) if f.name != LINK}
 
 
 def write(path: str | Path, kind: str, values: dict[str, Any], arrays: dict[str, Array]) -> Path:
@@ -209,7 +214,7 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return list(value.flags)
     if name == "numerical" and value is not None:
         own: dict[str, Array] = {}
-        packed = {f.name: _pack(f.name, getattr(value, f.name), own) for f in fields(value)}
+        packed = _packed(value, own)
         arrays |= {f"numerical_{part}": array for part, array in own.items()}
         return packed
     return value
@@ -278,7 +283,7 @@ def _packed_certificate(certificate: Certificate, arrays: dict[str, Array]) -> d
     """Return all fields of a certificate for JSON; its arrays, and those of the true trajectory, go to `arrays`."""
     own: dict[str, Array] = {"end_state_errors": certificate.end_state_errors}
     motion = certificate.trajectory
-    parts = {f.name: _pack(f.name, getattr(motion, f.name), own) for f in fields(motion)}
+    parts = _packed(motion, own)
     arrays |= {f"certificate_{part}": array for part, array in own.items()}
     packed = {f.name: getattr(certificate, f.name) for f in fields(certificate)}
     del packed["end_state_errors"]
