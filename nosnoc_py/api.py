@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from nosnoc_py.annotations import Control, Guess, Numbers, State
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import changed
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
@@ -52,9 +53,7 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.soft_constraints import guess_with_slacks
 from nosnoc_py.solution import Solution, SolutionSensitivity, Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.sequence import Sequence
-from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.evaluated import EvaluatesProblem, SimulatedSystem
@@ -199,8 +198,7 @@ def solve(
         solution = polished(ocp, solution, callback=callback, time_limit=left)
     if solution.sequence is None and solution.success and MultiPhase().accepts(ocp.system) is None:
         solution = replace(solution, sequence=sequence_of(ocp, solution))
-    assign(solution, **{PROBLEM: SolvedProblem(ocp, chosen if isinstance(chosen, FiniteElementMethod) else None)})
-    return solution
+    return changed(solution, problem=SolvedProblem(ocp, chosen if isinstance(chosen, FiniteElementMethod) else None))
 
 
 @named_arguments
@@ -212,8 +210,7 @@ def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcrip
 
 def with_system(motion: Trajectory, system: Any) -> Trajectory:
     """Return the trajectory with its system, for `value` and `sample`."""
-    assign(motion, **{PROBLEM: SimulatedSystem(system)})
-    return motion
+    return changed(motion, problem=SimulatedSystem(system))
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,9 +237,7 @@ class SolvedProblem(EvaluatesProblem):
 
     def polish(self, solution: Solution, **options: Any) -> Solution:
         """See `nosnoc_py.polish`."""
-        result = polished(self.ocp, solution, **options)
-        assign(result, **{PROBLEM: self})
-        return result
+        return changed(polished(self.ocp, solution, **options), problem=self)
 
     def refine(self, solution: Solution, method: Any, solver: Any = None, **options: Any) -> Solution:
         """See `nosnoc_py.solve`, from this solution."""

@@ -15,7 +15,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
 from functools import wraps
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -148,18 +147,3 @@ def _checked(function: Callable[..., Any], title: str, *, constructor: bool = Fa
 
     checked.__signature__ = signature  # type: ignore[attr-defined]
     return checked
-
-
-def construct(target: Any, arguments: dict[str, Any]) -> None:
-    """Set the fields of a frozen dataclass from the arguments of its own `__init__`, and check them.
-
-    Classes whose arguments may be more than their attributes are (numbers that become an expression, say) have an
-    `__init__` with the types of the arguments, which calls this with `locals()`; their fields have the types that one
-    reads.
-    """
-    for each in fields(target):
-        if each.init:
-            object.__setattr__(target, each.name, arguments[each.name])
-        elif each.default_factory is not MISSING:
-            object.__setattr__(target, each.name, each.default_factory())
-    target.__post_init__()

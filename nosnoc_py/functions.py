@@ -131,6 +131,14 @@ def triplet(sparsity: ca.Sparsity) -> tuple[Array, Array]:
     return np.array(row, int), np.array(column, int)
 
 
+def floats(value: Any, what: str, error: type[Exception] = ModelError) -> np.ndarray:
+    """Return a copy of `value` as a float array of its shape; what is no number raises the error."""
+    try:
+        return np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise error(f"{what}: expected numbers, given {value!r:.200}.") from None
+
+
 def numbers(
     value: Any,
     what: str,

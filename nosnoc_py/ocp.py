@@ -9,21 +9,22 @@ residuals are found by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import casadi as ca
 import numpy as np
+from attrs import evolve, field
 
-from nosnoc_py.annotations import EMPTY, Expression, Numbers, Pair, State
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import EMPTY, Numbers, Pair, State
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign, changed, checked, declared, optional, title_of
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.markup import tree
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.problem_sizes import ProblemSizes
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
@@ -34,19 +35,15 @@ from nosnoc_py.systems.symbols import (
     column,
     mapping,
     members,
+    name_or_none,
     numbers,
+    one_row,
+    positive,
     scalar,
 )
 
 KINDS = ("path", "initial", "terminal", "point")
 PLACES = ("control_grid", "element_ends", "rk_stages")
-
-
-def _title_of(kind: str, name: Any) -> str:
-    """Return the title of a constraint in error messages."""
-    if name is not None and (not isinstance(name, str) or not name):
-        raise ModelError(f"{kind}: the name has to be a non-empty string or None, given {name!r}.")
-    return kind if name is None else f"{kind} {name!r}"
 
 
 def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple[np.ndarray, np.ndarray]:
@@ -62,8 +59,16 @@ def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple
     return low, high
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _limit(value: Numbers | None) -> Any:
+    return value  # whose length is checked with that of the expression
+
+
+def _check_place(value: str, what: str) -> None:
+    if not isinstance(value, str) or value not in PLACES:
+        raise ModelError(f"{what.removesuffix(': at')}: {unknown_name(value, PLACES, 'place')}")
+
+
+@declared
 class Constraint:
     """Constraint lower <= expression <= upper; lower = upper is an equation.
 
@@ -107,37 +112,24 @@ class Constraint:
     (0.2, 2.0)
     """
 
-    expression: ca.SX
-    lower: Any  # array (m,)
-    upper: Any  # array (m,)
-    name: str | None
-    equals: Any  # None, once it has become both limits
-    at: str
-    times: Any
-    soft: str | None
-    weight: Any
+    noun: ClassVar[str] = "constraint"
+
+    name: str | None = field(default=None, converter=name_or_none, kw_only=True)
+    expression: ca.SX = field(converter=column)
+    lower: Any = field(default=None, converter=_limit)
+    upper: Any = field(default=None, converter=_limit)
+    equals: Numbers | None = field(default=None, kw_only=True)  # None, once it has become both limits
+    at: Literal["control_grid", "element_ends", "rk_stages"] = field(
+        default="element_ends", validator=checked(_check_place), kw_only=True
+    )
+    times: Any = field(default=None, converter=optional(times_of), kw_only=True)
+    soft: Literal["l1", "l2", "linf"] | None = field(default=None, kw_only=True)
+    weight: Any = field(default=None, converter=_limit, kw_only=True)
     relaxed: bool = field(default=False, init=False, repr=False)
 
-    def __init__(
-        self,
-        expression: Expression,
-        lower: Numbers | None = None,
-        upper: Numbers | None = None,
-        *,
-        equals: Numbers | None = None,
-        name: str | None = None,
-        at: Literal["control_grid", "element_ends", "rk_stages"] = "element_ends",
-        times: Numbers | None = None,
-        soft: Literal["l1", "l2", "linf"] | None = None,
-        weight: Numbers | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        what = _title_of("constraint", self.name)
-        assign(self, times=None if self.times is None else times_of(self.times, what))
+    def __attrs_post_init__(self) -> None:
+        what, expression = title_of(self), self.expression
         limits: tuple[Any, Any] = self.lower, self.upper
-        expression = column(self.expression, f"{what}: expression")
         given = [limit for limit in (*limits, self.equals) if limit is not None]
         if is_comparison(expression):
             if given:
@@ -155,15 +147,13 @@ class Constraint:
             raise ModelError(f"{what}: has no limits; give lower, upper, or equals=, or compare: q[0] <= 1.")
         labels = [str(i) for i in range(expression.shape[0])]
         lower, upper = _interval(*limits, labels, what)
-        if not isinstance(self.at, str) or self.at not in PLACES:
-            raise ModelError(f"{what}: {unknown_name(self.at, PLACES, 'place')}")
         weight = checked_weight(self.soft, self.weight, lower.size, what)
         assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
     def rows_of(self, rows: Any) -> Constraint:
         """Return the constraint with some of its rows only."""
         kept = [int(row) for row in rows]
-        return replace(self, expression=self.expression[kept], lower=self.lower[kept], upper=self.upper[kept])
+        return evolve(self, expression=self.expression[kept], lower=self.lower[kept], upper=self.upper[kept])
 
     def without_roots(self, u: ca.SX) -> Constraint:
         """Return the constraint with bounds |u| <= r on roots of the control replaced by bounds on squares.
@@ -176,7 +166,7 @@ class Constraint:
         if not values:
             return self
         expressions, lower, upper = zip(*values, strict=True)
-        return replace(self, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
+        return evolve(self, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
 
 
 def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.SX, float, float]:
@@ -192,8 +182,7 @@ def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.
     return row.dep(0) / scale, lower**2 / scale if lower > 0.0 else -np.inf, upper**2 / scale
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+@declared
 class Complementarity:
     """Complementarity constraint 0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
 
@@ -214,29 +203,23 @@ class Complementarity:
     1
     """
 
-    a: ca.SX
-    b: ca.SX
-    name: str | None
+    noun: ClassVar[str] = "complementarity"
 
-    def __init__(
-        self,
-        a: Expression,
-        b: Expression,
-        *,
-        name: str | None = None,
-    ) -> None:
-        construct(self, locals())
+    name: str | None = field(default=None, converter=name_or_none, kw_only=True)
+    a: ca.SX = field(converter=column)
+    b: ca.SX = field(converter=column)
 
-    def __post_init__(self) -> None:
-        what = _title_of("complementarity", self.name)
-        a, b = column(self.a, f"{what}: a"), column(self.b, f"{what}: b")
-        if a.shape != b.shape or a.shape[0] == 0:
-            raise ModelError(f"{what}: a and b need the same length, given {a.shape[0]} and {b.shape[0]}.")
-        assign(self, a=a, b=b)
+    def __attrs_post_init__(self) -> None:
+        n_a, n_b = self.a.numel(), self.b.numel()
+        if n_a != n_b or n_a == 0:
+            raise ModelError(f"{title_of(self)}: a and b need the same length, given {n_a} and {n_b}.")
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False)
+def _start_of_horizon(value: float | None, what: str = "initial", owner: Any = None) -> float:
+    return 0.5 * (owner.lower + owner.upper) if value is None else scalar(value, what)
+
+
+@declared
 class FreeTime:
     """Free horizon between bounds [s]; terminal costs and constraints may use its `symbol`.
 
@@ -262,22 +245,20 @@ class FreeTime:
     0.5
     """
 
-    lower: float
-    upper: float
-    initial: float | None = None
-    symbol: Any = field(init=False, repr=False)
+    lower: float = field(converter=scalar)
+    upper: float = field(converter=scalar)
+    initial: float = field(default=None, converter=_start_of_horizon)
+    symbol: Any = field(factory=lambda: ca.SX.sym("T"), init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        lower, upper = scalar(self.lower, "FreeTime: lower"), scalar(self.upper, "FreeTime: upper")
+    def __attrs_post_init__(self) -> None:
+        lower, upper, initial = self.lower, self.upper, self.initial
         if not 0 < lower <= upper < np.inf:
             raise ModelError(
                 f"FreeTime(lower, upper, initial): expected 0 < lower <= upper, both finite, given lower {lower:g} and "
                 f"upper {upper:g}."
             )
-        initial = 0.5 * (lower + upper) if self.initial is None else scalar(self.initial, "FreeTime: initial")
         if not lower <= initial <= upper:
             raise ModelError(f"FreeTime: initial has to lie between {lower:g} and {upper:g}, given {initial:g}.")
-        assign(self, lower=lower, upper=upper, initial=initial, symbol=ca.SX.sym("T"))
 
 
 @named_arguments
@@ -305,8 +286,74 @@ class Bounds:
 NO_BOUNDS = Bounds()
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+class _FreeHorizon(float):
+    """Initial guess of a free horizon [s], with the horizon: `attrs.evolve` of a problem passes it on."""
+
+    free: FreeTime
+
+    def __new__(cls, free: FreeTime) -> Self:
+        value = super().__new__(cls, free.initial)
+        value.free = free
+        return value
+
+    def __getnewargs__(self) -> tuple[FreeTime]:  # type: ignore[override]
+        return (self.free,)
+
+
+def _system(value: Described) -> Any:
+    if isinstance(value, type) or not hasattr(value, "check_state"):
+        raise ModelError(f"OCP: the first argument has to be a system such as ns.CLS, given {type(value).__name__}.")
+    if not value.controlled:
+        raise ModelError(
+            f"OCP: an ns.{type(value).__name__} has no controls, it is only simulated; write the problem with an "
+            "ns.CLS, an ns.PSS or an ns.Heaviside."
+        )
+    return value
+
+
+def _horizon(value: float | FreeTime, what: str = "horizon") -> float:
+    if isinstance(value, FreeTime | _FreeHorizon):
+        return _FreeHorizon(value) if isinstance(value, FreeTime) else value
+    return positive(value, what)
+
+
+def _bounds(value: Bounds | Mapping[str, Pair], owner: Any = None) -> Bounds:
+    """Return bounds; those in one mapping are divided into states and controls."""
+    if isinstance(value, Bounds):
+        return value
+    if not isinstance(value, Mapping):
+        raise ModelError(
+            f"OCP: bounds have to be an ns.Bounds object or a mapping of names, given {type(value).__name__}."
+        )
+    groups = owner.system.state_names, owner.system.control_names
+    check_keys(value, (*groups[0], *groups[1]), "name in bounds")
+    x, u = ({name: pair for name, pair in value.items() if name in names} for names in groups)
+    return Bounds(x=x or None, u=u or None)
+
+
+def _point_costs(value: Sequence[PointCost]) -> tuple[PointCost, ...]:
+    return members(value, PointCost, "OCP", "point costs", field="point_costs")
+
+
+def _complementarities(value: Sequence[Complementarity]) -> tuple[Complementarity, ...]:
+    given = members(value, Complementarity, "OCP", "complementarities")
+    return tuple(changed(pair, name=pair.name or f"complementarity_{i}") for i, pair in enumerate(given))
+
+
+def _constraints(value: Sequence[Constraint | ca.SX], what: str = "path_constraints") -> tuple[Constraint, ...]:
+    """Return constraints; comparisons become some."""
+    name = what.removeprefix("OCP: ")
+    kind, given = name.removesuffix("_constraints"), value
+    if isinstance(value, list | tuple):
+        given = [Constraint(c, name=f"{kind}_{i}") if is_comparison(c) else c for i, c in enumerate(value)]
+    return members(given, Constraint, "OCP", f"{kind} constraints", field=name)
+
+
+def _state(value: State | None) -> Any:
+    return value  # which is checked when it is known which slacks the system has
+
+
+@declared
 class OCP:
     """Optimal control problem: minimise the integral of stage_cost plus terminal_cost subject to a system.
 
@@ -361,66 +408,27 @@ class OCP:
     'wall'
     """
 
-    system: Any
-    horizon: Any
-    x0: Any
-    stage_cost: Any
-    terminal_cost: Any
-    bounds: Bounds | Mapping[str, Any]
-    path_constraints: Sequence[Constraint]
-    initial_constraints: Sequence[Constraint]
-    terminal_constraints: Sequence[Constraint]
-    terminal_state: Mapping[str, Any] | None
-    point_costs: Sequence[PointCost]
-    point_constraints: Sequence[Constraint]
-    complementarities: Sequence[Complementarity]
-    p: Any
-    free_parameters: Mapping[str, tuple[float, float]]
-    free_time: FreeTime | None = field(init=False, repr=False)
-    x_bounds: Any = field(init=False, repr=False)
-    u_bounds: Any = field(init=False, repr=False)
+    system: Any = field(converter=_system)
+    horizon: float = field(converter=_horizon, kw_only=True)
+    x0: Any = field(default=None, converter=_state, kw_only=True)
+    stage_cost: ca.SX = field(default=0, converter=one_row, kw_only=True)
+    terminal_cost: ca.SX = field(default=0, converter=one_row, kw_only=True)
+    bounds: Bounds = field(default=NO_BOUNDS, converter=_bounds, kw_only=True)
+    path_constraints: tuple[Constraint, ...] = field(default=(), converter=_constraints, kw_only=True)
+    initial_constraints: tuple[Constraint, ...] = field(default=(), converter=_constraints, kw_only=True)
+    terminal_constraints: tuple[Constraint, ...] = field(default=(), converter=_constraints, kw_only=True)
+    terminal_state: Mapping[str, float | Pair] | None = field(default=None, kw_only=True)
+    point_costs: tuple[PointCost, ...] = field(default=(), converter=_point_costs, kw_only=True)
+    point_constraints: tuple[Constraint, ...] = field(default=(), converter=_constraints, kw_only=True)
+    complementarities: tuple[Complementarity, ...] = field(default=(), converter=_complementarities, kw_only=True)
+    p: Any = field(default=None, converter=_state, kw_only=True)
+    free_parameters: Mapping[str, tuple[float, float]] = field(default=EMPTY, validator=checked(mapping), kw_only=True)
 
-    def __init__(
-        self,
-        system: Described,
-        *,
-        horizon: float | FreeTime,
-        x0: State | None = None,
-        stage_cost: Expression = 0,
-        terminal_cost: Expression = 0,
-        bounds: Bounds | Mapping[str, Pair] = NO_BOUNDS,
-        path_constraints: Sequence[Constraint | ca.SX] = (),
-        initial_constraints: Sequence[Constraint | ca.SX] = (),
-        terminal_constraints: Sequence[Constraint | ca.SX] = (),
-        terminal_state: Mapping[str, float | Pair] | None = None,
-        point_costs: Sequence[PointCost] = (),
-        point_constraints: Sequence[Constraint] = (),
-        complementarities: Sequence[Complementarity] = (),
-        p: State | None = None,
-        free_parameters: Mapping[str, tuple[float, float]] = EMPTY,
-    ) -> None:
-        construct(self, locals())
+    x_bounds: tuple[np.ndarray, np.ndarray] = field(init=False, repr=False)
+    u_bounds: tuple[np.ndarray, np.ndarray] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        s = self.system
-        if isinstance(s, type) or not hasattr(s, "check_state"):
-            raise ModelError(f"OCP: the first argument has to be a system such as ns.CLS, given {type(s).__name__}.")
-        if not s.controlled:
-            raise ModelError(
-                f"OCP: an ns.{type(s).__name__} has no controls, it is only simulated; write the problem with an "
-                "ns.CLS, an ns.PSS or an ns.Heaviside."
-            )
-        if isinstance(self.bounds, Mapping):
-            assign(self, bounds=_bounds_by_name(self.bounds, s))
-        if not isinstance(self.bounds, Bounds):
-            raise ModelError(
-                f"OCP: bounds have to be an ns.Bounds object or a mapping of names, given {type(self.bounds).__name__}."
-            )
-        given = self.horizon.free if isinstance(self.horizon, _FreeHorizon) else self.horizon
-        free = given if isinstance(given, FreeTime) else None
-        horizon = scalar(self.horizon, "OCP: horizon") if free is None else _FreeHorizon(free)
-        if not 0 < horizon < np.inf:
-            raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
+    def __attrs_post_init__(self) -> None:
+        s, free, horizon = self.system, self.free_time, self.horizon
         # Before names and symbols are checked: constraints may contain symbols that the system has eliminated.
         self._without_algebraic(s)
         p = s.parameters(self.p, "OCP: p")
@@ -429,11 +437,9 @@ class OCP:
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p, **({} if free is None else {"T": free.symbol})}
-        stage_cost = column(self.stage_cost, "stage_cost", 1)
-        terminal_cost = column(self.terminal_cost, "terminal_cost", 1)
-        _check_time(stage_cost, free, "stage_cost")
-        check_free(stage_cost, every, "OCP: stage_cost")
-        check_free(terminal_cost, end, "OCP: terminal_cost")
+        _check_time(self.stage_cost, free, "stage_cost")
+        check_free(self.stage_cost, every, "OCP: stage_cost")
+        check_free(self.terminal_cost, end, "OCP: terminal_cost")
         constraints = {
             "path_constraints": _named(self.path_constraints, "path", every, free),
             "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}, free),
@@ -443,10 +449,9 @@ class OCP:
             ),
             "point_constraints": _named(self.point_constraints, "point", {"x": s.x, "p": s.p}, free),
         }
-        costs = members(self.point_costs, PointCost, "OCP", "point costs", field="point_costs")
-        for cost in costs:
+        for cost in self.point_costs:
             check_free(cost.expression, {"x": s.x, "p": s.p}, "OCP: point cost")
-        _check_points((*costs, *constraints["point_constraints"]), horizon, free)
+        _check_points((*self.point_costs, *constraints["point_constraints"]), horizon, free)
         if (
             x0 is None
             and not s.autonomous
@@ -459,9 +464,11 @@ class OCP:
         if x0 is None:
             # A free quaternion would have a free length, on which nothing depends: the problem would be singular.
             constraints["initial_constraints"] += _unit_length_constraints(s, constraints["initial_constraints"])
-        pairs = self._pairs(every)
-        every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
-        check_different(every_name, "OCP", "constraints")  # multipliers and residuals are found by name
+        for pair in self.complementarities:
+            check_free(ca.vertcat(pair.a, pair.b), every, f"OCP: {pair.name}")
+        groups: tuple[Sequence[Any], ...] = (self.complementarities, *constraints.values())
+        # Multipliers and residuals are found by name.
+        check_different([str(one.name) for group in groups for one in group], "OCP", "constraints")
         for c in constraints["path_constraints"]:
             if c.at != "rk_stages" and ca.depends_on(c.expression, s.z):
                 raise ModelError(
@@ -469,27 +476,29 @@ class OCP:
                     f"but is imposed at {c.at!r}; give at='rk_stages'."
                 )
         self._check_free_parameters(p)
-        assign(self, complementarities=pairs, free_time=free, horizon=horizon, p=p, x0=x0, **constraints)
-        assign(self, point_costs=costs, terminal_state=None)  # a constraint like others now
-        assign(self, stage_cost=stage_cost, terminal_cost=terminal_cost)
+        assign(self, p=p, x0=x0, **constraints, terminal_state=None)  # a constraint like others now
         x_bounds = _within_limits(self._pair("x", s.state_names), s)
         assign(self, x_bounds=x_bounds, u_bounds=self._pair("u", s.control_names))
         _check_start(x0, self.x_bounds, s.state_names)
         check_slacks(self)
+
+    @property
+    def free_time(self) -> FreeTime | None:
+        """The horizon, if it is free."""
+        return self.horizon.free if isinstance(self.horizon, _FreeHorizon) else None
 
     def _without_algebraic(self, s: Any) -> None:
         """Replace eliminated algebraic variables, and quaternions by normalised ones, in costs and constraints."""
         if getattr(s, "eliminated", None) is None and not getattr(s, "unit_parts", ()):
             return
         for name in ("stage_cost", "terminal_cost"):
-            assign(self, **{name: s.solved(column(getattr(self, name), name, 1))})
+            assign(self, **{name: s.solved(getattr(self, name))})
         for kind in KINDS:
-            given = _comparisons_as_constraints(getattr(self, f"{kind}_constraints"), kind)
+            given = getattr(self, f"{kind}_constraints")
             if kind == "initial" and getattr(s, "eliminated", None) is None:
                 continue  # all four components of a quaternion may be given there
-            if isinstance(given, list):
-                given = [replace(c, expression=s.solved(c.expression)) for c in given if isinstance(c, Constraint)]
-            assign(self, **{f"{kind}_constraints": given})
+            changes = tuple(changed(c, expression=s.solved(c.expression)) for c in given)
+            assign(self, **{f"{kind}_constraints": changes})
 
     def _softened(self, s: Any, p: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return system and parameters with the slacks of soft constraints, which become hard ones with costs."""
@@ -504,8 +513,7 @@ class OCP:
         free = {**self.free_parameters, **dict.fromkeys(slacks.parameters, (0.0, np.inf))}
         system = slacks.system(s)
         assign(self, system=system, bounds=bounds, free_parameters=free, **values)
-        assign(self, stage_cost=column(self.stage_cost, "stage_cost", 1) + slacks.running)
-        assign(self, terminal_cost=column(self.terminal_cost, "terminal_cost", 1) + slacks.final)
+        assign(self, stage_cost=self.stage_cost + slacks.running, terminal_cost=self.terminal_cost + slacks.final)
         return system, np.append(p, np.zeros(len(slacks.parameters)))
 
     def _pair(self, which: str, labels: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -523,17 +531,8 @@ class OCP:
         low, high = _interval(lower, upper, labels[:-1] if timed else labels, f"bounds {which}")
         return (np.append(low, -np.inf), np.append(high, np.inf)) if timed else (low, high)
 
-    def _pairs(self, allowed: dict[str, ca.SX]) -> tuple[Complementarity, ...]:
-        named = []
-        for i, pair in enumerate(members(self.complementarities, Complementarity, "OCP", "complementarities")):
-            name = pair.name or f"complementarity_{i}"
-            check_free(ca.vertcat(pair.a, pair.b), allowed, f"OCP: {name}")
-            named.append(Complementarity(pair.a, pair.b, name=name))
-        return tuple(named)
-
     def _check_free_parameters(self, p: np.ndarray) -> None:
-        names = self.system.parameter_names
-        check_keys(mapping(self.free_parameters, "OCP: free_parameters"), names, "parameter")
+        check_keys(self.free_parameters, self.system.parameter_names, "parameter")
         resolved = {}
         for name, bounds in self.free_parameters.items():
             if np.ndim(bounds) != 1 or len(bounds) != 2:
@@ -588,15 +587,15 @@ class OCP:
         # Only free parameters: others of the solution must not replace those of this problem.
         fixed_p[rows] = np.asarray(p)[rows]
         if self.free_time is None:
-            return replace(self, p=fixed_p, free_parameters={}) if self.free_parameters else self
+            return evolve(self, p=fixed_p, free_parameters={}) if self.free_parameters else self
         symbol, value = self.free_time.symbol, ca.SX(horizon)
 
         def fixed(expression: ca.SX) -> ca.SX:
             return ca.substitute(expression, symbol, value)
 
-        ends = [replace(c, expression=fixed(c.expression)) for c in self.terminal_constraints]
+        ends = [changed(c, expression=fixed(c.expression)) for c in self.terminal_constraints]
         cost = fixed(self.terminal_cost)
-        return replace(
+        return evolve(
             self,
             horizon=float(horizon),
             p=fixed_p,
@@ -631,16 +630,6 @@ def _unit_length_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Con
     )
 
 
-def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:
-    """Return bounds of states and controls that are mixed in one mapping."""
-    check_keys(given, (*system.state_names, *system.control_names), "name in bounds")
-    parts = [
-        {name: pair for name, pair in given.items() if name in names}
-        for names in (system.state_names, system.control_names)
-    ]
-    return Bounds(x=parts[0] or None, u=parts[1] or None)
-
-
 def _within_limits(bounds: tuple[np.ndarray, np.ndarray], system: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the states together with the limits of the system, the tighter of both on every side."""
     limits = getattr(system, "limits", None)
@@ -660,21 +649,6 @@ def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constra
     lower, upper = intervals_by_name(mapping(given, "OCP: terminal_state"), system.state_names, "terminal_state")
     rows = [i for i, name in enumerate(system.state_names) if name in given]
     return (Constraint(system.x[rows], lower[rows], upper[rows], name="terminal_state"),)
-
-
-class _FreeHorizon(float):
-    """Initial guess of a free horizon [s], with the horizon: `dataclasses.replace` of a problem passes it on."""
-
-    free: FreeTime
-
-    def __new__(cls, free: FreeTime) -> Self:
-        assert free.initial is not None
-        value = super().__new__(cls, free.initial)
-        value.free = free
-        return value
-
-    def __getnewargs__(self) -> tuple[FreeTime]:  # type: ignore[override]
-        return (self.free,)
 
 
 def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free: FreeTime | None) -> None:
@@ -709,19 +683,12 @@ def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
         )
 
 
-def _comparisons_as_constraints(given: Any, kind: str) -> Any:
-    """Return comparisons as constraints; everything else as it is."""
-    if not isinstance(given, list | tuple):
-        return given
-    return [Constraint(c, name=f"{kind}_{i}") if is_comparison(c) else c for i, c in enumerate(given)]
-
-
 def _named(
     given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX], barred: FreeTime | None = None
 ) -> tuple[Constraint, ...]:
     """Give every constraint a name and check its symbols; `barred` is a free horizon that it may not use."""
-    named, listed = [], _comparisons_as_constraints(given, kind)
-    for i, c in enumerate(members(listed, Constraint, "OCP", f"{kind} constraints", field=f"{kind}_constraints")):
+    named = []
+    for i, c in enumerate(given):
         _check_time(c.expression, barred, f"{kind} constraint {c.name or i}")
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
         if (c.times is None) == (kind == "point"):
@@ -729,8 +696,5 @@ def _named(
                 f"OCP: {kind} constraint {c.name or i}: a point constraint has times=..., others have none; give "
                 "constraints at chosen times as point_constraints=[ns.Constraint(..., times=[...])]."
             )
-        one = replace(c, name=c.name or f"{kind}_{i}")
-        # `replace` builds a new object, whose derived fields have their defaults.
-        assign(one, relaxed=c.relaxed)
-        named.append(one)
+        named.append(changed(c, name=c.name or f"{kind}_{i}"))
     return tuple(named)

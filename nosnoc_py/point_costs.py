@@ -7,20 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
+from attrs import field as argument
 
-from nosnoc_py.annotations import Expression, Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.declared import declared, optional
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.relations import is_comparison
-from nosnoc_py.systems.symbols import column, finite
+from nosnoc_py.systems.symbols import column, finite, floats, increasing
 
 if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP, Constraint
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def times_of(value: Numbers, what: str = "times") -> np.ndarray:
+    """Return the times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
+    return increasing(value, what, "one")
+
+
+def _measured(value: Numbers, what: str = "values", owner: Any = None) -> np.ndarray:
+    values, shape = floats(value, what), (owner.times.size, owner.expression.numel())
+    values = values[:, None] if values.ndim == 1 and shape[1] == 1 else values
+    if values.shape != shape or np.isinf(values).any():
+        raise ModelError(
+            f"{what}: expected a row of {shape[1]} finite numbers (NaN for what was not measured) for each of the "
+            f"{shape[0]} times, given an array of shape {values.shape}."
+        )
+    return values
+
+
+def _weights(value: Numbers, what: str = "weights", owner: Any = None) -> np.ndarray:
+    weights = finite(value, what, owner.expression.numel())
+    if (weights < 0).any():
+        raise ModelError(f"{what}: expected nonnegative numbers, given {value!r}.")
+    return weights
+
+
+@declared
 class PointCost:
     """Cost of the state at chosen times: a sum of expressions, or of weighted squared residuals of measured values.
 
@@ -52,57 +74,19 @@ class PointCost:
     1.9796
     """
 
-    times: Any  # array (m,)
-    expression: ca.SX
-    values: Any  # array (m, k) or None
-    weights: Any
+    times: np.ndarray = argument(converter=times_of)
+    expression: ca.SX = argument(converter=column)
+    values: np.ndarray | None = argument(default=None, converter=optional(_measured))
+    weights: Any = argument(default=1.0, converter=_weights)
 
-    def __init__(
-        self,
-        times: Numbers,
-        expression: Expression,
-        values: Numbers | None = None,
-        weights: Numbers = 1.0,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        times, expression = times_of(self.times, "PointCost"), column(self.expression, "PointCost: expression")
-        assign(self, times=times, expression=expression)
-        count = expression.numel()
-        if is_comparison(expression):
+    def __attrs_post_init__(self) -> None:
+        if is_comparison(self.expression):
             raise ModelError("PointCost: a comparison is not a cost; give it as a constraint, point_constraints=[...].")
-        if self.values is None:
-            if self.weights != 1.0:
-                raise ModelError("PointCost: weights= needs values=; without values multiply the expression.")
-            if count != 1:
-                raise ModelError(f"PointCost: without values the expression has to be one number, given {count}.")
-            return
-        try:
-            values = np.array(self.values, dtype=float)
-        except (TypeError, ValueError):
-            raise ModelError(f"PointCost: values: expected numbers, given {self.values!r}.") from None
-        values = values[:, None] if values.ndim == 1 and count == 1 else values
-        if values.shape != (times.size, count) or np.isinf(values).any():
-            raise ModelError(
-                f"PointCost: values: expected a row of {count} finite numbers (NaN for what was not measured) for each "
-                f"of the {times.size} times, given an array of shape {values.shape}."
-            )
-        weights = finite(self.weights, "PointCost: weights", count)
-        if (weights < 0).any():
-            raise ModelError(f"PointCost: weights: expected nonnegative numbers, given {self.weights!r}.")
-        assign(self, values=values, weights=weights)
-
-
-def times_of(given: Any, what: str) -> np.ndarray:
-    """Return the times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
-    try:
-        times = np.array(given, dtype=float).reshape(-1)
-    except (TypeError, ValueError):
-        times = np.zeros(0)
-    if not times.size or not (np.diff(times) > 0).all() or not np.isfinite(times).all() or times[0] < 0:
-        raise ModelError(f"{what}: times: expected one or more that increase, from 0 on, given {given!r}.")
-    return times
+        if self.values is None and (self.weights != 1.0).any():
+            raise ModelError("PointCost: weights= needs values=; without values multiply the expression.")
+        if self.values is None and self.expression.numel() != 1:
+            count = self.expression.numel()
+            raise ModelError(f"PointCost: without values the expression has to be one number, given {count}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,14 +10,15 @@ weights above the multipliers s is zero wherever the constraint can hold (Kerrig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
+from nosnoc_py.declared import changed
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.controls import padded
 from nosnoc_py.systems.symbols import SLACK, check_different, finite
 
@@ -76,12 +77,12 @@ class Slacks:
                 continue
             if kind == "initial":
                 raise ModelError("OCP: an initial constraint cannot be soft; make it a cost, or bounds of the states.")
-            c = replace(c, name=c.name or f"{kind}_{i}")
+            c = changed(c, name=c.name or f"{kind}_{i}")
             if c.soft == LINF or c.times is None or c.times.size == 1:
                 result.append(self._soft(c, str(c.name), kind == "path"))
                 continue
             for k, t in enumerate(c.times):
-                at = replace(c, name=f"{c.name}[{k}]", times=[t])
+                at = changed(c, name=f"{c.name}[{k}]", times=np.array([t]))
                 result.append(self._soft(at, str(c.name), on_path=False, place=f"[{k}]"))
         return result
 
@@ -104,7 +105,7 @@ class Slacks:
         rows = [(c.expression - slack)[i] for i in np.flatnonzero(high)]
         rows += [(c.expression + slack)[i] for i in np.flatnonzero(low)]
         nothing = np.full(c.lower.size, np.inf)
-        result = replace(
+        result = evolve(
             c,
             expression=ca.vertcat(*rows),
             lower=np.concatenate([-nothing[high], c.lower[low]]),
@@ -112,8 +113,7 @@ class Slacks:
             soft=None,
             weight=None,
         )
-        assign(result, relaxed=True)
-        return result
+        return changed(result, relaxed=True)
 
     def __bool__(self) -> bool:
         return bool(self.controls or self.parameters)
@@ -124,16 +124,13 @@ class Slacks:
         names |= {"u": (*system.control_names, *self.controls), "p": (*system.parameter_names, *self.parameters)}
         nominal["u"] = np.append(system.u_nominal, np.ones(more))
         p_default = system.p_default
-        result = replace(
-            system,
+        return system.with_fields(
             u=ca.vertcat(system.u, *self.controls.values()),
             p=ca.vertcat(system.p, *self.parameters.values()),
             names=names,
             nominal=nominal,
             p_default=None if p_default is None else np.append(p_default, np.zeros(len(self.parameters))),
         )
-        assign(result, x_initial=system.x_initial)  # the user's expressions have it
-        return result
 
 
 def without_slacks(system: Any) -> Any:
@@ -145,16 +142,13 @@ def without_slacks(system: Any) -> Any:
         sum(not name.startswith(SLACK) for name in given) for given in (system.control_names, system.parameter_names)
     )
     p_default = system.p_default
-    result = replace(
-        system,
+    return system.with_fields(
         u=system.u[:n_u],
         p=system.p[:n_p],
         names=dict(system.names) | {"u": system.control_names[:n_u], "p": system.parameter_names[:n_p]},
         nominal=dict(system.nominal) | {"u": system.u_nominal[:n_u]},
         p_default=None if p_default is None else p_default[:n_p],
     )
-    assign(result, x_initial=system.x_initial)
-    return result
 
 
 def check_slacks(ocp: Any) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, unknown_name
 
 Array = NDArray[np.float64]
@@ -69,7 +70,7 @@ class Tableau:
         for field in ("a", "b", "c", "error", "extension"):
             if getattr(self, field) is not None:
                 # Copies, as a user's array could change later; read-only, as tableaus are cached and shared.
-                object.__setattr__(self, field, _read_only(getattr(self, field)))
+                assign(self, **{field: np.array(getattr(self, field), dtype=float)})
         n_s = self.c.size
         if n_s == 0 or (self.a.shape, self.b.shape, self.c.shape) != ((n_s, n_s), (n_s,), (n_s,)):
             raise OptionError(
@@ -374,9 +375,3 @@ def _shifted_roots(series: Array) -> Array:
 def _require_stages(stages: int) -> None:
     if isinstance(stages, bool) or not isinstance(stages, int | np.integer) or stages < 1:
         raise OptionError(f"the number of Runge-Kutta stages is an integer of at least 1; given {stages!r}.")
-
-
-def _read_only(values: ArrayLike) -> Array:
-    array = np.array(values, dtype=float)
-    array.setflags(write=False)
-    return array

@@ -13,6 +13,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from models import particle
@@ -50,7 +51,7 @@ def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
     since = clock - particle.RAMP_START
     u = ca.vertcat(constants.thrust, 2.0 * constants.gravity * ramp * since)
     assert system.algebraic is not None
-    return replace(
+    return evolve(
         system,
         u=None,
         names={"x": system.state_names},
@@ -60,7 +61,7 @@ def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
         functions=ca.vertcat(system.functions, since),
         function_names=(*(system.function_names or ()), "ramp"),
         flow=ca.substitute(system.flow, system.u, u),
-        algebraic=replace(system.algebraic, equations=ca.substitute(system.algebraic.equations, system.u, u)),
+        algebraic=evolve(system.algebraic, equations=ca.substitute(system.algebraic.equations, system.u, u)),
     )
 
 

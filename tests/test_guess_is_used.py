@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import casadi as ca
@@ -107,7 +108,7 @@ def test_what_is_no_motion_of_the_problem_is_no_simulated_guess() -> None:
     assert not missed.feasible
 
 
-def test_refining_a_solution() -> None:
+def test_refining_a_solution(tmp_path: Path) -> None:
     ocp, control, method = case("slide")
     start = ns.solve(ocp, ns.MultiPhase(intervals=12, follow=True), guess=control)
     assert start.success
@@ -119,8 +120,9 @@ def test_refining_a_solution() -> None:
     assert found.objective <= start.objective * 1.02
     assert found.refine(ns.MultiPhase(intervals=12), certify=True).success
     assert found.polish().refine(fine).success
+    assert replace(found, message="").refine(fine).objective == pytest.approx(found.objective, rel=1e-6)
     with pytest.raises(ns.OptionError, match=r"refine: this solution does not know its OCP.*use ns\.solve"):
-        replace(found, message="").refine(fine)
+        ns.load(found.save(tmp_path / "found.nc")).refine(fine)
     with pytest.raises(ns.OptionError, match="refine: expected a method"):
         found.refine(None)
 

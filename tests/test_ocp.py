@@ -123,9 +123,9 @@ def test_symbols_with_equal_names_are_still_foreign():
 @pytest.mark.parametrize(
     ("horizon", "message"),
     [
-        (0, "OCP: horizon has to be positive and finite, given 0"),
-        (-1.5, "OCP: horizon has to be positive and finite, given -1.5"),
-        (np.inf, "OCP: horizon has to be positive and finite, given inf"),
+        (0, "OCP: horizon: expected a positive number, given 0"),
+        (-1.5, "OCP: horizon: expected a positive number, given -1.5"),
+        (np.inf, "OCP: horizon: expected a positive number, given inf"),
         (np.nan, "OCP: horizon: contains NaN"),
         ("2", "OCP: horizon: expected one number, given '2'"),
         ([1, 2], r"OCP: horizon: expected one number, given \[1, 2\]"),

@@ -1,5 +1,6 @@
 """What users type first: comparisons, names, least squares, expressions of results."""
 
+from copy import copy, deepcopy
 from dataclasses import replace
 
 import casadi as ca
@@ -182,12 +183,15 @@ def test_expressions_along_a_solution():
 
 
 def test_results_that_do_not_know_their_system_say_so(tmp_path):
-    """Loaded and changed ones; and expressions of others."""
+    """Loaded ones; copies and changed ones know it; and expressions of others."""
     motion = ns.simulate(ball(), x0=[1, 0], duration=0.2)
     path = motion.save(tmp_path / "motion.nc")
-    for copied in (ns.load(path), replace(motion)):
-        with pytest.raises(ns.OptionError, match="this trajectory does not know its system, since it was loaded"):
-            copied.value(ca.SX.sym("q"))
+    with pytest.raises(ns.OptionError, match="this trajectory does not know its system, since it was loaded"):
+        ns.load(path).value(ca.SX.sym("q"))
+    for same in (replace(motion, message="changed"), copy(motion), deepcopy(motion)):
+        assert same.q.tolist() == motion.q.tolist()
+        again = ns.simulate(same.problem.system, x0=same.x[0], duration=same.duration)
+        assert again.final_state == pytest.approx(motion.final_state, abs=1e-9)
     with pytest.raises(ns.ModelError, match="expression depends on another symbol that is also called q"):
         motion.value(ca.SX.sym("q"))
     with pytest.raises(ns.ModelError, match="expression: expected CasADi SX in the system's symbols, given 'q'"):

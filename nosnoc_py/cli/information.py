@@ -18,6 +18,7 @@ from nosnoc_py.cli.benchmarks import WHAT_TO_DO, folder_of
 from nosnoc_py.kernels import machine_code
 
 REQUIRED = (
+    "attrs",
     "casadi",
     "numpy",
     "scipy",

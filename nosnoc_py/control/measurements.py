@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution.arrays import assign
 
 Array = np.ndarray
 # Factors from a unit to m, rad, s and their quotients.

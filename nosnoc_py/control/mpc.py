@@ -23,6 +23,7 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.api import Simulator, simulate, solve, transcribe
 from nosnoc_py.arguments import named_arguments
@@ -478,7 +479,7 @@ class MPC:
         uncontrolled = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._zero_control(), time_limit=limit)
         yield uncontrolled if uncontrolled.success else None
         if limit >= SEARCH_SECONDS:
-            measured = replace(self.ocp, x0=x0, p=self.ocp.system.parameters(p))
+            measured = evolve(self.ocp, x0=x0, p=self.ocp.system.parameters(p))
             searched = solve(measured, effort="quick", time_limit=SEARCH_FRACTION * limit)
             if searched.success:
                 yield searched

@@ -32,7 +32,6 @@ from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
@@ -285,10 +284,10 @@ def track(
     True
     """
     check_type(solution, Trajectory, "solution")
-    problem = vars(solution).get(PROBLEM)
+    problem = solution.problem
     system = getattr(problem, "system", None) or getattr(getattr(problem, "ocp", None), "system", None) or system
     if system is None:
-        raise OptionError("track: this plan does not know its system, since it was loaded or changed; give system=.")
+        raise OptionError("track: this plan does not know its system, since it was loaded; give system=.")
     if not system.n_u or not len(solution.u):
         raise OptionError("track: expected a plan with controls; this one has none, so there is nothing to correct.")
     system = without_slacks(system)

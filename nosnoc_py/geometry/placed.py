@@ -9,17 +9,16 @@ N(q).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import casadi as ca
+from attrs import field
 
-from nosnoc_py.annotations import Expression, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import Expression
+from nosnoc_py.declared import declared
 from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
 from nosnoc_py.rotations import rotation_of
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 from nosnoc_py.systems.symbols import column, symbols
@@ -37,8 +36,21 @@ class KnowsVelocities(Protocol):
         """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _kinematic_matrix(value: Expression | None, owner: Any = None) -> ca.SX:
+    if value is not None:
+        return ca.SX(value)
+    q, v = owner.q, owner.v
+    units = unit_parts(q, owner.quaternions)
+    if v.numel() != q.numel() - len(units):
+        raise ModelError(
+            f"Coordinates: expected {q.numel() - len(units)} velocities (three in the place of a quaternion), given "
+            f"{v.numel()}; others need a kinematic_matrix."
+        )
+    # N(q) from q' = N(q) v: three columns for each quaternion, the identity for other coordinates.
+    return ca.SX(ca.jacobian(body_rates(q, v, units), v))
+
+
+@declared
 class Coordinates:
     """Coordinates and velocities of a system, with the kinematic relation q' = N(q) v.
 
@@ -56,34 +68,10 @@ class Coordinates:
     (1, 3)
     """
 
-    q: ca.SX
-    v: ca.SX
-    quaternions: Sequence[ca.SX]
-    kinematic_matrix: Any
-
-    def __init__(
-        self,
-        q: Symbols,
-        v: Symbols,
-        *,
-        quaternions: Sequence[ca.SX] = (),
-        kinematic_matrix: Expression | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        q, v = symbols(self.q, "Coordinates: q"), symbols(self.v, "Coordinates: v")
-        units = unit_parts(q, self.quaternions)
-        matrix = self.kinematic_matrix
-        if matrix is None:
-            if v.numel() != q.numel() - len(units):
-                raise ModelError(
-                    f"Coordinates: expected {q.numel() - len(units)} velocities (three in the place of a quaternion), "
-                    f"given {v.numel()}; others need a kinematic_matrix."
-                )
-            # N(q) from q' = N(q) v: three columns for each quaternion, the identity for other coordinates.
-            matrix = ca.jacobian(body_rates(q, v, units), v)
-        assign(self, q=q, v=v, kinematic_matrix=ca.SX(matrix))
+    q: ca.SX = field(converter=symbols)
+    v: ca.SX = field(converter=symbols)
+    quaternions: Sequence[ca.SX] = field(default=(), kw_only=True)
+    kinematic_matrix: ca.SX = field(default=None, converter=_kinematic_matrix, kw_only=True)
 
     def jacobian(self, expression: ca.SX) -> ca.SX:
         """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v.
@@ -98,8 +86,36 @@ class Coordinates:
         return ca.jacobian(expression, self.q) @ self.kinematic_matrix
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _position(value: Expression, what: str = "position") -> ca.SX:
+    position = column(value, what)
+    if position.numel() not in (2, 3):
+        raise ModelError(f"{what}: expected 3 components, or 2 in the plane, given {position.numel()}.")
+    return position
+
+
+def _rotation(value: Expression | None, what: str = "rotation", owner: Any = None) -> ca.SX:
+    """Return one form for all attitudes, a matrix, so that pairs need only matrices."""
+    if value is None:
+        return ca.SX.eye(owner.size)
+    given = ca.SX(value)
+    # Not checked for orthogonality: entries are expressions.
+    if given.shape == (owner.size, owner.size):
+        return given
+    if owner.size == 3 and given.shape == (4, 1):
+        return rotation_of(given)
+    # In the plane an angle is positive counterclockwise, from x to y.
+    if owner.size == 2 and given.numel() == 1:
+        c, s = ca.cos(given), ca.sin(given)
+        return ca.vertcat(ca.horzcat(c, -s), ca.horzcat(s, c))
+    expected = "a matrix (3, 3) or a quaternion (4,)" if owner.size == 3 else "an angle or a matrix (2, 2)"
+    raise ModelError(f"{what}: expected {expected}, given shape {given.shape}.")
+
+
+def _shape(value: ContactShape) -> Any:
+    return value
+
+
+@declared
 class Placed:
     """Shape attached to a body, or at rest in the world.
 
@@ -133,28 +149,10 @@ class Placed:
     SX((q_1-0.1))
     """
 
-    shape: Any
-    position: ca.SX
-    rotation: Any
-    coordinates: KnowsVelocities | None
-
-    def __init__(
-        self,
-        shape: ContactShape,
-        position: Expression,
-        rotation: Expression | None = None,
-        *,
-        coordinates: KnowsVelocities | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        position = column(self.position, "Placed: position")
-        size = position.numel()
-        if size not in (2, 3):
-            raise ModelError(f"Placed: position: expected 3 components, or 2 in the plane, given {size}.")
-        # One form for all attitudes: pairs need only matrices.
-        assign(self, position=position, rotation=_matrix(self.rotation, size))
+    shape: Any = field(converter=_shape)
+    position: ca.SX = field(converter=_position)
+    rotation: ca.SX = field(default=None, converter=_rotation)
+    coordinates: KnowsVelocities | None = field(default=None, kw_only=True)
 
     @property
     def size(self) -> int:
@@ -204,20 +202,3 @@ class Placed:
         fixed = ca.SX.sym("fixed", self.size)
         moving = self.coordinates.jacobian(self.position + self.rotation @ fixed)
         return ca.substitute(moving, fixed, self.of_world(point))
-
-
-def _matrix(rotation: Any, size: int) -> ca.SX:
-    if rotation is None:
-        return ca.SX.eye(size)
-    given = ca.SX(rotation)
-    # Not checked for orthogonality: entries are expressions.
-    if given.shape == (size, size):
-        return given
-    if size == 3 and given.shape == (4, 1):
-        return rotation_of(given)
-    # In the plane an angle is positive counterclockwise, from x to y.
-    if size == 2 and given.numel() == 1:
-        c, s = ca.cos(given), ca.sin(given)
-        return ca.vertcat(ca.horzcat(c, -s), ca.horzcat(s, c))
-    expected = "a matrix (3, 3) or a quaternion (4,)" if size == 3 else "an angle or a matrix (2, 2)"
-    raise ModelError(f"Placed: rotation: expected {expected}, given shape {given.shape}.")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import assign, checked, declared
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import finite, scalar
+from nosnoc_py.systems.symbols import finite, floats, positive, scalar
 
 Array = np.ndarray
 # Two edges of a polygon are parallel if the sine of their angle is below this (lengths relative to the longest edge): a
@@ -21,16 +20,7 @@ Array = np.ndarray
 STRAIGHT = 1e-12
 
 
-def _positive(shape: Any, *names: str) -> None:
-    for name in names:
-        what = f"{type(shape).__name__}: {name}"
-        value = scalar(getattr(shape, name), what)
-        if not 0.0 < value < np.inf:
-            raise ModelError(f"{what}: expected a positive length, given {value:g}.")
-        assign(shape, **{name: value})
-
-
-@dataclass(frozen=True)
+@declared(eq=True)
 class Point:
     """Point at the origin of its frame: a foot, a fingertip.
 
@@ -42,8 +32,7 @@ class Point:
     """
 
 
-@named_arguments
-@dataclass(frozen=True)
+@declared(eq=True)
 class Capsule:
     """Capsule: all points within a radius of a segment along z about the origin.
 
@@ -59,15 +48,16 @@ class Capsule:
     Capsule(radius=0.05, length=0.4)
     """
 
-    radius: float
-    length: float
-
-    def __post_init__(self) -> None:
-        _positive(self, "radius", "length")
+    radius: float = field(converter=positive)
+    length: float = field(converter=positive)
 
 
-@named_arguments
-@dataclass(frozen=True)
+def _check_points(value: int, what: str) -> None:
+    if not (isinstance(value, int) and value >= 3):
+        raise ModelError(f"{what}: expected 3 or more on a rim, given {value!r}.")
+
+
+@declared(eq=True)
 class Cylinder:
     """Cylinder along z about the origin, with contact points on both rims.
 
@@ -87,14 +77,9 @@ class Cylinder:
     (12, 3)
     """
 
-    radius: float
-    length: float
-    points: int = 8
-
-    def __post_init__(self) -> None:
-        _positive(self, "radius", "length")
-        if not (isinstance(self.points, int) and self.points >= 3):
-            raise ModelError(f"Cylinder: points: expected 3 or more on a rim, given {self.points!r}.")
+    radius: float = field(converter=positive)
+    length: float = field(converter=positive)
+    points: int = field(default=8, validator=checked(_check_points))
 
     @property
     def vertices(self) -> Array:
@@ -105,8 +90,14 @@ class Cylinder:
         return np.vstack([np.column_stack([rim, np.full(self.points, z)]) for z in (-self.length / 2, self.length / 2)])
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _normal(value: Numbers, what: str = "normal") -> Array:
+    normal = finite(value, what, np.size(value))
+    if normal.size not in (2, 3) or not normal.any():
+        raise ModelError(f"{what}: expected 2 or 3 numbers that are not all zero, given {normal}.")
+    return normal
+
+
+@declared
 class HalfSpace:
     """Half-space normal'x <= offset: the ground is `HalfSpace()`, in the plane `HalfSpace((0, 1))`.
 
@@ -124,24 +115,21 @@ class HalfSpace:
     0.5
     """
 
-    normal: Array
-    offset: float
+    normal: Array = field(default=(0.0, 0.0, 1.0), converter=_normal)
+    offset: float = field(default=0.0, converter=scalar)
 
-    def __init__(self, normal: Numbers = (0.0, 0.0, 1.0), offset: float = 0.0) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        size = np.size(self.normal)
-        normal = finite(self.normal, "HalfSpace: normal", size)
-        length = float(np.linalg.norm(normal))
-        if size not in (2, 3) or length == 0.0:
-            raise ModelError(f"HalfSpace: normal: expected 2 or 3 numbers that are not all zero, given {normal}.")
+    def __attrs_post_init__(self) -> None:
         # The offset belongs to the normal as given, so that both are divided by its length.
-        assign(self, normal=normal / length, offset=scalar(self.offset, "HalfSpace: offset") / length)
+        length = float(np.linalg.norm(self.normal))
+        assign(self, normal=self.normal / length, offset=self.offset / length)
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False)
+def _check_height(value: Callable[..., ca.SX | float], what: str) -> None:
+    if not callable(value):
+        raise ModelError(f"{what}: expected a function of x and y, given {type(value).__name__}.")
+
+
+@declared
 class HeightMap:
     """Ground below z = height(x, y), in the plane below z = height(x).
 
@@ -162,15 +150,32 @@ class HeightMap:
     0.0
     """
 
-    height: Callable[..., ca.SX | float]
-
-    def __post_init__(self) -> None:
-        if not callable(self.height):
-            raise ModelError(f"HeightMap: expected a function of x and y, given {type(self.height).__name__}.")
+    height: Callable[..., ca.SX | float] = field(validator=checked(_check_height))
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _corners(value: Numbers, what: str = "vertices") -> Array:
+    """Return the corners of a convex polygon, counterclockwise."""
+    points = floats(value, what)
+    if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not np.isfinite(points).all():
+        raise ModelError(f"{what}: expected three or more points (n, 2), given shape {points.shape}.")
+    if _area(points) < 0:
+        # Vertices may be given in either sense: below they go round against the clock.
+        points = points[::-1].copy()
+    edges = np.roll(points, -1, 0) - points
+    turns = _cross(edges, np.roll(edges, -1, 0))
+    # The turning angles of a polygon that winds once sum up to 2 pi; a star with only left turns has a multiple.
+    whole = np.arctan2(turns, np.sum(edges * np.roll(edges, -1, 0), axis=1)).sum()
+    # A vertex on a straight edge is no corner; it would give two contacts with the same normal.
+    straight = STRAIGHT * np.linalg.norm(edges, axis=1).max() ** 2
+    if (turns <= straight).any() or abs(whole - 2 * np.pi) > 1e-6:
+        raise ModelError(
+            f"{what}: expected the corners of a convex polygon in their order, none on a straight edge; split other "
+            "shapes into convex parts."
+        )
+    return points
+
+
+@declared
 class ConvexPolygon:
     """Convex polygon in the plane.
 
@@ -191,36 +196,19 @@ class ConvexPolygon:
     [0.0, 0.8944, 0.0]
     """
 
-    vertices: Array
-    normals: Array = field(init=False, repr=False)
-    offsets: Array = field(init=False, repr=False)
+    vertices: Array = field(converter=_corners)
 
-    def __init__(self, vertices: Numbers) -> None:
-        construct(self, locals())
+    @cached_property
+    def normals(self) -> Array:
+        """Outward normals (n, 2) of the edges."""
+        edges = np.roll(self.vertices, -1, 0) - self.vertices
+        # Vertices are counterclockwise, so that an edge turned clockwise points outwards.
+        return np.column_stack([edges[:, 1], -edges[:, 0]]) / np.linalg.norm(edges, axis=1)[:, None]
 
-    def __post_init__(self) -> None:
-        points = np.asarray(self.vertices, dtype=float)
-        if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not np.isfinite(points).all():
-            raise ModelError(
-                f"ConvexPolygon: vertices: expected three or more points (n, 2), given shape {points.shape}."
-            )
-        if _area(points) < 0:
-            # Vertices may be given in either sense: below they go round against the clock.
-            points = points[::-1].copy()
-        edges = np.roll(points, -1, 0) - points
-        turns = _cross(edges, np.roll(edges, -1, 0))
-        sizes = np.linalg.norm(edges, axis=1)
-        # The turning angles of a polygon that winds once sum up to 2 pi; a star with only left turns has a multiple.
-        whole = np.arctan2(turns, np.sum(edges * np.roll(edges, -1, 0), axis=1)).sum()
-        # A vertex on a straight edge is no corner; it would give two contacts with the same normal.
-        if (turns <= STRAIGHT * sizes.max() ** 2).any() or abs(whole - 2 * np.pi) > 1e-6:
-            raise ModelError(
-                "ConvexPolygon: vertices: expected the corners of a convex polygon in their order, none on a straight "
-                "edge; split other shapes into convex parts."
-            )
-        # Vertices are counterclockwise here, so that an edge turned clockwise points outwards.
-        normals = np.column_stack([edges[:, 1], -edges[:, 0]]) / sizes[:, None]
-        assign(self, vertices=points, normals=normals, offsets=np.sum(normals * points, axis=1))
+    @cached_property
+    def offsets(self) -> Array:
+        """Distances (n,) of the edges from the origin along their normals."""
+        return np.asarray(np.sum(self.normals * self.vertices, axis=1))
 
 
 def _area(points: Array) -> float:

@@ -24,6 +24,7 @@ from functools import lru_cache
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.errors import ModelWarning
 from nosnoc_py.ocp import OCP, Constraint
@@ -230,7 +231,7 @@ def smooth_constraint(c: Constraint, ocp: OCP) -> Constraint:
         both = low > -np.inf and high < np.inf
         parts += [(row, low, high)] if both else _split(row, low, high, ocp)
     expressions, lower, upper = zip(*parts, strict=True)
-    return replace(c, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
+    return evolve(c, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
 
 
 def _split(row: ca.SX, low: float, high: float, ocp: OCP) -> list[tuple[ca.SX, float, float]]:

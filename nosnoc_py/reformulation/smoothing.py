@@ -23,14 +23,16 @@ given by signs have products of them as weights, regions given by Stewart's indi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
+from nosnoc_py.declared import declared
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.dcs import Equation, of_each
 from nosnoc_py.roles import Role
@@ -46,7 +48,7 @@ SMOOTHING = "smoothing"
 LEAST_WIDTH = 1e-6
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@declared(kw_only=True)
 class SmoothSystem(PSS):
     """Smooth system x' = flow(x, z, u, p), 0 = equations(x, z, u, p), as a piecewise smooth system with one region.
 
@@ -57,9 +59,9 @@ class SmoothSystem(PSS):
     modes: Any = ()
     original: Described
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         self._describe()
-        self._set("x_initial", self.original.x_initial)
+        self._set(x_initial=self.original.x_initial)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,7 +299,7 @@ def _steps(system: Heaviside) -> Smoothed:
     own = system.algebraic
     if own is not None:
         # The user's equations may contain alpha as well.
-        own = replace(own, equations=ca.substitute(own.equations, system.alpha, alpha))
+        own = evolve(own, equations=ca.substitute(own.equations, system.alpha, alpha))
     flow = ca.substitute(system.flow, system.alpha, alpha)
     names = system.function_names or ()
     conditions = [

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.geometry import HalfSpace, Placed
 from nosnoc_py.geometry import contacts as contacts_of
@@ -20,7 +22,6 @@ from nosnoc_py.robots.mjcf import read_mjcf
 from nosnoc_py.robots.recursion import GRAVITY, Recursion
 from nosnoc_py.robots.tree import FLOATING, REVOLUTE, JointedBody, Tree
 from nosnoc_py.robots.urdf import Base, read_urdf
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems import scene
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.symbols import finite
@@ -549,7 +550,7 @@ class Robot:
             for name in ("normal", "tangent")
             if count and (given := getattr(contact, name)) is not None
         }
-        return replace(contact, **longer)
+        return evolve(contact, **longer)
 
     def _first_velocities(self) -> dict[str, int]:
         """Return the index of the first velocity of every joint."""

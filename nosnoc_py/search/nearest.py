@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.attempts.work import exhausted
 from nosnoc_py.audit.constraints import row_sizes
@@ -72,10 +73,10 @@ def nearest_motion(ocp: OCP, controls: Iterable[Any], deadline: float = np.inf) 
     if not ocp.terminal_constraints:
         return None
     # Without other costs any weight is exact: the nearest motion misses least, in the sizes of the rows.
-    soft = [replace(c, soft="l1", weight=PENALTY / _positive(row_sizes(ocp, c))) for c in ocp.terminal_constraints]
+    soft = [evolve(c, soft="l1", weight=PENALTY / _positive(row_sizes(ocp, c))) for c in ocp.terminal_constraints]
     best: NearestMotion | None = None
     try:
-        relaxed = replace(ocp, terminal_constraints=soft, stage_cost=0, terminal_cost=0, point_costs=())
+        relaxed = evolve(ocp, terminal_constraints=soft, stage_cost=0, terminal_cost=0, point_costs=())
     except NosnocError:  # soft constraints have slacks already
         return None
     method = MultiPhase(intervals=INTERVALS, follow=True, refinements=1)
@@ -153,7 +154,7 @@ def _with_only(ocp: OCP, kept: list[str]) -> OCP:
         return np.where(held, low, -np.inf), np.where(held, high, np.inf)
 
     s = ocp.system
-    return replace(
+    return evolve(
         ocp,
         stage_cost=0,
         terminal_cost=0,

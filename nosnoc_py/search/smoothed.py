@@ -14,7 +14,7 @@ accuracy is low on purpose: only its control is used, and the exact simulation o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,6 @@ from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.refinement import free_start
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -102,9 +101,7 @@ def _with_sizes(task: StartTask) -> Any:
     else:
         sizes = {"x": x}
     known = {name: values for name, values in sizes.items() if name in s.nominal}
-    system = replace(s, nominal={**s.nominal, **known})
-    assign(system, x_initial=s.x_initial)  # the expressions of the problem have it
-    return system
+    return s.with_fields(nominal={**s.nominal, **known})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -11,11 +11,12 @@ all generators treat them alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
@@ -214,7 +215,7 @@ class StartTask:
         if ocp.x0 is None:
             left += [] if ocp.system.autonomous else [0.5]
             bounds = zip(left, *ocp.x_bounds, x0, REACH * self.sizes, strict=True)
-            x0 = free_start(replace(ocp, p=p), np.array([_interpolated(*each) for each in bounds]))
+            x0 = free_start(evolve(ocp, p=p), np.array([_interpolated(*each) for each in bounds]))
         return x0, p, horizon
 
     def motion(self, start: Start, time_limit: float | None = None) -> Trajectory:

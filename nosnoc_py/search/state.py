@@ -157,7 +157,7 @@ class SearchState:
         # States follow each other by `replace`, most of them with the same nodes.
         if self.order[0] is not self.nodes or self.order[1] is not self.refined:
             order = (self.nodes, self.refined, tuple(sorted(self.nodes, key=self._rank)))
-            object.__setattr__(self, "order", order)  # as a cached property does
+            vars(self)["order"] = order  # as a cached property does
         return self.order[2]
 
     @property

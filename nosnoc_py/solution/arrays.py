@@ -1,12 +1,10 @@
 """Read-only arrays of a checked shape: every number in a result is stored as one.
 
 Results are shared between a user's script, plots and later solves, so an assignment into one of their arrays would
-change the others without a trace. Arrays are copied once, checked, and locked; mappings refuse changes.
+change the others without a trace. Arrays are copied once, checked, and locked.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,37 +39,6 @@ def read_only(value: npt.ArrayLike, name: str, *shape: int | str) -> Array:
         raise TranscriptionError(f"{name}: given an array of shape {array.shape}, expected ({expected}).")
     array.setflags(write=False)
     return array
-
-
-class FrozenDict(dict[Any, Any]):
-    """A dictionary that nobody changes; it is pickled and written to JSON like any other."""
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("results and systems cannot be changed; change a copy of this mapping, dict(...).")
-
-    # All ways by which a dict changes in place; a proxy (MappingProxyType) could not be pickled.
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
-
-
-def frozen(value: Any) -> Any:
-    """Return the value with arrays and mappings that cannot be changed in place."""
-    if isinstance(value, np.ndarray):
-        # A view, so that the caller's own array stays writable.
-        value = value.view()
-        value.setflags(write=False)
-        return value
-    if type(value) is tuple:
-        return tuple(frozen(each) for each in value)
-    return FrozenDict(value) if type(value) is dict else value
-
-
-def assign(owner: object, **values: Any) -> None:
-    """Store normalised values in a frozen dataclass, arrays and mappings as `frozen`; for its `__post_init__` only."""
-    for name, value in values.items():
-        object.__setattr__(owner, name, frozen(value))
 
 
 def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.declared import assign
 from nosnoc_py.markup import page, paragraph, table
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.records import Event
 from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
 from nosnoc_py.solution.violation import Violation

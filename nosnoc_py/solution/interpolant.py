@@ -18,8 +18,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, TranscriptionError
-from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.arrays import Array, inside, read_only
 from nosnoc_py.tableaus import lagrange_basis
 
 Side = Literal["-", "+"]

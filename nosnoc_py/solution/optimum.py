@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 
 # Kinds of data, in the order of the columns.
 DATA = ("x0", "p", "horizon")

@@ -11,8 +11,9 @@ from enum import Enum
 
 import numpy as np
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import TranscriptionError, unknown_name
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 
 # The first six are of contacts (a contact closes without a jump), the others of switching functions.
 EVENT_KINDS = ("impact", "contact", "release", "slip", "stick", "reversal", "switch", "enter_sliding", "leave_sliding")

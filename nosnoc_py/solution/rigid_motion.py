@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.rotations import exp, log
-from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.arrays import Array, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, Side, check_side
 
 

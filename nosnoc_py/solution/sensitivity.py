@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import TranscriptionError
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.storage import NOT_STORED
 
 

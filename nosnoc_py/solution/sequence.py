@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 
 # First word of an item that is an impact.
 IMPACT = "impact "

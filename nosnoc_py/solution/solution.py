@@ -1,9 +1,8 @@
 """The solution of an optimal control problem: a trajectory with residuals, multipliers and the history of its solution.
 
 Residuals are those of the unrelaxed problem in the user's units, whatever relaxation the solver used. A solution that
-`solve` returned also knows its problem, and continues from there: `polish`, `refine` and `differentiate`. This link is
-an attribute, not a field: solutions from files or of `dataclasses.replace` do without it, and name the function to call
-instead.
+`solve` returned also knows its `problem`, and continues from there: `polish`, `refine` and `differentiate`. Solutions
+from files do without it, and name the function to call instead.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.markup import page, paragraph, table
-from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.optimum import SolutionSensitivity
@@ -174,7 +174,7 @@ class Solution(Trajectory):
         Raises
         ------
         OptionError
-            Of a solution that was loaded or changed, which does not know its problem: use `ns.polish(ocp, solution)`.
+            Of a solution that was loaded, which does not know its problem: use `ns.polish(ocp, solution)`.
 
         Examples
         --------
@@ -204,7 +204,7 @@ class Solution(Trajectory):
         Raises
         ------
         OptionError
-            Of a solution that was loaded or changed, which does not know its problem: use
+            Of a solution that was loaded, which does not know its problem: use
             `ns.solve(ocp, method, guess=solution)`.
 
         Examples
@@ -239,8 +239,8 @@ class Solution(Trajectory):
         Raises
         ------
         OptionError
-            Of a solution by another method, one that is not solved, or one that was loaded or changed and does not know
-            its problem: use `ns.transcribe(ocp, method).differentiate(solution)`.
+            Of a solution by another method, one that is not solved, or one that was loaded and does not know its
+            problem: use `ns.transcribe(ocp, method).differentiate(solution)`.
 
         Examples
         --------

@@ -2,8 +2,8 @@
 
 A trajectory consists of nodes, with the left limit before the right limit where the state jumps, dense output between
 them, controls on their own grid, and series of contact quantities on theirs. Invariants: names are unique over states,
-controls, series and parameters, so `trajectory[name]` is unambiguous; arrays and mappings cannot be changed; the link
-to the problem or system (`PROBLEM`) is no field: it is lost in files, copies and other processes.
+controls, series and parameters, so `trajectory[name]` is unambiguous; arrays and mappings cannot be changed. The
+`problem` holds expressions: it is lost in files and other processes only.
 """
 
 from __future__ import annotations
@@ -12,28 +12,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.markup import page, table
-from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.arrays import Array, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
 from nosnoc_py.solution.records import Discretization, Event, Series, SolvedBranch
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.shift import shifted
-from nosnoc_py.solution.storage import save
+from nosnoc_py.solution.storage import NOT_STORED, save
 from nosnoc_py.status import Status
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-# Attribute with the problem or the system of a result; it is no field, so that files and copies do without it.
-PROBLEM = "_problem"
 # Attribute with the function that writes a message which nobody has read yet.
 UNWRITTEN = "_unwritten"
 # Fields and properties that `to_dict` copies.
@@ -93,6 +92,8 @@ class Trajectory:
         The same motion in numerical time, with the clock as a state, where time was frozen.
     discretization
         Finite elements of the motion; None if it was computed without.
+    problem
+        Problem or system of the motion, which evaluates expressions and continues from here; None after loading.
 
     Raises
     ------
@@ -130,6 +131,7 @@ class Trajectory:
     numerical: Trajectory | None = None
     control_interpolant: Interpolant | None = None
     discretization: Discretization | None = None
+    problem: Any = field(default=None, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         if callable(written := vars(self)["message"]):
@@ -363,18 +365,25 @@ class Trajectory:
 
     def _known(self, verb: str, instead: str) -> Any:
         # A transcription can only differentiate, and a simulation has no problem.
-        if not hasattr(problem := vars(self).get(PROBLEM), verb):
+        if not hasattr(self.problem, verb):
             kind, of = type(self).__name__.lower(), "OCP" if hasattr(self, "objective") else "system"
             raise OptionError(
-                f"{verb}: this {kind} does not know its {of}, since it was loaded, copied or changed; use {instead}."
+                f"{verb}: this {kind} does not know its {of}, since it was loaded or made without; use {instead}."
             )
-        return problem
+        return self.problem
+
+    # Nothing in a result can be changed: a copy is the object itself.
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without the problem, which cannot be sent to another process."""
-        own = {**vars(self), "message": self.message}  # reading it replaces the function, which could not be pickled
-        # Nor could expressions of CasADi in the problem.
-        return {name: value for name, value in own.items() if name not in (PROBLEM, UNWRITTEN)}
+        # Reading the message replaces the function, which could not be pickled, nor could expressions of CasADi.
+        own = {**vars(self), "message": self.message, "problem": None}
+        return {name: value for name, value in own.items() if name != UNWRITTEN}
 
     @property
     def names(self) -> tuple[str, ...]:

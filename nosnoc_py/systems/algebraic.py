@@ -3,20 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
+import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Expression, Numbers, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import declared
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _variables(value: Symbols, what: str = "z") -> ca.SX:
+    z = symbols(value, what)
+    if not z.numel():
+        raise ModelError("Algebraic: expected at least one variable z; leave `algebraic` out where there is none.")
+    check_distinct({"z": z})
+    return z
+
+
+def _equations(value: Expression, what: str = "equations", owner: Any = None) -> ca.SX:
+    equations, count = column(value, what), owner.z.numel()
+    if equations.numel() != count:
+        raise ModelError(
+            f"Algebraic: expected one equation for each of the {count} variables, given {equations.numel()}."
+        )
+    # The structural rank is a necessary condition that needs no numbers; numerical singularity depends on the state.
+    if ca.sprank(ca.jacobian(equations, owner.z)) < count:
+        raise ModelError(
+            "Algebraic: the equations do not determine z: their Jacobian in z is singular, whatever its entries; "
+            "differentiate equations without z in time until it appears, or make it a state."
+        )
+    return equations
+
+
+def _bound(value: Numbers, what: str = "bound", owner: Any = None) -> np.ndarray:
+    return numbers(value, what, owner.z.numel())
+
+
+def _initial(value: Numbers, what: str = "initial", owner: Any = None) -> np.ndarray:
+    # The default 0 need not lie within the bounds.
+    return finite(value, what, owner.z.numel()).clip(owner.lower, owner.upper)
+
+
+def _names(value: Sequence[str] | None, owner: Any = None) -> tuple[str, ...]:
+    return component_names(value, "z", owner.z.numel())
+
+
+@declared
 class Algebraic:
     """Algebraic variables z with 0 = equations(x, z, u, p); with step functions the equations may use alpha.
 
@@ -50,50 +85,18 @@ class Algebraic:
     True
     """
 
-    z: ca.SX
-    equations: ca.SX
-    lower: Any
-    upper: Any
-    initial: Any
-    names: Sequence[str] | None
+    z: ca.SX = field(converter=_variables)
+    equations: ca.SX = field(converter=_equations)
+    lower: np.ndarray = field(default=float("-inf"), converter=_bound, kw_only=True)
+    upper: np.ndarray = field(default=float("inf"), converter=_bound, kw_only=True)
+    initial: np.ndarray = field(default=0.0, converter=_initial, kw_only=True)
+    names: tuple[str, ...] = field(default=None, converter=_names, kw_only=True)
 
-    def __init__(
-        self,
-        z: Symbols,
-        equations: Expression,
-        *,
-        lower: Numbers = float("-inf"),
-        upper: Numbers = float("inf"),
-        initial: Numbers = 0.0,
-        names: Sequence[str] | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        z = symbols(self.z, "Algebraic: z")
-        count = z.shape[0]
-        if count == 0:
-            raise ModelError("Algebraic: expected at least one variable z; leave `algebraic` out where there is none.")
-        check_distinct({"z": z})
-        equations = column(self.equations, "Algebraic: equations")
-        if equations.shape[0] != count:
+    def __attrs_post_init__(self) -> None:
+        if (self.lower > self.upper).any():
             raise ModelError(
-                f"Algebraic: expected one equation for each of the {count} variables, given {equations.shape[0]}."
+                f"Algebraic: a lower bound lies above its upper bound, given {self.lower} and {self.upper}."
             )
-        # The structural rank is a necessary condition that needs no numbers; numerical singularity depends on the
-        # state.
-        if ca.sprank(ca.jacobian(equations, z)) < count:
-            raise ModelError(
-                "Algebraic: the equations do not determine z: their Jacobian in z is singular, whatever its entries; "
-                "differentiate equations without z in time until it appears, or make it a state."
-            )
-        lower, upper = numbers(self.lower, "Algebraic: lower", count), numbers(self.upper, "Algebraic: upper", count)
-        if (lower > upper).any():
-            raise ModelError(f"Algebraic: a lower bound lies above its upper bound, given {lower} and {upper}.")
-        # The default 0 need not lie within the bounds.
-        initial = finite(self.initial, "Algebraic: initial", count).clip(lower, upper)
-        names = component_names(self.names, "z", count)
-        assign(self, z=z, equations=equations, lower=lower, upper=upper, initial=initial, names=names)
 
     @property
     def affine(self) -> bool:

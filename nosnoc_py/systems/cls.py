@@ -14,38 +14,42 @@ into forces, and is immutable afterwards. Invariants after construction, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
+from attrs import evolve, field
 
-from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Pair, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import EMPTY, Expression, Pair
+from nosnoc_py.declared import checked, declared, optional, title_of
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import function_of
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.compliance import friction_force, generalised_force, normal_force
-from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
 from nosnoc_py.systems.relations import intervals_by_name
-from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import (
     check_free,
     column,
+    column_if_any,
     columns,
     finite,
     free_of_others,
     mapping,
+    matrix,
+    nonnegative,
+    one_row,
+    part_name,
     parts,
+    positive,
     scalar,
     square,
-    titled,
+    symbols,
+    symbols_if_any,
 )
 from nosnoc_py.systems.text import counted
 
@@ -56,8 +60,42 @@ JUMPS = (
 )
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
+    """Return the coefficients of a contact, each a float or an expression; one number holds for all of them."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not any(isinstance(one, ca.SX) for one in listed):
+        return tuple(float(number) for number in finite(value, what, size))
+    result = ca.vertsplit(column(value, what))
+    if len(result) not in (1, size):
+        raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(result)}.")
+    # One coefficient holds for all tangents.
+    result = result * (size // len(result))
+    return tuple(float(one) if one.is_constant() else one for one in result)
+
+
+def _coefficient(value: float | ca.SX, what: str = "coefficient") -> float | ca.SX:
+    return _coefficients(value, what, 1)[0] if isinstance(value, ca.SX) else scalar(value, what)
+
+
+def _stiffness(value: float | ca.SX, what: str = "stiffness") -> float | ca.SX:
+    return value if isinstance(value, ca.SX) else positive(value, what)
+
+
+def _damping(value: float | ca.SX, what: str = "damping") -> float | ca.SX:
+    return value if isinstance(value, ca.SX) or value == 0.0 else nonnegative(value, what)
+
+
+def _friction(value: Expression, what: str = "friction", owner: Any = None) -> tuple[float | ca.SX, ...]:
+    return _coefficients(value, what, owner.n_t)
+
+
+def _surface_velocity(value: Expression, what: str = "surface_velocity", owner: Any = None) -> ca.SX:
+    """Return the components along the tangents; one that is zero holds for all of them."""
+    result = column(value, what)
+    return column(ca.SX.zeros(owner.n_t) if result.numel() == 1 and result.is_zero() else result, what, owner.n_t)
+
+
+@declared
 class Contact:
     """Unilateral contact gap(q) >= 0 with a nonnegative normal force, restitution and Coulomb friction.
 
@@ -115,54 +153,39 @@ class Contact:
     (True, False)
     """
 
-    name: str
-    gap: ca.SX
-    normal: Any  # expression (n_v,) or None: the gradient of the gap
-    tangent: Any  # expression (n_v, n_t) or None
-    friction: Any  # tuple of n_t floats or expressions
-    restitution: Any  # float or expression
-    surface_velocity: ca.SX
-    stiffness: Any
-    damping: Any
-    creep_speed: float
+    noun: ClassVar[str] = "contact"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        gap: Expression,
-        normal: Expression | None = None,
-        tangent: Expression | None = None,
-        friction: Expression = 0.0,
-        restitution: float | ca.SX = 0.0,
-        surface_velocity: Expression = 0.0,
-        stiffness: float | ca.SX | None = None,
-        damping: float | ca.SX = 0.0,
-        creep_speed: float = 1e-3,
-    ) -> None:
-        construct(self, locals())
+    name: str = field(converter=part_name)
+    gap: ca.SX = field(converter=one_row, kw_only=True)
+    normal: Any = field(default=None, converter=optional(column), kw_only=True)  # None: the gradient of the gap
+    tangent: Any = field(default=None, converter=optional(columns), kw_only=True)
+    friction: tuple[Any, ...] = field(default=0.0, converter=_friction, kw_only=True)
+    restitution: Any = field(default=0.0, converter=_coefficient, kw_only=True)
+    surface_velocity: ca.SX = field(default=0.0, converter=_surface_velocity, kw_only=True)
+    stiffness: Any = field(default=None, converter=optional(_stiffness), kw_only=True)
+    damping: Any = field(default=0.0, converter=_damping, kw_only=True)
+    creep_speed: float = field(default=1e-3, converter=positive, kw_only=True)
 
-    def __post_init__(self) -> None:
-        what = titled(self, "contact")
-        if self.tangent is not None:
-            assign(self, tangent=columns(self.tangent, f"{what}: tangent"))
-        size = 1 if self.tangent is None else self.tangent.shape[1]
-        label, given = f"{what}: restitution", self.restitution
-        restitution = _coefficients(given, label, 1)[0] if isinstance(given, ca.SX) else scalar(given, label)
-        friction = _coefficients(self.friction, f"{what}: friction", size)
-        assign(self, gap=column(self.gap, f"{what}: gap", 1), restitution=restitution, friction=friction)
-        # Values of expressions are known with p only; see `CLS.parameters`.
-        assign(self, surface_velocity=_surface_velocity(self.surface_velocity, f"{what}: surface_velocity", size))
+    def __attrs_post_init__(self) -> None:
+        what = title_of(self)
         if self.tangent is None and not self.surface_velocity.is_zero():
             raise ModelError(f"{what}: a surface_velocity needs a direction; give tangent= and friction=.")
-        self._check_compliance(what)
+        if self.stiffness is None and not (isinstance(self.damping, float | int) and self.damping == 0.0):
+            raise ModelError(f"{what}: damping belongs to a compliant contact; give stiffness=, or restitution=.")
+        if self.stiffness is not None and self.bounces:
+            raise ModelError(f"{what}: a compliant contact has no restitution; give damping= instead.")
         # 1.0 is admissible for all coefficients: expressions pass this check, and get theirs with values of p.
-        self.check_values(*(value if isinstance(value, float) else 1.0 for value in (restitution, *friction)))
+        self.check_values(*(value if isinstance(value, float) else 1.0 for value in (self.restitution, *self.friction)))
         if self.tangent is None and self.frictional:
             raise ModelError(
-                f"{what}: friction {friction[0]} needs a direction; give tangent=, the columns of J_t in generalised "
-                "coordinates (one in the plane, two in space)."
+                f"{what}: friction {self.friction[0]} needs a direction; give tangent=, the columns of J_t in "
+                "generalised coordinates (one in the plane, two in space)."
             )
+
+    @property
+    def n_t(self) -> int:
+        """Number of tangents, of coefficients of friction."""
+        return 1 if self.tangent is None else int(self.tangent.shape[1])
 
     def check_values(self, restitution: float, *friction: float, given: str = "") -> None:
         """Raise `ModelError` for inadmissible coefficients; `given` names the origin of their values."""
@@ -189,20 +212,6 @@ class Contact:
                 "with these parameters."
             )
 
-    def _check_compliance(self, what: str) -> None:
-        if self.stiffness is None:
-            if not (isinstance(self.damping, float | int) and self.damping == 0.0):
-                raise ModelError(f"{what}: damping belongs to a compliant contact; give stiffness=, or restitution=.")
-            return
-        if self.bounces:
-            raise ModelError(f"{what}: a compliant contact has no restitution; give damping= instead.")
-        for name, least in (("stiffness", "positive"), ("damping", "nonnegative"), ("creep_speed", "positive")):
-            value = getattr(self, name)
-            value = value if isinstance(value, ca.SX) and name != "creep_speed" else scalar(value, f"{what}: {name}")
-            if isinstance(value, float) and not (0.0 < value < np.inf or (value == 0.0 and least == "nonnegative")):
-                raise ModelError(f"{what}: {name} has to be {least} and finite, given {value!r}.")
-            assign(self, **{name: value})
-
     @property
     def frictional(self) -> bool:
         """True if the contact has friction; a friction coefficient that is an expression counts as nonzero."""
@@ -225,31 +234,15 @@ class Contact:
         return mu, ca.vertcat(1, *(other if ca.is_equal(other, mu, 9) else other / mu for other in self.friction[1:]))
 
 
-def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
-    """Return the coefficients of a contact, each a float or an expression; one number holds for all of them."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    if not any(isinstance(one, ca.SX) for one in listed):
-        return tuple(float(number) for number in finite(value, what, size))
-    result = ca.vertsplit(column(value, what))
-    if len(result) not in (1, size):
-        raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(result)}.")
-    # One coefficient holds for all tangents.
-    result = result * (size // len(result))
-    return tuple(float(one) if one.is_constant() else one for one in result)
-
-
-def _surface_velocity(value: Any, what: str, size: int) -> ca.SX:
-    """Return the components along the tangents; one that is zero holds for all of them."""
-    result = column(value, what)
-    return column(ca.SX.zeros(size) if result.numel() == 1 and result.is_zero() else result, what, size)
-
-
 def _friction_text(friction: Sequence[float]) -> str:
     return ", ".join(f"{mu:g}" for mu in dict.fromkeys(friction))
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, init=False)
+def _contacts(value: Sequence[Contact], owner: Any = None) -> tuple[Contact, ...]:
+    return parts(value, Contact, type(owner).__name__, "contacts")
+
+
+@declared(kw_only=True)
 class CLS(Described):
     """Complementarity Lagrangian system (FESD-J, Eq. 1).
 
@@ -338,51 +331,24 @@ class CLS(Described):
 
     methods = "ns.FESDJ(...) or ns.TimeFreezing(...) (simulations also: ns.EventDriven(...), ns.TimeStepping(...))"
 
-    q: ca.SX
-    v: ca.SX
-    mass_matrix: ca.SX
-    force: ca.SX
-    contacts: Sequence[Contact]
+    q: ca.SX = field(converter=symbols)
+    v: ca.SX = field(converter=symbols)
+    mass_matrix: ca.SX = field(converter=matrix)
+    force: ca.SX = field(converter=column)
+    contacts: tuple[Contact, ...] = field(default=(), converter=_contacts)
     compliant: tuple[Contact, ...] = field(default=(), init=False)
-    kinematic_matrix: Any
-    quaternions: Sequence[Any]
-    y: Any
-    y_rate: Any
-    algebraic: Algebraic | None
-    limits: Any
-    eliminated: tuple[ca.SX, ca.SX] | None  # z and its values: what has become of `algebraic`
+    kinematic_matrix: ca.SX | None = field(default=None, converter=optional(columns))
+    quaternions: Sequence[ca.SX] = ()
+    y: ca.SX = field(default=None, converter=symbols_if_any)
+    y_rate: ca.SX = field(default=None, converter=column_if_any)
+    algebraic: Algebraic | None = None
+    limits: Mapping[str, Pair] = field(default=EMPTY, validator=checked(mapping))
+    eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
     x: Any = field(init=False)  # the state (q, v, y)
     unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
     position_rate: Any = field(init=False)  # q' = N(q) v as an expression (n_q,)
 
-    def __init__(
-        self,
-        *,
-        q: Symbols,
-        v: Symbols,
-        mass_matrix: Expression,
-        force: Expression,
-        contacts: Sequence[Contact] = (),
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        y: Symbols | None = None,
-        y_rate: Expression | None = None,
-        kinematic_matrix: Expression | None = None,
-        quaternions: Sequence[ca.SX] = (),
-        algebraic: Algebraic | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-        limits: Mapping[str, Pair] = EMPTY,
-        eliminated: tuple[ca.SX, ca.SX] | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         # The order matters: time and eliminated variables first, as all later checks see the final symbols.
         joined = self._join_time("y")
         if self.algebraic is not None:
@@ -390,23 +356,20 @@ class CLS(Described):
         self._check_symbols()
         allowed = self._symbols("q", "v", "y", "u", "p")
         # Quaternions before all expressions, as `of_unit` needs to know where they are.
-        self._set("unit_parts", unit_parts(self.q, self.quaternions))
-        self._set("position_rate", self._rates_of_q())
-        self._set("x", ca.vertcat(self.q, self.v, self.y))
-        self._set("force", self.of_unit(column(self.force, "CLS: force", self.n_v)))
-        self._set("y_rate", self._rates_of_y(joined))
-        every = tuple(self._of_unit(contact) for contact in parts(self.contacts, Contact, "CLS", "contacts"))
+        self._set(unit_parts=unit_parts(self.q, self.quaternions))
+        self._set(position_rate=self._rates_of_q(), x=ca.vertcat(self.q, self.v, self.y))
+        self._set(force=self.of_unit(column(self.force, "CLS: force", self.n_v)), y_rate=self._rates_of_y(joined))
+        every = tuple(self._of_unit(contact) for contact in self.contacts)
         self._check_mass_matrix()
         self._check_contacts(every)
-        self._set("compliant", tuple(contact for contact in every if contact.stiffness is not None))
-        self._set("contacts", tuple(contact for contact in every if contact.stiffness is None))
+        self._set(compliant=tuple(contact for contact in every if contact.stiffness is not None))
+        self._set(contacts=tuple(contact for contact in every if contact.stiffness is None), limits=dict(self.limits))
         self._describe(force=len(self.contacts))
-        self._set("limits", dict(mapping(self.limits, "CLS: limits")))
         intervals_by_name(self.limits, self.state_names, "CLS: limits", pairs=True)
         # Before compliant forces are added: messages about symbols concern the user's own force.
         check_free(self.force, allowed, "CLS: force")
         # Compliant contacts become forces here; the rest of the library needs no case for them.
-        self._set("force", sum((generalised_force(self, contact) for contact in self.compliant), self.force))
+        self._set(force=sum((generalised_force(self, contact) for contact in self.compliant), self.force))
         check_free(self.y_rate, allowed, "CLS: y_rate")
         self._warn_of_jumps({"CLS: force": self.force, "CLS: y_rate": self.y_rate}, JUMPS)
         if self.p_default is not None:
@@ -422,13 +385,8 @@ class CLS(Described):
                 "algebraic: beside contacts the equations have to be affine in z, and z without bounds; make z a "
                 "first-order state y that follows fast, or write the system as an ns.PSS or ns.PDS."
             )
-        self._set("algebraic", None)
-        self._set("eliminated", (own.z, own.solution))
-        for name in ("force", "mass_matrix", "y_rate"):
-            if getattr(self, name) is not None:
-                given = getattr(self, name)
-                values = ca.vertcat(*given) if isinstance(given, list | tuple) else ca.SX(given)
-                self._set(name, self.solved(values))
+        self._set(algebraic=None, eliminated=(own.z, own.solution))
+        self._set(**{name: self.solved(getattr(self, name)) for name in ("force", "mass_matrix", "y_rate")})
 
     def solved(self, expression: ca.SX) -> ca.SX:
         """Return an expression with algebraic variables eliminated and quaternions normalised."""
@@ -447,7 +405,7 @@ class CLS(Described):
         if not self.unit_parts:
             return contact
         parts = {name: getattr(contact, name) for name in ("gap", "normal", "tangent", "surface_velocity")}
-        return replace(contact, **{n: self.of_unit(ca.SX(e)) for n, e in parts.items() if e is not None})
+        return evolve(contact, **{n: self.of_unit(ca.SX(e)) for n, e in parts.items() if e is not None})
 
     def _rates_of_q(self) -> ca.SX:
         """Return q' (n_q,)."""
@@ -461,11 +419,10 @@ class CLS(Described):
                     "kinematic_matrix."
                 )
             return body_rates(self.q, self.v, self.unit_parts)
-        matrix = ca.SX(self.kinematic_matrix)
-        if n_q == 0 or matrix.shape != (n_q, n_v):
-            raise self._error(f"kinematic_matrix: expected shape ({n_q}, {n_v}), given {matrix.shape}.")
-        check_free(matrix, self._symbols("q", "p"), "CLS: kinematic_matrix")
-        rate = matrix @ self.v
+        if n_q == 0 or self.kinematic_matrix.shape != (n_q, n_v):
+            raise self._error(f"kinematic_matrix: expected shape ({n_q}, {n_v}), given {self.kinematic_matrix.shape}.")
+        check_free(self.kinematic_matrix, self._symbols("q", "p"), "CLS: kinematic_matrix")
+        rate = self.kinematic_matrix @ self.v
         result = ca.SX(rate)
         for part in self.unit_parts:
             # A rate that is not linear in the quaternion is scaled by its length, so that the direction still turns
@@ -479,25 +436,24 @@ class CLS(Described):
 
     def _rates_of_y(self, joined: bool) -> ca.SX:
         """Return y' (n_y,), that of time included."""
-        given = column(ca.SX(0, 1) if self.y_rate is None else self.y_rate, "CLS: y_rate")
-        rates = ca.vertcat(given, 1) if joined else given
+        rates = ca.vertcat(self.y_rate, 1) if joined else self.y_rate
         if rates.numel() != self.y.numel():
             time = " (the time has its own)" if joined else ""
             raise self._error(
                 f"y_rate: expected a rate for each of the {self.y.numel() - joined} first-order states y{time}, given "
-                f"{given.numel()}."
+                f"{self.y_rate.numel()}."
             )
         return rates
 
     def _check_mass_matrix(self) -> None:
-        matrix = self.of_unit(square(self.mass_matrix, "CLS: mass_matrix", self.n_v))
-        check_free(matrix, self._symbols("q", "y", "p"), "CLS: mass_matrix")
-        if matrix.is_constant():
+        mass = self.of_unit(square(self.mass_matrix, "CLS: mass_matrix", self.n_v))
+        check_free(mass, self._symbols("q", "y", "p"), "CLS: mass_matrix")
+        if mass.is_constant():
             # A matrix that depends on q cannot be checked for all of them: the simulation reports it.
-            values = np.array(ca.DM(matrix))
+            values = np.array(ca.DM(mass))
             if not np.allclose(values, values.T) or np.linalg.eigvalsh(values).min() <= 0:
                 raise self._error("mass_matrix has to be symmetric and positive definite; check its entries.")
-        self._set("mass_matrix", matrix)
+        self._set(mass_matrix=mass)
 
     def _check_contacts(self, contacts: Sequence[Contact]) -> None:
         check = free_of_others(self._symbols("q", "y", "p"))

@@ -13,13 +13,14 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import declared
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
-from nosnoc_py.functions import numbers
+from nosnoc_py.functions import floats, numbers
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import SLACK
 
 if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
@@ -34,8 +35,24 @@ GUESSED = ("x", "u")
 A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Trajectory or a Solution"
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _grid(value: Numbers, what: str = "grid") -> np.ndarray:
+    grid = floats(value, what, OptionError)
+    if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
+        raise OptionError(f"control grid: expected at least two increasing times, given {value!r}.")
+    return grid
+
+
+def _stages(value: Numbers, what: str = "values", owner: Any = None) -> np.ndarray:
+    values, count = floats(value, what, OptionError), owner.grid.size - 1
+    values = values.reshape(-1, 1) if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != count:
+        raise OptionError(f"control: expected one row for each of the {count} intervals, given shape {values.shape}.")
+    if not np.isfinite(values).all():
+        raise OptionError("control: every value has to be finite.")
+    return values
+
+
+@declared
 class PiecewiseConstant:
     """Control that is constant between given times, right-continuous.
 
@@ -59,24 +76,8 @@ class PiecewiseConstant:
     (1.0, -1.0)
     """
 
-    grid: np.ndarray
-    values: np.ndarray
-
-    def __init__(self, grid: Numbers, values: Numbers) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        grid, values = np.array(self.grid, dtype=float), np.array(self.values, dtype=float)
-        if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
-            raise OptionError(f"control grid: expected at least two increasing times, given {self.grid!r}.")
-        values = values.reshape(-1, 1) if values.ndim == 1 else values
-        if values.ndim != 2 or len(values) != grid.size - 1:
-            raise OptionError(
-                f"control: expected one row for each of the {grid.size - 1} intervals, given shape {values.shape}."
-            )
-        if not np.isfinite(values).all():
-            raise OptionError("control: every value has to be finite.")
-        assign(self, grid=grid, values=values)
+    grid: np.ndarray = field(converter=_grid)
+    values: np.ndarray = field(converter=_stages)
 
     def __call__(self, t: float) -> np.ndarray:
         """Return the control (n_u,) at t; at the end and beyond the last value."""

@@ -8,26 +8,37 @@ IV), so that values may be parameters of a system.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import casadi as ca
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import declared, title_of
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import column
+from nosnoc_py.systems.symbols import column, floats, increasing, name_or_none
 
 Array = np.ndarray
 Interpolation = Literal["linear", "cubic"]
 INTERPOLATIONS = ("linear", "cubic")
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _values(value: Numbers, what: str = "values", owner: Any = None) -> Array:
+    values, count = floats(value, what), owner.times.size
+    if values.ndim not in (1, 2) or len(values) != count:
+        raise ModelError(
+            f"{what}: expected one number or one row for each of the {count} times, given an array of shape "
+            f"{values.shape}."
+        )
+    if not np.isfinite(values).all():
+        raise ModelError(f"{title_of(owner)}: times and values have to be finite; leave out what was not measured.")
+    return values
+
+
+@declared
 class Data:
     """Table over time, interpolated linearly or by a natural cubic spline.
 
@@ -75,47 +86,27 @@ class Data:
     [1.0, -1.0]
     """
 
-    times: Array
-    values: Array
-    interpolation: Interpolation
-    name: str | None
-    p: Any = field(init=False, repr=False)
-    names: tuple[str, ...] = field(init=False, repr=False)
+    noun: ClassVar[str] = "Data"
 
-    def __init__(
-        self,
-        times: Numbers,
-        values: Numbers,
-        *,
-        interpolation: Interpolation = "linear",
-        name: str | None = None,
-    ) -> None:
-        construct(self, locals())
+    name: str | None = field(default=None, converter=name_or_none, kw_only=True)
+    times: Array = field(converter=increasing)
+    values: Array = field(converter=_values)
+    interpolation: Interpolation = field(default="linear", kw_only=True)
 
-    def __post_init__(self) -> None:
-        what = "Data" if self.name is None else f"Data {self.name!r}"
-        try:
-            times, values = (np.array(given, dtype=float) for given in (self.times, self.values))
-        except (TypeError, ValueError):
-            raise ModelError(f"{what}: times and values: expected numbers, given others.") from None
-        if times.ndim != 1 or times.size < 2 or not (np.diff(times) > 0).all():
-            raise ModelError(f"{what}: times: expected two or more that increase, given {self.times!r}.")
-        if values.ndim not in (1, 2) or len(values) != times.size:
-            raise ModelError(
-                f"{what}: values: expected one number or one row for each of the {times.size} times, given an array of "
-                f"shape {values.shape}."
-            )
-        if not (np.isfinite(times).all() and np.isfinite(values).all()):
-            raise ModelError(f"{what}: times and values have to be finite; leave out what was not measured.")
+    def __attrs_post_init__(self) -> None:
         if self.interpolation not in INTERPOLATIONS:
-            raise ModelError(f"{what}: {unknown_name(str(self.interpolation), INTERPOLATIONS, 'interpolation')}")
-        if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise ModelError(f"Data: the name has to be a non-empty string or None, given {self.name!r}.")
-        count = 0 if self.name is None else values.size
-        names = tuple(f"{self.name}[{k}]" for k in range(count))
-        # One symbol per value, so that solutions and messages name it.
-        symbols = ca.vertcat(ca.SX(0, 1), *[ca.SX.sym(name) for name in names])
-        assign(self, times=times, values=values, p=symbols, names=names)
+            what = unknown_name(str(self.interpolation), INTERPOLATIONS, "interpolation")
+            raise ModelError(f"{title_of(self)}: {what}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the symbols, one per value."""
+        return tuple(f"{self.name}[{k}]" for k in range(0 if self.name is None else self.values.size))
+
+    @cached_property
+    def p(self) -> ca.SX:
+        """Symbols of the values, so that solutions and messages name them."""
+        return ca.vertcat(ca.SX(0, 1), *[ca.SX.sym(name) for name in self.names])
 
     def __call__(self, t: Any) -> ca.SX:
         """Return the value (m,) at a time, as an expression.

@@ -1,6 +1,6 @@
 """Base class of all systems: names, units, nominal values and defaults of states, controls and parameters.
 
-A system is a frozen dataclass that holds symbols and expressions. Construction checks everything once, so that methods
+A system is a frozen object that holds symbols and expressions. Construction checks everything once, so that methods
 need no checks of their own. Order in a constructor: time becomes a state (`_join_time`), values of named data become
 parameters (`_join_data`), symbols are checked (`_check_symbols`), the subclass checks its expressions, and `_describe`
 resolves names, nominal values and defaults. Invariants afterwards: names are unique over all groups; nominal values are
@@ -10,17 +10,20 @@ positive; nothing can be changed in place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
+from attrs import evolve, field
 
+from nosnoc_py.annotations import EMPTY, Names, Numbers
+from nosnoc_py.declared import assign, checked, declared
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.kernels.cache import KernelCache
 from nosnoc_py.markup import tree
-from nosnoc_py.solution.arrays import Array, assign
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.jumping import warn_of_jumps
@@ -38,7 +41,8 @@ from nosnoc_py.systems.symbols import (
     mapping,
     members,
     numbers,
-    symbols,
+    some_symbols,
+    symbols_if_any,
 )
 from nosnoc_py.systems.text import counted, shown
 
@@ -122,11 +126,20 @@ def _event_names(system: Any) -> tuple[str, ...]:
     return tuple(named)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+def _tables(value: Sequence[Data], owner: Any = None) -> tuple[Data, ...]:
+    return members(value, Data, type(owner).__name__, "data")
+
+
+def _defaults(value: Numbers | None, what: str = "p_default", owner: Any = None) -> np.ndarray | None:
+    # None: values have to be given wherever the system is used.
+    return None if value is None and owner.n_p else finite(() if value is None else value, what, owner.n_p)
+
+
+@declared(kw_only=True, repr=False)
 class Described:
     """A system whose vectors (`groups`, the states first) have named components.
 
-    A subclass is a frozen dataclass with one field per group, and calls `_describe` when its symbols are checked.
+    A subclass is `declared` with one field per group, and calls `_describe` when its symbols are checked.
     """
 
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
@@ -134,21 +147,21 @@ class Described:
     controlled: ClassVar[bool] = True  # whether it may be part of an optimal control problem
     methods: ClassVar[str] = "ns.FESD(...) (simulations also: ns.EventDriven(...))"  # which take it, for messages
 
-    x: Any
-    u: Any = None
-    p: Any = None
-    t: Any = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    data: Any = ()
-    scene: Any = ()
+    x: Any = field(converter=some_symbols)
+    u: Any = field(default=None, converter=symbols_if_any)
+    p: Any = field(default=None, converter=symbols_if_any)
+    t: Any = field(default=None, converter=symbols_if_any)
+    names: Names = field(default=EMPTY, validator=checked(mapping))
+    units: Mapping[str, str] = field(default=EMPTY, validator=checked(mapping))
+    nominal: Mapping[str, Any] = field(default=EMPTY, validator=checked(mapping))
+    p_default: np.ndarray | None = field(default=None, converter=_defaults)
+    data: Sequence[Data] = field(default=(), converter=_tables)
+    scene: Sequence[PlanarShape] = ()
     algebraic: Algebraic | None = field(default=None, init=False)
     x_initial: Any = field(init=False)
 
-    def _set(self, name: str, value: Any) -> None:
-        assign(self, **{name: ReadOnlySX(value) if isinstance(value, ca.SX) else value})
+    def _set(self, **values: Any) -> None:
+        assign(self, **{name: ReadOnlySX(v) if isinstance(v, ca.SX) else v for name, v in values.items()})
 
     @property
     def _kind(self) -> str:
@@ -170,54 +183,51 @@ class Described:
     def _error(self, message: str) -> ModelError:
         return ModelError(f"{self._kind}: {message}")
 
+    def with_fields(self, **changes: Any) -> Self:
+        """Return the system with other fields and the same `x_initial`, so that expressions of problems keep it."""
+        result = evolve(self, **changes)
+        result._set(x_initial=self.x_initial)
+        return result
+
     def _join_time(self, group: str) -> bool:
         """Append time, if given, to a group of states; return True if it was not part of it before.
 
         As a state with the rate 1, time is available at every stage, guard and node of every method, and events that
         depend on time are located like all others.
         """
-        t, own = (symbols(getattr(self, name), f"{self._kind}: {name}") for name in ("t", group))
+        t, own = self.t, getattr(self, group)
         if t.numel() > 1:
             raise self._error(f"t: expected one symbol, the time, given {t.numel()}.")
-        self._set("t", t)
         # A system that is copied with other fields has the time among its states already.
         if not t.numel() or (own.numel() and own[-1].element_hash() == t.element_hash()):
             return False
-        names, nominal = (dict(mapping(getattr(self, n), f"{self._kind}: {n}")) for n in ("names", "nominal"))
+        names, nominal = dict(self.names), dict(self.nominal)
         # Names and nominal values have been given without the time.
         names[group] = (*component_names(names.get(group), group, own.numel()), TIME)
         if group in nominal:
             # Nominal magnitude 1 s: time must not change the scaling of the other states.
             nominal[group] = np.append(numbers(nominal[group], f"{self._kind}: nominal {group}", own.numel()), 1.0)
-        assign(self, names=names, nominal=nominal, **{group: ca.vertcat(own, t)})
+        self._set(names=names, nominal=nominal, **{group: ca.vertcat(own, t)})
         return True
 
     def _join_data(self) -> None:
         """Append the values of named data to the parameters; their defaults are the data."""
-        given = members(self.data, Data, self._kind, "data")
-        own = symbols(self.p, f"{self._kind}: p")
+        own, names = self.p, dict(self.names)
         known = {s.element_hash() for s in own.nz}
         # Data that is used twice, or in a copied system, is appended once.
-        named = [table for table in given if table.name is not None and table.p[0].element_hash() not in known]
-        self._set("data", given)
+        named = [table for table in self.data if table.name is not None and table.p[0].element_hash() not in known]
         if not named:
             return
-        names = dict(mapping(self.names, f"{self._kind}: names"))
         names["p"] = (*component_names(names.get("p"), "p", own.numel()), *(n for table in named for n in table.names))
         values = np.concatenate([table.values.reshape(-1) for table in named])
         # Parameters of the user without defaults leave all of p without: a default holds for the whole vector.
-        if self.p_default is not None or not own.numel():
-            default = finite(() if self.p_default is None else self.p_default, f"{self._kind}: p_default", own.numel())
-            assign(self, p_default=np.append(default, values))
-        assign(self, names=names, p=ca.vertcat(own, *[table.p for table in named]))
+        if self.p_default is not None:
+            self._set(p_default=np.append(self.p_default, values))
+        self._set(names=names, p=ca.vertcat(own, *[table.p for table in named]))
 
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
         """Return the symbols of all groups and of further fields by name, after a check that they are distinct."""
         self._join_data()
-        for name in (*self.groups, *more):
-            self._set(name, symbols(getattr(self, name), f"{self._kind}: {name}"))
-        if "x" in self.groups and self.x.numel() == 0:
-            raise self._error("x needs at least one component.")
         result = {name: getattr(self, name) for name in (*self.groups, *more)}
         check_distinct({**result, "z": self.z})
         return result
@@ -226,12 +236,8 @@ class Described:
         """Resolve names, nominal values (of the groups without p, and of `more`, name -> size), and defaults of p."""
         self._check_names()
         self._check_nominal({**{k: getattr(self, k).shape[0] for k in self.groups if k != "p"}, **more})
-        if self.p_default is not None or not self.n_p:  # None: values have to be given wherever the system is used
-            given = () if self.p_default is None else self.p_default
-            self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
         # New symbols for every system: terminal costs may contain the state at the start beside that at the end.
-        self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
-        self._set("scene", _checked_scene(self))
+        self._set(x_initial=ca.SX.sym("x_initial", len(self.state_names)), scene=_checked_scene(self))
 
     def _warn_of_jumps(self, expressions: Mapping[str, ca.SX], remedy: str, *more: ca.SX) -> None:
         """Warn if expressions jump in the states, for values of the other symbols (and of `more`)."""
@@ -243,24 +249,21 @@ class Described:
         warn_of_jumps(expressions, self.x, others, values, remedy)
 
     def _check_names(self) -> None:
-        given = mapping(self.names, f"{self._kind}: names")
-        check_keys(given, self.groups, "key of names")
-        resolved = {k: component_names(given.get(k), k, getattr(self, k).shape[0]) for k in self.groups}
+        check_keys(self.names, self.groups, "key of names")
+        resolved = {k: component_names(self.names.get(k), k, getattr(self, k).shape[0]) for k in self.groups}
         own = () if self.algebraic is None else tuple(self.algebraic.names or ())
         every = [*(name for group in resolved.values() for name in group), *own]
         check_different(every, self._kind, "components")
-        self._set("names", resolved)
-        check_keys(mapping(self.units, f"{self._kind}: units"), every, "name in units")
-        self._set("units", dict(self.units))
+        check_keys(self.units, every, "name in units")
+        self._set(names=resolved, units=dict(self.units))
 
     def _check_nominal(self, sizes: Mapping[str, int]) -> None:
-        given = mapping(self.nominal, f"{self._kind}: nominal")
-        check_keys(given, tuple(sizes), "key of nominal")
-        resolved = {k: numbers(given.get(k, 1.0), f"{self._kind}: nominal {k}", n) for k, n in sizes.items()}
+        check_keys(self.nominal, tuple(sizes), "key of nominal")
+        resolved = {k: numbers(self.nominal.get(k, 1.0), f"{self._kind}: nominal {k}", n) for k, n in sizes.items()}
         for key, values in resolved.items():
             if (values <= 0).any() or not np.isfinite(values).all():
                 raise self._error(f"nominal values of {key} have to be positive and finite, given {values}.")
-        self._set("nominal", resolved)
+        self._set(nominal=resolved)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible.
@@ -347,7 +350,7 @@ class Described:
     @cached_property
     def drawing(self) -> Drawing:
         """The shapes of the scene, with one compiled function of x, u and p for all their numbers."""
-        return Drawing.of(self.scene, self.x, self.u, self.p)
+        return Drawing.of(tuple(self.scene), self.x, self.u, self.p)
 
     @property
     def n_u(self) -> int:

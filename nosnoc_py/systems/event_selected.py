@@ -9,30 +9,29 @@ flow is piecewise differentiable (ESS, Section 2).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 import casadi as ca
 import numpy as np
+from attrs import field
 
-from nosnoc_py.annotations import EMPTY, ArrayFunction, Expression, Names, Numbers, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import ArrayFunction, Expression, Symbols
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import declared, optional, title_of
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import EVENT_KINDS
-from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.scene import PlanarShape
 from nosnoc_py.systems.symbols import (
     check_different,
     check_free,
     column,
-    component_names,
     finite,
     free_of_others,
+    one_row,
+    part_name,
     parts,
-    titled,
+    symbols_if_any,
 )
 
 # Kinds of the events when a bit is set, and when it is cleared.
@@ -51,8 +50,14 @@ SHAPES = {
 }
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _kinds(given: tuple[str, str], what: str = "kinds") -> tuple[str, str]:
+    """Return the kinds of both crossings of a guard, or raise `ModelError`."""
+    if not isinstance(given, list | tuple) or len(given) != 2 or any(kind not in EVENT_KINDS for kind in given):
+        raise ModelError(f"{what}: expected two of {', '.join(EVENT_KINDS)}, given {given!r}.")
+    return given[0], given[1]
+
+
+@declared
 class Guard:
     """Guard h(x) = 0 that is crossed from h < 0 to h > 0, with the mode bit that it sets.
 
@@ -84,33 +89,20 @@ class Guard:
     ('contact', 'release')
     """
 
-    name: str
-    function: ca.SX
-    back: Any
-    kinds: tuple[str, str]
-    reset: None
+    noun: ClassVar[str] = "guard"
 
-    def __init__(
-        self,
-        name: str,
-        function: Expression,
-        back: Expression | None = None,
-        kinds: tuple[str, str] = SWITCH,
-        reset: None = None,
-    ) -> None:
-        construct(self, locals())
+    name: str = field(converter=part_name)
+    function: ca.SX = field(converter=one_row)
+    back: ca.SX | None = field(default=None, converter=optional(one_row))
+    kinds: tuple[str, str] = field(default=SWITCH, converter=_kinds)
+    reset: None = None
 
-    def __post_init__(self) -> None:
-        what = titled(self, "guard")
+    def __attrs_post_init__(self) -> None:
         if self.reset is not None:
             raise ModelError(
-                f"{what}: the state of an event-selected system does not jump; write impacts as an ns.CLS (ns.FESDJ, "
-                "ns.EventDriven), other jumps as an ns.HybridSystem."
+                f"{title_of(self)}: the state of an event-selected system does not jump; write impacts as an ns.CLS "
+                "(ns.FESDJ, ns.EventDriven), other jumps as an ns.HybridSystem."
             )
-        function = column(self.function, f"{what}: function", 1)
-        assign(self, kinds=check_kinds(self.kinds, what), function=function)
-        if self.back is not None:
-            assign(self, back=column(self.back, f"{what}: back", 1))
 
     @classmethod
     @named_arguments
@@ -128,8 +120,36 @@ class Guard:
         return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
+def _flow(value: Expression | ArrayFunction, what: str = "flow") -> Any:
+    return value if callable(value) else column(value, what)
+
+
+def _guards(value: Sequence[Guard | str], what: str = "guards", owner: Any = None) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ModelError(f"{what}: expected a list of one or more ns.Guard, or of names.")
+    if owner.symbolic:
+        return parts(value, Guard, type(owner).__name__, "guards")
+    if not all(isinstance(name, str) and name for name in value):
+        raise ModelError(
+            f"{what}: with NumPy functions expected names, given {value!r}; an ns.Guard is for systems in CasADi."
+        )
+    check_different(value, type(owner).__name__, "guards")
+    return tuple(value)
+
+
+def _components(value: Symbols | int | None, what: str = "x", owner: Any = None) -> ca.SX:
+    """Return symbols; beside functions of NumPy new ones, that names and sizes work as for other systems."""
+    if owner.symbolic:
+        return symbols_if_any(value, what)
+    name = what.rpartition(" ")[2]
+    size = 0 if value is None and name == "p" else value
+    # `True` is an integer in Python, but no number of components.
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
+        raise ModelError(f"{what}: with NumPy functions expected the number of components, given {size!r}.")
+    return ca.SX.sym(name, int(size))
+
+
+@declared(kw_only=True, repr=False)
 class EventSelectedSystem(Described):
     """Event-selected system x' = f(x, mode, p); bit k is set when h_k(x) rises through zero (ESS, Section 2.1).
 
@@ -180,56 +200,35 @@ class EventSelectedSystem(Described):
     controlled = False
     methods = "ns.EventSelected(...) with ns.simulate"
 
-    mode: Any
-    flow: Any
-    guards: Sequence[Any]
-    functions: Callable[..., Any] | None
-    jacobian: Callable[..., Any] | None
-    back: Any
-    back_jacobian: Callable[..., Any] | None
-    flow_jacobian: Callable[..., Any] | None
-    kinds: tuple[str, str] | None
-    u: Any = field(default=None, init=False)
-    guard_names: tuple[str, ...] = field(init=False)
+    flow: Any = field(converter=_flow)  # first: whether it is a function decides what the others are
+    guards: tuple[Any, ...] = field(converter=_guards)
+    x: Any = field(converter=_components)
+    mode: ca.SX = field(default=None, converter=symbols_if_any)
+    p: Any = field(default=None, converter=_components)
+    functions: ArrayFunction | None = None
+    jacobian: ArrayFunction | None = None
+    back: Literal["negative"] | ArrayFunction | None = None
+    back_jacobian: ArrayFunction | None = None
+    flow_jacobian: ArrayFunction | None = None
+    kinds: tuple[str, str] | None = field(default=None, converter=optional(_kinds))
+    u: Any = field(default=None, init=False, converter=symbols_if_any)
 
-    def __init__(
-        self,
-        *,
-        x: Symbols | int,
-        flow: Expression | ArrayFunction,
-        guards: Sequence[Guard | str],
-        mode: Symbols | None = None,
-        p: Symbols | int | None = None,
-        t: ca.SX | None = None,
-        functions: ArrayFunction | None = None,
-        jacobian: ArrayFunction | None = None,
-        back: Literal["negative"] | ArrayFunction | None = None,
-        back_jacobian: ArrayFunction | None = None,
-        flow_jacobian: ArrayFunction | None = None,
-        kinds: tuple[str, str] | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.guards, list | tuple) or not self.guards:
-            raise self._error("guards: expected a list of one or more ns.Guard, or of names.")
+    def __attrs_post_init__(self) -> None:
         if self.symbolic:
             self._check_symbolic()
         else:
             self._check_numeric()
-        check_different(self.guard_names, "EventSelectedSystem", "guards")
         self._describe()
 
     def __repr__(self) -> str:
         if not self.symbolic:
             return self._tree(*(("guard", f"{name}: a function of NumPy") for name in self.guard_names))
         return self._tree(*(("guard", f"{guard.name}: {self._shown(guard.function)}") for guard in self.guards))
+
+    @property
+    def guard_names(self) -> tuple[str, ...]:
+        """Names of the guards."""
+        return tuple(guard.name if isinstance(guard, Guard) else guard for guard in self.guards)
 
     @property
     def symbolic(self) -> bool:
@@ -299,8 +298,6 @@ class EventSelectedSystem(Described):
 
     def _check_symbolic(self) -> None:
         allowed = self._check_symbols("mode")
-        self._set("guards", parts(self.guards, Guard, "EventSelectedSystem", "guards"))
-        self._set("guard_names", tuple(guard.name for guard in self.guards))
         if self.mode.numel() != len(self.guards):
             raise self._error(f"mode: expected one bit per guard, {len(self.guards)}, given {self.mode.numel()}.")
         # CasADi differentiates: derivatives of the user would be ignored without a word.
@@ -311,7 +308,7 @@ class EventSelectedSystem(Described):
                 f"{', '.join(given)}: only with NumPy functions; a flow in CasADi is "
                 "differentiated, and its guards are ns.Guard(name, function, back)."
             )
-        self._set("flow", column(self.flow, "EventSelectedSystem: flow", self.x.numel()))
+        self._set(flow=column(self.flow, "EventSelectedSystem: flow", self.x.numel()))
         check_free(self.flow, allowed, "EventSelectedSystem: flow")
         check = free_of_others({"x": self.x, "p": self.p})
         for guard in self.guards:
@@ -321,26 +318,8 @@ class EventSelectedSystem(Described):
                     raise ModelError(f"guard {guard.name!r}: it does not depend on x, so it is never crossed.")
 
     def _check_numeric(self) -> None:
-        if self.mode is not None:
+        if self.mode.numel():
             raise self._error("mode: leave it out; a function takes it as its second argument.")
-        # Symbols stand for the components although no expression uses them: names and sizes work as for other systems.
-        self._set("u", ca.SX(0, 1))
-        for name in ("x", "p"):
-            size = getattr(self, name)
-            if name == "p" and size is None:
-                size = 0
-            # `True` is an integer in Python, but no number of components.
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
-                raise self._error(f"{name}: with NumPy functions expected the number of components, given {size!r}.")
-            self._set(name, ca.SX.sym(name, int(size)))
-        if not all(isinstance(name, str) and name for name in self.guards):
-            raise self._error(
-                f"guards: with NumPy functions expected names, given {self.guards!r}; an ns.Guard "
-                "is for systems in CasADi."
-            )
-        if self.kinds is not None:
-            check_kinds(self.kinds, "EventSelectedSystem")
-        self._set("guard_names", component_names(self.guards, "guards", len(self.guards)))
         needed = {"functions": self.functions, "jacobian": self.jacobian}
         if callable(self.back):
             needed["back_jacobian"] = self.back_jacobian
@@ -388,13 +367,6 @@ class EventSelectedSystem(Described):
                 raise self._error(f"{name}: expected an array of floats of shape {expected}, given {kind}.")
             if values.shape != expected:
                 raise self._error(f"{name}: expected an array of shape {expected}, given one of shape {values.shape}.")
-
-
-def check_kinds(given: Any, what: str) -> tuple[str, str]:
-    """Return the kinds of both crossings of a guard, or raise `ModelError`."""
-    if not isinstance(given, list | tuple) or len(given) != 2 or any(kind not in EVENT_KINDS for kind in given):
-        raise ModelError(f"{what}: kinds: expected two of {', '.join(EVENT_KINDS)}, given {given!r}.")
-    return given[0], given[1]
 
 
 def arity(function: Callable[..., Any]) -> int:

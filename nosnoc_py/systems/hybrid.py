@@ -7,25 +7,20 @@ neither persistent contact nor simultaneous jumps can be described: for these wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
+from attrs import evolve, field
 
-from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import declared, optional
 from nosnoc_py.errors import ModelError
-from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.scene import PlanarShape
-from nosnoc_py.systems.symbols import check_free, column, free_of_others, parts, titled
+from nosnoc_py.systems.symbols import check_free, column, free_of_others, one_row, part_name, parts
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+@declared
 class StateJump:
     """Autonomous state jump: when guard(x) reaches zero from above, x becomes reset(x) (HMP, Eqs. 3-4).
 
@@ -57,30 +52,19 @@ class StateJump:
     'ground'
     """
 
-    name: str
-    guard: ca.SX
-    reset: ca.SX
-    impulse: Any  # expression or None
+    noun: ClassVar[str] = "jump"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        guard: Expression,
-        reset: Expression,
-        impulse: Expression | None = None,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        what = titled(self, "jump")
-        assign(self, guard=column(self.guard, f"{what}: guard", 1), reset=column(self.reset, f"{what}: reset"))
-        if self.impulse is not None:
-            assign(self, impulse=column(self.impulse, f"{what}: impulse", 1))
+    name: str = field(converter=part_name)
+    guard: ca.SX = field(converter=one_row, kw_only=True)
+    reset: ca.SX = field(converter=column, kw_only=True)
+    impulse: ca.SX | None = field(default=None, converter=optional(one_row), kw_only=True)
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, init=False)
+def _jumps(value: Sequence[StateJump], owner: Any = None) -> tuple[StateJump, ...]:
+    return parts(value, StateJump, type(owner).__name__, "jumps")
+
+
+@declared(kw_only=True)
 class HybridSystem(Described):
     """Hybrid system x' = f(x, u, p) with jumps x+ = g_i(x-, p) where psi_i(x, p) = 0 (HMP, Eqs. 2-4, Appendix C).
 
@@ -122,35 +106,16 @@ class HybridSystem(Described):
         "with ns.solve, and ns.EventDriven() with ns.simulate"
     )
 
-    flow: ca.SX
-    jumps: Sequence[StateJump]
+    flow: ca.SX = field(converter=column)
+    jumps: tuple[StateJump, ...] = field(default=(), converter=_jumps)
 
-    def __init__(
-        self,
-        *,
-        x: Symbols,
-        flow: Expression,
-        jumps: Sequence[StateJump] = (),
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         joined = self._join_time("x")
         allowed = self._check_symbols()
         flow = column(self.flow, "HybridSystem: flow", self.x.numel() - joined)
-        self._set("flow", ca.vertcat(flow, 1) if joined else flow)
+        self._set(flow=ca.vertcat(flow, 1) if joined else flow)
         check_free(self.flow, allowed, "HybridSystem: flow")
-        jumps = parts(self.jumps, StateJump, "HybridSystem", "jumps")
-        self._set("jumps", tuple(self._checked_jump(jump, joined) for jump in jumps))
+        self._set(jumps=tuple(self._checked_jump(jump, joined) for jump in self.jumps))
         self._describe()
 
     def _checked_jump(self, jump: StateJump, joined: bool) -> StateJump:
@@ -166,7 +131,7 @@ class HybridSystem(Described):
         if jump.impulse is not None:
             check(jump.impulse, f"{what}: impulse")
         # A column of the right length: resets of one state may be given as a scalar.
-        return replace(jump, reset=reset)
+        return evolve(jump, reset=reset)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or beyond a guard."""

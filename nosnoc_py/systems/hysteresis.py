@@ -7,25 +7,28 @@ variable is normalised (`function`), so that the thresholds are -1 and 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import casadi as ca
+from attrs import field
 
 from nosnoc_py.annotations import Expression
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import changed, declared, title_of
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import column, titled
+from nosnoc_py.systems.symbols import column, one_row, part_name
 
 # Modes in the order of the flows.
 WORDS = LOW, HIGH = "low", "high"
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _flows(value: Sequence[Expression], what: str = "flows", owner: Any = None) -> tuple[ca.SX, ...]:
+    if not isinstance(value, list | tuple) or len(value) != len(WORDS):
+        raise ModelError(f"{what}: expected two, of the modes 'low' and 'high'.")
+    return tuple(column(flow, f"{title_of(owner)}: flow {word!r}") for word, flow in zip(WORDS, value, strict=True))
+
+
+@declared
 class Hysteresis:
     """Switch with hysteresis: "high" after the variable rises through `upper`, "low" after it falls through `lower`.
 
@@ -64,38 +67,22 @@ class Hysteresis:
     [('heater', 'switch', 0.345), ('heater', 'switch', 1.3483)]
     """
 
-    name: str
-    variable: ca.SX
-    lower: ca.SX
-    upper: ca.SX
-    flows: Sequence[ca.SX]
-    start: Literal["low", "high"]
+    noun: ClassVar[str] = "hysteresis"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        variable: ca.SX,
-        lower: float | ca.SX,
-        upper: float | ca.SX,
-        flows: Sequence[Expression],
-        start: Literal["low", "high"] = "low",
-    ) -> None:
-        construct(self, locals())
+    name: str = field(converter=part_name)
+    variable: ca.SX = field(converter=one_row, kw_only=True)
+    lower: ca.SX = field(converter=one_row, kw_only=True)
+    upper: ca.SX = field(converter=one_row, kw_only=True)
+    flows: tuple[ca.SX, ...] = field(converter=_flows, kw_only=True)
+    start: Literal["low", "high"] = field(default="low", kw_only=True)
 
-    def __post_init__(self) -> None:
-        what = titled(self, "hysteresis")
-        numbers = {key: column(getattr(self, key), f"{what}: {key}", 1) for key in ("variable", "lower", "upper")}
-        width = ca.simplify(numbers["upper"] - numbers["lower"])
+    def __attrs_post_init__(self) -> None:
+        what, width = title_of(self), ca.simplify(self.upper - self.lower)
         # Thresholds that are expressions of p are compared when p has values.
         if width.is_constant() and not float(width) > 0.0:
-            raise ModelError(f"{what}: expected lower < upper, given {self.lower!r} and {self.upper!r}.")
-        if not isinstance(self.flows, list | tuple) or len(self.flows) != len(WORDS):
-            raise ModelError(f"{what}: flows: expected two, of the modes 'low' and 'high'.")
+            raise ModelError(f"{what}: expected lower < upper, given {self.lower} and {self.upper}.")
         if self.start not in WORDS:
             raise ModelError(f"{what}: start: {unknown_name(str(self.start), WORDS, 'mode')}")
-        flows = tuple(column(flow, f"{what}: flow {word!r}") for word, flow in zip(WORDS, self.flows, strict=True))
-        assign(self, flows=flows, **numbers)
 
     @cached_property
     def function(self) -> ca.SX:
@@ -110,6 +97,4 @@ class Hysteresis:
     def with_flows(self, flows: Sequence[ca.SX]) -> Hysteresis:
         """Return the same switch with other flows."""
         # A copy: the switch of the user may belong to another system.
-        result = copy(self)
-        assign(result, flows=tuple(flows))
-        return result
+        return changed(self, flows=tuple(flows))

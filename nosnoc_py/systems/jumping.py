@@ -29,7 +29,7 @@ HALVINGS, JUMP = 48, 1e-5
 MOST = 50
 
 # Modules between the user's call and the constructor of a system: they check keywords and set fields.
-PASSED_THROUGH = ("dataclasses", "nosnoc_py.arguments")
+PASSED_THROUGH = ("dataclasses", "attr._make", "attr._funcs", "nosnoc_py.arguments")
 
 
 def warn_of_jumps(

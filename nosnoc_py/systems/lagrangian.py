@@ -16,7 +16,17 @@ import numpy as np
 from nosnoc_py.annotations import Expression, Numbers, Symbols
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.symbols import check_distinct, check_free, check_keys, column, columns, finite, mapping, symbols
+from nosnoc_py.systems.symbols import (
+    check_distinct,
+    check_free,
+    check_keys,
+    column,
+    columns,
+    finite,
+    mapping,
+    symbols,
+    symbols_if_any,
+)
 from nosnoc_py.systems.text import counted
 
 # Relative errors below this are rounding.
@@ -156,7 +166,9 @@ def lagrangian(
     >>> pendulum = ns.lagrangian(q=q, v=v, kinetic=0.5 * v**2, potential=-9.81 * ca.cos(q))
     >>> system = ns.CLS(q=q, v=v, mass_matrix=pendulum.mass_matrix, force=pendulum.force)
     """
-    given = {name: symbols(value, f"lagrangian: {name}") for name, value in (("q", q), ("v", v), ("u", u), ("p", p))}
+    given = {
+        name: symbols_if_any(value, f"lagrangian: {name}") for name, value in (("q", q), ("v", v), ("u", u), ("p", p))
+    }
     q, v = given["q"], given["v"]
     n_q = int(q.numel())
     if n_q == 0 or v.numel() != n_q:

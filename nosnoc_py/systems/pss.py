@@ -12,26 +12,30 @@ continuous along motions then, so that their zeros are events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
+from attrs import field
 
-from nosnoc_py.annotations import EMPTY, Expression, Names, Numbers, Symbols
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import Expression, Numbers
+from nosnoc_py.declared import assign, changed, declared, optional, title_of
 from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import function_of
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.closures import on_closures
-from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hysteresis import Hysteresis
-from nosnoc_py.systems.scene import PlanarShape
-from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, parts, titled
+from nosnoc_py.systems.symbols import (
+    check_different,
+    check_free,
+    column,
+    component_names,
+    part_name,
+    parts,
+    some_symbols,
+)
 
 # Eigenvalues of a metric below this fraction of the largest one are zero: rounding of a semidefinite matrix.
 SEMIDEFINITE = 1e-12
@@ -42,8 +46,47 @@ JUMPS = (
 )
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _flows(value: Sequence[Expression], what: str = "flows", owner: Any = None) -> tuple[ca.SX, ...]:
+    if not isinstance(value, list | tuple) or len(value) < 2:
+        raise ModelError(f"{what}: expected a list of two or more vectors, one for each region.")
+    return tuple(column(flow, f"{title_of(owner)}: flow {i}") for i, flow in enumerate(value))
+
+
+def _signs(value: Numbers, what: str = "signs") -> np.ndarray:
+    try:
+        return np.atleast_2d(np.array(value, dtype=float))
+    except (TypeError, ValueError):
+        raise ModelError(f"{what}: expected a matrix of numbers, one row per region, given {value!r}.") from None
+
+
+def _indicators(value: Expression, what: str = "indicators", owner: Any = None) -> ca.SX:
+    return column(value, what, len(owner.flows))
+
+
+def _different_names(given: Sequence[str] | None, what: str, count: int) -> tuple[str, ...]:
+    names = component_names(given, what, count)
+    if len(set(names)) < count:
+        raise ModelError(f"{what}: expected {count} different names, given {given!r}.")
+    return names
+
+
+def _names_of_modes(value: Sequence[str] | None, owner: Any = None) -> tuple[str, ...]:
+    """Return the names of switching functions: those of the user, else the name of their partition."""
+    if owner.indicators is not None:
+        if value not in (None, (owner.name,)):
+            raise ModelError(
+                f"{title_of(owner)}: indicators have no function names, given {value!r}; events have the name of the "
+                "partition."
+            )
+        # Regions by indicators have no functions of their own: events carry the name of the partition.
+        return (owner.name,)
+    count = 0 if owner.functions is None else owner.functions.numel()
+    if value is None:
+        return (owner.name,) if count == 1 else tuple(f"{owner.name}[{j}]" for j in range(count))
+    return _different_names(value, "functions", count)
+
+
+@declared
 class Modes:
     """Partition of the state space into regions, each with its own flow.
 
@@ -82,30 +125,17 @@ class Modes:
     2
     """
 
-    name: str
-    flows: Sequence[ca.SX]
-    functions: Any  # expression (n_c,), None with indicators
-    signs: Any  # array (n_f, n_c), None with indicators
-    indicators: Any
-    function_names: Sequence[str] | None
+    noun: ClassVar[str] = "modes"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        flows: Sequence[Expression],
-        functions: Expression | None = None,
-        signs: Numbers | None = None,
-        indicators: Expression | None = None,
-        function_names: Sequence[str] | None = None,
-    ) -> None:
-        construct(self, locals())
+    name: str = field(converter=part_name)
+    flows: tuple[ca.SX, ...] = field(converter=_flows, kw_only=True)
+    functions: Any = field(default=None, converter=optional(column), kw_only=True)
+    signs: Any = field(default=None, converter=optional(_signs), kw_only=True)  # (n_f, n_c)
+    indicators: Any = field(default=None, converter=optional(_indicators), kw_only=True)
+    function_names: tuple[str, ...] = field(default=None, converter=_names_of_modes, kw_only=True)
 
-    def __post_init__(self) -> None:
-        what = titled(self, "modes")
-        if not isinstance(self.flows, list | tuple) or len(self.flows) < 2:
-            raise ModelError(f"{what}: flows: expected a list of two or more vectors, one for each region.")
-        flows = tuple(column(flow, f"{what}: flow {i}") for i, flow in enumerate(self.flows))
+    def __attrs_post_init__(self) -> None:
+        what, flows = title_of(self), self.flows
         sizes = {flow.shape[0] for flow in flows}
         if len(sizes) > 1:
             raise ModelError(f"{what}: the flows of all regions need the same length, given {sorted(sizes)}.")
@@ -114,19 +144,10 @@ class Modes:
         if self.indicators is not None:
             if self.signs is not None:
                 raise ModelError(f"{what}: indicators need no signs; the smallest one marks the region.")
-            if self.function_names not in (None, (self.name,)):
-                raise ModelError(
-                    f"{what}: indicators have no function names, given {self.function_names!r}; events have the "
-                    "name of the partition."
-                )
-            g = column(self.indicators, f"{what}: indicators", len(flows))
-            # Regions by indicators have no functions of their own: events carry the name of the partition.
-            assign(self, flows=flows, indicators=g, function_names=(self.name,))
             return
-        c = column(self.functions, f"{what}: functions")
+        c = self.functions
         if c.shape[0] == 0:
             raise ModelError(f"{what}: functions: expected at least one switching function.")
-        names = _function_names(self.function_names, self.name, c.shape[0])
         signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
         corners = _corners(c.shape[0])
         # Every combination of signs needs exactly one region: otherwise the flow is undefined or ambiguous there.
@@ -135,7 +156,7 @@ class Modes:
             # Stewart's indicators need all signs: a region that a function does not bound becomes several.
             flows, signs = tuple(flows[i] for i in owners), corners
         # Stewart (1990): g_i = -S_i c is smallest in the region whose signs agree with those of c.
-        assign(self, flows=flows, functions=c, function_names=names, signs=signs, indicators=-ca.DM(signs) @ c)
+        assign(self, flows=flows, signs=signs, indicators=-ca.DM(signs) @ c)
 
     @property
     def count(self) -> int:
@@ -144,35 +165,15 @@ class Modes:
 
     def with_flows(self, flows: Sequence[ca.SX]) -> Modes:
         """Return the same partition with other flows, one per region."""
-        result = copy(self)
-        assign(result, flows=tuple(flows))
-        return result
+        return changed(self, flows=tuple(flows))
 
 
-def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
-    """Return the names of switching functions: those of the user, else the name of their partition."""
-    if given is None:
-        return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
-    return _different_names(given, "functions", count)
-
-
-def _different_names(given: Sequence[str] | None, what: str, count: int) -> tuple[str, ...]:
-    names = component_names(given, what, count)
-    if len(set(names)) < count:
-        raise ModelError(f"{what}: expected {count} different names, given {given!r}.")
-    return names
-
-
-def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndarray:
+def _sign_matrix(given: np.ndarray | None, regions: int, functions: int, what: str) -> np.ndarray:
     """Return the matrix S: one row per region, one column per function."""
     if given is None:
         raise ModelError(f"{what}: functions need signs, a matrix with one row per region.")
-    try:
-        signs = np.atleast_2d(np.array(given, dtype=float))
-    except (TypeError, ValueError):
-        raise ModelError(f"{what}: signs: expected a matrix of numbers, one row per region, given {given!r}.") from None
     # One function: a flat list of signs, one per region, is accepted as a column.
-    signs = signs.T if signs.shape == (functions, regions) and functions == 1 and regions > 1 else signs
+    signs = given.T if given.shape == (functions, regions) and functions == 1 and regions > 1 else given
     if signs.shape != (regions, functions):
         raise ModelError(
             f"{what}: signs: expected one row per region and one column per function, {(regions, functions)}, given "
@@ -200,7 +201,7 @@ def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
     return inside[0]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@declared(kw_only=True, repr=False)
 class WithAlgebraic(Described):
     """Base class of Filippov and projected systems, with optional algebraic equations of the user."""
 
@@ -242,8 +243,16 @@ class WithAlgebraic(Described):
         return result
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
+def _partitions(
+    value: Modes | Hysteresis | Sequence[Modes | Hysteresis], what: str = "modes", owner: Any = None
+) -> tuple[Any, ...]:
+    given = (value,) if isinstance(value, Modes | Hysteresis) else value
+    if given in ((), []):
+        raise ModelError(f"{what}: expected ns.Modes or a list of them, given {value!r}.")
+    return parts(given, (Modes, Hysteresis), type(owner).__name__, "modes")
+
+
+@declared(kw_only=True, repr=False)
 class PSS(WithAlgebraic):
     """Piecewise smooth system x' = flow(x, u, p) + the flows of the regions of x, one of each partition.
 
@@ -277,37 +286,14 @@ class PSS(WithAlgebraic):
     [('enter_sliding', 0.5)]
     """
 
-    flow: Any = None
-    modes: Any
+    modes: tuple[Any, ...] = field(converter=_partitions)
+    flow: Any = field(default=None, converter=optional(column))
 
-    def __init__(
-        self,
-        *,
-        x: Symbols,
-        modes: Modes | Hysteresis | Sequence[Modes | Hysteresis],
-        flow: Expression | None = None,
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        algebraic: Algebraic | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        allowed = self._check_symbols()
+    def __attrs_post_init__(self) -> None:
+        allowed, modes = self._check_symbols(), self.modes
         # Without the row of time, as flows are given.
         nothing = ca.SX(self.x.numel() - (not self.autonomous), 1)
-        self._set("flow", self._flow(nothing if self.flow is None else self.flow, f"{self._kind}: flow", 1))
-        given = (self.modes,) if isinstance(self.modes, Modes | Hysteresis) else self.modes
-        modes = parts(given, (Modes, Hysteresis), self._kind, "modes")
-        if not modes and not isinstance(self, ODE):
-            raise self._error(f"modes: expected ns.Modes or a list of them, given {self.modes!r}.")
+        self._set(flow=self._flow(nothing if self.flow is None else self.flow, f"{self._kind}: flow", 1))
         # Names are compared before functions are rewritten, so that messages show those of the user.
         switches = [(m.name,) if isinstance(m, Hysteresis) else m.function_names for m in modes]
         modes = tuple(self._of_state(m) for m in modes)
@@ -329,7 +315,7 @@ class PSS(WithAlgebraic):
             else m.with_flows(on_closures(m.flows, m.functions, m.signs, self.x))
             for m in modes
         )
-        self._set("modes", modes)
+        self._set(modes=modes)
         self._describe()
         self._warn_of_jumps({f"{self._kind}: flow": self.flow, **given}, JUMPS)
 
@@ -361,12 +347,9 @@ class PSS(WithAlgebraic):
 
     def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
         """Return a partition whose functions are written in the state instead of z."""
+        own = {name: getattr(modes, name, None) for name in ("functions", "indicators", "variable")}
         # A copy: the user's partition may belong to another system with other algebraic equations.
-        result = copy(modes)
-        for name in ("functions", "indicators", "variable"):
-            if getattr(modes, name, None) is not None:
-                assign(result, **{name: self._function_of_state(getattr(modes, name))})
-        return result
+        return changed(modes, **{n: self._function_of_state(e) for n, e in own.items() if e is not None})
 
     def _of(self, modes: Modes | Hysteresis) -> str:
         """Return a partition as text for the repr."""
@@ -376,12 +359,11 @@ class PSS(WithAlgebraic):
         if modes.functions is None:
             return f"{modes.name}: {modes.count} regions by indicators {self._shown(modes.indicators)}"
         functions = ca.vertsplit(modes.functions)
-        named = zip(modes.function_names or (), functions, strict=True)
+        named = zip(modes.function_names, functions, strict=True)
         return f"{modes.name}: {modes.count} regions by {', '.join(f'{n} = {self._shown(c)}' for n, c in named)}"
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
+@declared(kw_only=True, repr=False)
 class ODE(PSS):
     """Smooth system x' = flow(x, u, p); with algebraic equations a DAE of index 1.
 
@@ -411,34 +393,27 @@ class ODE(PSS):
     array([0.735759, 1.      ])
     """
 
-    modes: Any = field(default=(), init=False)
+    modes: tuple[Any, ...] = field(default=(), init=False)
 
-    def __init__(
-        self,
-        *,
-        x: Symbols,
-        flow: Expression | None = None,
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        algebraic: Algebraic | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.flow is None:
             raise self._error("flow: expected x' as an expression, given None.")
-        super().__post_init__()
+        super().__attrs_post_init__()
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
+def _indices(given: Sequence[int], what: str = "per_element", owner: Any = None) -> tuple[int, ...]:
+    count = owner.alpha.numel()
+    if not isinstance(given, list | tuple) or not all(type(j) is int and j in range(count) for j in given):
+        raise ModelError(f"{what}: expected a sequence of indices below {count}, given {given!r}.")
+    return tuple(given)
+
+
+def _names_of_steps(value: Sequence[str] | None, owner: Any = None) -> tuple[str, ...]:
+    # "c_0" even if there is one: a Heaviside system has no name that it could take.
+    return _different_names(value, "c" if value is None else "functions", owner.alpha.numel())
+
+
+@declared(kw_only=True, repr=False)
 class Heaviside(WithAlgebraic):
     """Filippov system x' = flow(x, u, alpha, p) with step functions alpha_i of c_i(x), in [0, 1] where c_i = 0.
 
@@ -473,58 +448,34 @@ class Heaviside(WithAlgebraic):
     4.0
     """
 
-    alpha: ca.SX
-    functions: ca.SX
-    flow: ca.SX
-    function_names: Sequence[str] | None
-    per_element: Sequence[int]
+    alpha: ca.SX = field(converter=some_symbols)
+    functions: ca.SX = field(converter=column)
+    flow: ca.SX = field(converter=column)
+    function_names: tuple[str, ...] = field(default=None, converter=_names_of_steps)
+    per_element: tuple[int, ...] = field(default=(), converter=_indices)
 
-    def __init__(
-        self,
-        *,
-        x: Symbols,
-        alpha: Symbols,
-        functions: Expression,
-        flow: Expression,
-        function_names: Sequence[str] | None = None,
-        per_element: Sequence[int] = (),
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        algebraic: Algebraic | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         allowed = self._check_symbols("alpha")
-        n_a = self.alpha.shape[0]
-        if n_a == 0:
-            raise self._error("expected at least one step function alpha.")
-        functions = column(self.functions, "Heaviside: functions", n_a)
-        self._set("functions", self._function_of_state(functions))
-        self._set("flow", self._flow(self.flow, "Heaviside: flow", 1))
+        functions = column(self.functions, "Heaviside: functions", self.alpha.numel())
+        self._set(functions=self._function_of_state(functions))
+        self._set(flow=self._flow(self.flow, "Heaviside: flow", 1))
         check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
         check_free(self.flow, allowed, "Heaviside: flow")
-        # "c_0" even if there is one: a Heaviside system has no name that it could take.
-        names = component_names(None, "c", n_a) if self.function_names is None else self.function_names
-        self._set("function_names", _function_names(names, "c", n_a))
-        self._set("per_element", _indices(self.per_element, n_a))
         self._describe()
         self._warn_of_jumps({"Heaviside: flow": self.flow}, JUMPS, self.alpha)
 
     def __repr__(self) -> str:
-        functions = zip(self.function_names or (), ca.vertsplit(self.functions), strict=True)
+        functions = zip(self.function_names, ca.vertsplit(self.functions), strict=True)
         return self._tree(*(("step", f"{name}: alpha = 1 where {self._shown(c)} > 0") for name, c in functions))
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False, init=False)
+def _names_of_constraints(
+    value: Sequence[str] | None, what: str = "constraint_names", owner: Any = None
+) -> tuple[str, ...]:
+    return _different_names(value, "c" if value is None else what, owner.constraints.numel())
+
+
+@declared(kw_only=True, repr=False)
 class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
@@ -558,44 +509,21 @@ class PDS(WithAlgebraic):
     0.0
     """
 
-    flow: ca.SX
-    constraints: ca.SX
-    metric: Any  # array (n_x, n_x)
-    constraint_names: Any  # tuple of str
+    flow: ca.SX = field(converter=column)
+    constraints: ca.SX = field(converter=column)
+    metric: Numbers | None = None
+    constraint_names: tuple[str, ...] = field(default=None, converter=_names_of_constraints)
 
-    def __init__(
-        self,
-        *,
-        x: Symbols,
-        flow: Expression,
-        constraints: Expression,
-        metric: Numbers | None = None,
-        constraint_names: Sequence[str] | None = None,
-        u: Symbols | None = None,
-        p: Symbols | None = None,
-        t: ca.SX | None = None,
-        algebraic: Algebraic | None = None,
-        names: Names = EMPTY,
-        units: Mapping[str, str] = EMPTY,
-        nominal: Mapping[str, Numbers] = EMPTY,
-        p_default: Numbers | None = None,
-        data: Sequence[Data] = (),
-        scene: Sequence[PlanarShape] = (),
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         allowed = self._check_symbols()
-        self._set("flow", self._flow(self.flow, "PDS: flow", 1))
+        self._set(flow=self._flow(self.flow, "PDS: flow", 1))
         check_free(self.flow, allowed, "PDS: flow")
-        self._set("constraints", self._function_of_state(column(self.constraints, "PDS: constraints")))
+        self._set(constraints=self._function_of_state(self.constraints))
         check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
-        self._set("metric", _metric(self.metric, self.x.numel(), not self.autonomous))
+        self._set(metric=_metric(self.metric, self.x.numel(), not self.autonomous))
         count = self.constraints.shape[0]
         if count == 0:
             raise self._error("constraints: expected at least one function c(x).")
-        given = component_names(None, "c", count) if self.constraint_names is None else self.constraint_names
-        self._set("constraint_names", _different_names(given, "PDS: constraint_names", count))
         self._describe()
         self._warn_of_jumps({"PDS: flow": self.flow}, JUMPS)
 
@@ -608,7 +536,7 @@ class PDS(WithAlgebraic):
     def metric_inverse(self) -> np.ndarray:
         """E^+ (n_x, n_x): pseudoinverse of the metric."""
         # The pseudoinverse leaves directions that the metric does not measure unchanged.
-        return np.asarray(np.linalg.pinv(self.metric, rcond=SEMIDEFINITE, hermitian=True))
+        return np.asarray(np.linalg.pinv(np.asarray(self.metric), rcond=SEMIDEFINITE, hermitian=True))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set.
@@ -637,12 +565,6 @@ class PDS(WithAlgebraic):
     def __repr__(self) -> str:
         constraints = zip(self.constraint_names, ca.vertsplit(self.constraints), strict=True)
         return self._tree(*(("inside", f"{name}: {self._shown(c)} >= 0") for name, c in constraints))
-
-
-def _indices(given: Any, count: int) -> tuple[int, ...]:
-    if not isinstance(given, list | tuple) or not all(type(j) is int and j in range(count) for j in given):
-        raise ModelError(f"Heaviside: per_element: expected a sequence of indices below {count}, given {given!r}.")
-    return tuple(given)
 
 
 def _metric(given: Any, n_x: int, timed: bool) -> np.ndarray:

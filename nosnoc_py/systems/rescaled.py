@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.systems.cls import CLS
 
@@ -35,7 +35,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
         return ca.substitute([ca.SX(expression)], old, new)[0]
 
     contacts = [
-        replace(
+        evolve(
             contact,
             gap=written(contact.gap) / gap,
             normal=None if contact.normal is None else by @ written(contact.normal) / gap,
@@ -47,7 +47,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
     ]
     matrix, force = by @ written(system.mass_matrix) @ by / (mass * gap**2), by @ written(system.force) / energy
     rates = time * written(system.y_rate)
-    return replace(
+    return evolve(
         system,
         mass_matrix=matrix,
         force=force,

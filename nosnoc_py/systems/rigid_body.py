@@ -9,20 +9,30 @@ function only. Unions of convex parts have the largest support of their parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import casadi as ca
 import numpy as np
+from attrs import field
 
-from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.annotations import EMPTY, Numbers
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import checked, declared, title_of
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.shapes.shape import Shape, matrix, positive
-from nosnoc_py.systems.symbols import finite, numbers, parts, scalar, titled
+from nosnoc_py.systems.shapes.shape import Shape, matrix
+from nosnoc_py.systems.symbols import (
+    finite,
+    finite_number,
+    fraction,
+    nonnegative,
+    numbers,
+    part_name,
+    parts,
+    positive,
+    symbols_if_any,
+)
 
 SYMMETRIC = 1e-6  # largest relative asymmetry of an inertia: printed numbers have some digits only
 TRIANGLE = 1e-9  # relative excess of a principal moment over the sum of the other two: rounding, as for a thin plate
@@ -33,10 +43,19 @@ NAMES = (
     *(f"gamma_{i}" for i in range(3)),
     *(f"Pi_{i}" for i in range(3)),
 )
+UNITS = dict(zip(NAMES, ("m",) * 3 + ("1",) * 9 + ("kg m/s",) * 3 + ("kg m^2/s",) * 3, strict=True))
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _unit_normal(value: Numbers, what: str = "normal", owner: Any = None) -> np.ndarray:
+    normal = finite(value, what, 3)
+    if not normal.any():
+        raise ModelError(
+            f"{title_of(owner)}: the normal is zero; it has to point away from the plane, to the free side."
+        )
+    return normal / np.linalg.norm(normal)
+
+
+@declared
 class Plane:
     """Plane {z : n.z = offset} that a body cannot penetrate: it stays where n.z >= offset.
 
@@ -65,39 +84,55 @@ class Plane:
     [0.0, 0.6, 0.8]
     """
 
-    name: str
-    normal: np.ndarray
-    offset: float
-    restitution: float
-    friction: float
+    noun: ClassVar[str] = "plane"
 
-    def __init__(
-        self,
-        name: str,
-        normal: Numbers = (0.0, 0.0, 1.0),
-        offset: float = 0.0,
-        restitution: float = 1.0,
-        friction: float = 0.0,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        what = titled(self, "plane")
-        normal = finite(self.normal, f"{what}: normal", 3)
-        if not normal.any():
-            raise ModelError(f"{what}: the normal is zero; it has to point away from the plane, to the free side.")
-        values: dict[str, Any] = {"normal": normal / np.linalg.norm(normal)}
-        for key in ("offset", "restitution", "friction"):
-            values[key] = float(finite(scalar(getattr(self, key), f"{what}: {key}"), f"{what}: {key}", 1)[0])
-        if not 0 <= values["restitution"] <= 1:
-            raise ModelError(f"{what}: the restitution has to lie in [0, 1], given {self.restitution}.")
-        if values["friction"] < 0:
-            raise ModelError(f"{what}: the friction has to be 0 or more, given {self.friction}.")
-        assign(self, **values)
+    name: str = field(converter=part_name)
+    normal: np.ndarray = field(default=(0.0, 0.0, 1.0), converter=_unit_normal)
+    offset: float = field(default=0.0, converter=finite_number)
+    restitution: float = field(default=1.0, converter=fraction)
+    friction: float = field(default=0.0, converter=nonnegative)
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, kw_only=True, init=False)
+def _inertia(value: Numbers, what: str = "inertia") -> np.ndarray:
+    """Return an inertia (3, 3), symmetrised; raise `ModelError` if it is that of no body."""
+    given = np.diag(numbers(value, what, 3)) if np.ndim(value) == 1 else value
+    inertia = matrix(given, what, (3, 3))
+    asymmetry = float(np.abs(inertia - inertia.T).max())
+    if asymmetry > SYMMETRIC * np.abs(inertia).max():
+        raise ModelError(
+            f"{what}: it has to be symmetric, |J - J'| = {asymmetry:.1e}; pass (J + J') / 2 if you mean it."
+        )
+    # The small asymmetry of printed numbers would otherwise become a torque that does work.
+    inertia = (inertia + inertia.T) / 2
+    moments = np.linalg.eigvalsh(inertia)
+    if moments[0] <= 0:
+        raise ModelError(f"{what}: it has to be positive definite, its principal moments are {moments}.")
+    # J_1 + J_2 - J_3 is twice an integral of x_3^2 over the mass, which cannot be negative.
+    if moments[2] > (moments[0] + moments[1]) * (1 + TRIANGLE):
+        raise ModelError(
+            f"{what}: no body has the principal moments {moments}: none may exceed the sum of the other two, "
+            f"{moments[2]:g} > {moments[0] + moments[1]:g}; check axes and units, or compute it by RigidBody.uniform."
+        )
+    return inertia
+
+
+def _acceleration(gravity: Numbers, what: str = "gravity") -> np.ndarray:
+    if np.ndim(gravity) == 0:
+        # A number is the size of gravity, which acts downwards; a vector is the acceleration itself.
+        return np.array([0.0, 0.0, -finite_number(cast(float, gravity), what)])
+    return finite(gravity, what, 3)
+
+
+def _check_shape(value: Shape, what: str) -> None:
+    if not isinstance(value, Shape):
+        raise ModelError(f"{what}: expected a shape, ns.Ellipsoid(...) and so on, given {type(value).__name__}.")
+
+
+def _planes(value: Plane | Sequence[Plane]) -> tuple[Plane, ...]:
+    return parts((value,) if isinstance(value, Plane) else value, Plane, "RigidBody", "planes")
+
+
+@declared(kw_only=True)
 class RigidBody(Described):
     """Rigid body under gravity that bounces on planes.
 
@@ -136,50 +171,24 @@ class RigidBody(Described):
     controlled = False
     methods = "ns.LieGroupVariational(...) with ns.simulate"
 
-    shape: Shape
-    planes: Any
-    mass: float
-    inertia: Any
-    gravity: Any
-    x: Any = field(init=False, repr=False)
-    u: Any = field(init=False, repr=False)
-    p: Any = field(init=False, repr=False)
-    names: Mapping[str, Any] = field(init=False, repr=False)
-    units: Mapping[str, str] = field(init=False, repr=False)
-    nominal: Mapping[str, Any] = field(init=False, repr=False)
-    p_default: Any = field(init=False, repr=False)
+    shape: Shape = field(validator=checked(_check_shape))
+    inertia: np.ndarray = field(converter=_inertia)
+    mass: float = field(default=1.0, converter=positive)
+    planes: tuple[Plane, ...] = field(default=(), converter=_planes)
+    gravity: np.ndarray = field(default=9.80665, converter=_acceleration)
+    # Symbols stand for the components only: the integrator of this system has equations of its own.
+    x: Any = field(factory=lambda: ca.SX.sym("x", len(NAMES)), init=False, repr=False)
+    u: Any = field(default=None, init=False, repr=False, converter=symbols_if_any)
+    p: Any = field(default=None, init=False, repr=False, converter=symbols_if_any)
+    names: Mapping[str, Any] = field(default={"x": NAMES}, init=False, repr=False)
+    units: Mapping[str, str] = field(default=UNITS, init=False, repr=False)
+    nominal: Mapping[str, Any] = field(default=EMPTY, init=False, repr=False)
+    p_default: Any = field(default=(), init=False, repr=False, converter=np.asarray)
     scene: Any = field(default=(), init=False, repr=False)
     t: Any = field(default=None, init=False, repr=False)
     data: Any = field(default=(), init=False, repr=False)
 
-    def __init__(
-        self,
-        *,
-        shape: Shape,
-        inertia: Numbers,
-        mass: float = 1.0,
-        planes: Plane | Sequence[Plane] = (),
-        gravity: Numbers = 9.80665,
-    ) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.shape, Shape):
-            raise self._error(
-                f"shape: expected a shape, ns.Ellipsoid(...) and so on, given {type(self.shape).__name__}."
-            )
-        planes = (self.planes,) if isinstance(self.planes, Plane) else self.planes
-        assign(
-            self,
-            planes=parts(planes, Plane, "RigidBody", "planes"),
-            mass=positive(self.mass, "RigidBody: mass"),
-            inertia=check_inertia(self.inertia),
-            gravity=_acceleration(self.gravity),
-        )
-        # Symbols stand for the components only: the integrator of this system has equations of its own.
-        units = ("m",) * 3 + ("1",) * 9 + ("kg m/s",) * 3 + ("kg m^2/s",) * 3
-        assign(self, x=ca.SX.sym("x", 18), u=ca.SX(0, 1), p=ca.SX(0, 1), p_default=None)
-        assign(self, names={"x": NAMES}, units=dict(zip(NAMES, units, strict=True)), nominal={})
+    def __attrs_post_init__(self) -> None:
         self._describe()
 
     @classmethod
@@ -288,34 +297,3 @@ class RigidBody(Described):
                     f"more along the normal {plane.normal}, or lower the plane's offset {plane.offset:g}."
                 )
         return state
-
-
-def check_inertia(value: Any) -> np.ndarray:
-    """Return an inertia (3, 3), symmetrised; raise `ModelError` if it is that of no body."""
-    what = "RigidBody: inertia"
-    given = np.diag(numbers(value, what, 3)) if np.ndim(value) == 1 else value
-    inertia = matrix(given, what, (3, 3))
-    asymmetry = float(np.abs(inertia - inertia.T).max())
-    if asymmetry > SYMMETRIC * np.abs(inertia).max():
-        raise ModelError(
-            f"{what}: it has to be symmetric, |J - J'| = {asymmetry:.1e}; pass (J + J') / 2 if you mean it."
-        )
-    # The small asymmetry of printed numbers would otherwise become a torque that does work.
-    inertia = (inertia + inertia.T) / 2
-    moments = np.linalg.eigvalsh(inertia)
-    if moments[0] <= 0:
-        raise ModelError(f"{what}: it has to be positive definite, its principal moments are {moments}.")
-    # J_1 + J_2 - J_3 is twice an integral of x_3^2 over the mass, which cannot be negative.
-    if moments[2] > (moments[0] + moments[1]) * (1 + TRIANGLE):
-        raise ModelError(
-            f"{what}: no body has the principal moments {moments}: none may exceed the sum of the other two, "
-            f"{moments[2]:g} > {moments[0] + moments[1]:g}; check axes and units, or compute it by RigidBody.uniform."
-        )
-    return inertia
-
-
-def _acceleration(gravity: Any) -> np.ndarray:
-    if np.ndim(gravity) == 0:
-        # A number is the size of gravity, which acts downwards; a vector is the acceleration itself.
-        return np.array([0.0, 0.0, -float(finite(scalar(gravity, "RigidBody: gravity"), "RigidBody: gravity", 1)[0])])
-    return finite(gravity, "RigidBody: gravity", 3)

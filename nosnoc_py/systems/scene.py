@@ -27,8 +27,9 @@ import numpy as np
 
 from nosnoc_py.annotations import Expression
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import Array, assign
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems.symbols import column, scalar
 
 COLOURS = ("blue", "vermilion", "green", "purple", "orange", "sky", "black", "grey")  # Okabe and Ito's

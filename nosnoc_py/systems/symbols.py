@@ -13,7 +13,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.annotations import Expression, Numbers, Symbols
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.functions import floats as floats
 from nosnoc_py.functions import numbers as numbers
 
 # Prefix of the names of controls and parameters that soft constraints add to a system.
@@ -35,7 +37,7 @@ class ReadOnlySX(ca.SX):
     __setitem__ = set = set_nz = remove = erase = enlarge = resize = clear = _refuse
 
 
-def column(value: Any, what: str, length: int | None = None) -> ca.SX:
+def column(value: Expression, what: str = "expression", length: int | None = None) -> ca.SX:
     """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
     expression = _to_sx(value, what)
     if expression.is_empty():
@@ -49,7 +51,30 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     return _finite(expression, what)
 
 
-def columns(value: Any, what: str) -> ca.SX:
+def one_row(value: Expression, what: str = "expression") -> ca.SX:
+    """Return `value` as an SX scalar; raise `ModelError` if it is none."""
+    return column(value, what, 1)
+
+
+def some_symbols(value: Symbols, what: str = "x") -> ca.SX:
+    """Return `symbols`, at least one of them."""
+    result = symbols_if_any(value, what)
+    if not result.numel():
+        raise ModelError(f"{what} needs at least one component.")
+    return result
+
+
+def matrix(value: Expression, what: str = "matrix") -> ca.SX:
+    """Return `value` as an SX matrix of any shape, by rows if it is a list of lists."""
+    return _finite(_to_sx(_rows(value), what), what)
+
+
+def column_if_any(value: Expression | None, what: str = "expression") -> ca.SX:
+    """Return `column`, an empty one for None."""
+    return ca.SX(0, 1) if value is None else column(value, what)
+
+
+def columns(value: Expression, what: str = "expression") -> ca.SX:
     """Return `value` as a dense SX matrix with at least one column; a list is one column."""
     matrix = _to_sx(_rows(value), what)
     if 0 in matrix.shape:
@@ -86,10 +111,13 @@ def _to_sx(value: Any, what: str) -> ca.SX:
         ) from None
 
 
-def symbols(value: Any, what: str) -> ca.SX:
-    """Return `value` as a column of distinct symbolic primitives (an empty column for None)."""
-    if value is None:
-        return ca.SX(0, 1)
+def symbols_if_any(value: Symbols | None, what: str = "symbols") -> ca.SX:
+    """Return `symbols`, an empty column for None."""
+    return ca.SX(0, 1) if value is None else symbols(value, what)
+
+
+def symbols(value: Symbols, what: str = "symbols") -> ca.SX:
+    """Return `value` as a column of distinct symbolic primitives."""
     expression = column(value, what)
     if not expression.is_valid_input():
         raise ModelError(f"{what}: expected symbols made by ca.SX.sym, given the expression {expression}.")
@@ -186,6 +214,16 @@ def check_distinct(groups: Mapping[str, ca.SX]) -> None:
             seen[s.element_hash()] = label
 
 
+def increasing(value: Numbers, what: str = "times", least: str = "two") -> np.ndarray:
+    """Return finite numbers that increase, two or more of them, or also "one" from 0 on; raise `ModelError`."""
+    array = floats(value, what).reshape(-1)
+    enough = array.size > 1 if least == "two" else array.size > 0 and array[0] >= 0.0
+    if not enough or not (np.diff(array) > 0).all() or not np.isfinite(array).all():
+        rest = "" if least == "two" else ", from 0 on"
+        raise ModelError(f"{what}: expected {least} or more that increase{rest}, given {value!r}.")
+    return array
+
+
 def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
     """Return the names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
     if given is None:
@@ -203,11 +241,18 @@ def check_different(names: Sequence[str], what: str, things: str) -> None:
         raise ModelError(f"{what}: two {things} are named {repeated}; give each a name of its own.")
 
 
-def titled(part: Any, noun: str) -> str:
-    """Check the name of a part of a system; return what messages call the part, e.g. "contact 'ground'"."""
-    if not isinstance(part.name, str) or not part.name:
-        raise ModelError(f"{type(part).__name__}: the name has to be a non-empty string, given {part.name!r}.")
-    return f"{noun} {part.name!r}"
+def part_name(value: str, owner: Any = None) -> str:
+    """Return the name of a part of a system; raise `ModelError` if it is empty or no text."""
+    if not isinstance(value, str) or not value:
+        raise ModelError(f"{type(owner).__name__}: the name has to be a non-empty string, given {value!r}.")
+    return value
+
+
+def name_or_none(value: str | None, owner: Any = None) -> str | None:
+    """Return a name, or None; raise `ModelError` if it is empty or no text."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ModelError(f"{owner.noun}: the name has to be a non-empty string or None, given {value!r}.")
+    return value
 
 
 def parts(given: Any, kind: type | tuple[type, ...], what: str, things: str) -> tuple[Any, ...]:
@@ -231,7 +276,7 @@ def members(given: Any, kind: type | tuple[type, ...], what: str, things: str, f
     return tuple(given)
 
 
-def mapping(value: Any, what: str) -> Mapping[str, Any]:
+def mapping(value: Mapping[str, Any], what: str = "mapping") -> Mapping[str, Any]:
     """Return `value` if it is a mapping; anything else raises `ModelError`."""
     if not isinstance(value, Mapping):
         raise ModelError(f"{what}: expected a mapping, given {value!r}.")
@@ -246,7 +291,7 @@ def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
             raise ModelError(unknown_name(key, legal, what))
 
 
-def scalar(value: Any, what: str) -> float:
+def scalar(value: float, what: str = "number") -> float:
     """Return one number; anything else, NaN included, raises `ModelError`."""
     # bool is a number in Python and text can be read as one: both are mistakes here.
     value = float(value) if isinstance(value, ca.DM) and value.is_scalar() else value
@@ -255,7 +300,36 @@ def scalar(value: Any, what: str) -> float:
     return float(numbers(value, what, 1)[0])
 
 
-def finite(value: Any, what: str, length: int, *, spread: bool = True) -> np.ndarray:
+def finite_number(value: float, what: str = "number") -> float:
+    """Return one finite number; anything else raises `ModelError`."""
+    return float(finite(scalar(value, what), what, 1)[0])
+
+
+def positive(value: float, what: str = "number") -> float:
+    """Return one positive, finite number; anything else raises `ModelError`."""
+    number = scalar(value, what)
+    if not 0.0 < number < np.inf:
+        raise ModelError(f"{what}: expected a positive number, given {number:g}.")
+    return number
+
+
+def nonnegative(value: float, what: str = "number") -> float:
+    """Return one finite number >= 0; anything else raises `ModelError`."""
+    number = scalar(value, what)
+    if not 0.0 <= number < np.inf:
+        raise ModelError(f"{what}: expected a nonnegative number, given {number:g}.")
+    return number
+
+
+def fraction(value: float, what: str = "fraction") -> float:
+    """Return one number in [0, 1]; anything else raises `ModelError`."""
+    number = scalar(value, what)
+    if not 0.0 <= number <= 1.0:
+        raise ModelError(f"{what} has to lie in [0, 1], given {number:g}.")
+    return number
+
+
+def finite(value: Numbers, what: str, length: int, *, spread: bool = True) -> np.ndarray:
     """Return `value` as a float vector; infinity and NaN raise `ModelError`."""
     array = numbers(value, what, length, spread=spread)
     if not np.isfinite(array).all():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.attempts.work import counted
 from nosnoc_py.ocp import OCP, Constraint, FreeTime
@@ -53,7 +53,7 @@ def freed() -> OCP:
     """Return the bouncing ball with a free start and a free horizon."""
     ball = bounce_to()
     start = Constraint(ball.system.x, [0.8, -1.0], [1.2, 1.0], name="start")
-    return replace(ball, horizon=FreeTime(0.5, 2.0), x0=None, initial_constraints=[start])
+    return evolve(ball, horizon=FreeTime(0.5, 2.0), x0=None, initial_constraints=[start])
 
 
 def problems() -> list[OCP]:

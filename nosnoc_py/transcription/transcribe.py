@@ -20,6 +20,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.declared import changed
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
 from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod, TimeFreezing
@@ -37,7 +38,6 @@ from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints, with_sla
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import REST_VELOCITY
@@ -84,8 +84,7 @@ def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
     # Every step brings its own p; zeros hold the place where the system has no defaults.
     p = np.zeros(system.n_p) if system.p_default is None else None
-    ocp = OCP(system, horizon=1.0, p=p)
-    assign(ocp, initial_constraints=())  # a step begins at any time
+    ocp = changed(OCP(system, horizon=1.0, p=p), initial_constraints=())  # a step begins at any time
     return _transcribe(ocp, method.one_stage(), SIMULATION_GAMMA, simulation=True)
 
 

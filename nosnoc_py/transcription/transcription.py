@@ -42,10 +42,8 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution, SolutionSensitivity, Trajectory
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.solution.solution import costate_name
-from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status, asked_to_stop, seconds_to
 from nosnoc_py.systems.evaluated import EvaluatesProblem
@@ -728,8 +726,8 @@ class Transcription(EvaluatesProblem):
             horizon=horizon,
             method=repr(self.method),
             solver=solver,
+            problem=self,
         )
-        assign(solution, **{PROBLEM: self})
         return solution
 
     def late(self, w: np.ndarray) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.systems.rescaled import rescaled
@@ -67,7 +68,7 @@ def changed(problem: Problem, change: str, numbers: dict[str, float] | None = No
     ocp = problem.ocp(**(numbers or {}))
     if change == "reordered":
         system = ocp.system
-        return replace(ocp, system=replace(system, contacts=system.contacts[::-1])) if _touches(ocp) else ocp
+        return evolve(ocp, system=evolve(system, contacts=system.contacts[::-1])) if _touches(ocp) else ocp
     if change == "numbers":
         return ocp
     length, mass = (1.0, 1.0) if change == "mirrored" else (MILLI, MILLI)
@@ -118,9 +119,9 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
             before, after = (np.abs(np.array(ca.evalf(slope))).max(axis=1) for slope in slopes)
             scale[after > 0] = before[after > 0] / after[after > 0]
         low, high = (None if b is None else scale * np.asarray(b, float).ravel() for b in (c.lower, c.upper))
-        return replace(c, expression=ca.DM(scale) * there, lower=low, upper=high)
+        return evolve(c, expression=ca.DM(scale) * there, lower=low, upper=high)
 
-    return replace(
+    return evolve(
         ocp,
         system=system,
         x0=None if ocp.x0 is None else np.asarray(ocp.x0) / x,
@@ -135,15 +136,15 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
 
 def _contacts(s: ns.CLS, written: Any, q: np.ndarray, length: float, mass: float) -> ns.CLS:
     system = rescaled(s, q=q, gap=length, time=1.0, mass=mass)
-    return replace(system, force=written(system.force))
+    return evolve(system, force=written(system.force))
 
 
 def _modes(s: ns.PSS, written: Any, x: np.ndarray) -> ns.PSS:
     modes = [
-        replace(m, flows=[written(f) / ca.DM(x) for f in m.flows], functions=written(m.functions), indicators=None)
+        evolve(m, flows=[written(f) / ca.DM(x) for f in m.flows], functions=written(m.functions), indicators=None)
         for m in s.modes
     ]
-    return replace(s, flow=written(s.flow) / ca.DM(x), modes=modes, units={}, nominal={})
+    return evolve(s, flow=written(s.flow) / ca.DM(x), modes=modes, units={}, nominal={})
 
 
 def _bounds(bounds: Any, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from models import one_legged_hopper as model
@@ -52,7 +52,7 @@ def build(
     """
     system = model.build(model.Constants(friction=friction))
     drawn = [_hole(x, width, depth, "" if k else "hole") for k, x in enumerate(centres(holes))]
-    system = replace(system, scene=[*drawn, *system.scene])
+    system = evolve(system, scene=[*drawn, *system.scene])
     at, q = model.positions(system.q), system.q
     target = ca.DM([float(holes), *STANDING[:3]])
     lower = [-0.05, 0.2, -HIP_RANGE, -KNEE_RANGE, -10.0, -10.0, -joint_rate, -joint_rate]

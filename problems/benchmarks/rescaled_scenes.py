@@ -13,6 +13,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
@@ -69,7 +70,7 @@ def in_units(system: ns.CLS, length: float, mass: float) -> tuple[ns.CLS, np.nda
     factors = np.array([length if system.units.get(name) in LENGTHS else 1.0 for name in names])
     force = ca.substitute([ca.SX(system.force)], [system.u], [system.u / (mass * length)])[0]
     system_in_units = rescaled(
-        replace(system, force=force), q=1.0 / factors[: system.n_q], gap=1.0 / length, time=1.0, mass=1.0 / mass
+        evolve(system, force=force), q=1.0 / factors[: system.n_q], gap=1.0 / length, time=1.0, mass=1.0 / mass
     )
     return system_in_units, factors
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
@@ -65,7 +65,7 @@ def measured(
                 solution = problem.solve(solver, x0=x0, guess=guess, callback=progress)
             else:
                 start: dict[str, Any] = {"guess": guess, "callback": progress}
-                solution = ns.solve(replace(ocp, x0=x0), method, solver, **start, certify=False)
+                solution = ns.solve(evolve(ocp, x0=x0), method, solver, **start, certify=False)
             # Each way through one transcription includes the time to build it.
             own = transcribed if k == 0 and way in (AGAIN, AGAIN_WARM) else 0.0
             rows[way].append(

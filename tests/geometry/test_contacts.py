@@ -331,7 +331,7 @@ def test_other_mistakes() -> None:
         (lambda: ns.Coordinates(q, v[:2]), "expected 3 velocities"),
         (lambda: ns.ConvexPolygon([[0, 0], [1, 0], [0.2, 0.2], [0, 1]]), "expected the corners of a convex polygon"),
         (lambda: ns.ConvexPolygon([[0, 0], [1, 0]]), "three or more points"),
-        (lambda: ns.Capsule(0.1, -1), "expected a positive length, given -1"),
+        (lambda: ns.Capsule(0.1, -1), "expected a positive number, given -1"),
         (lambda: ns.Cylinder(0.1, 1, points=2), "3 or more on a rim"),
         (lambda: ns.HalfSpace((0, 0, 0)), "not all zero"),
     ):

@@ -9,11 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from tests.references.event_oracle import (
@@ -144,7 +144,7 @@ def _remedied(scene: Scene, found: Any, simulate: Simulate) -> bool:
 
 
 def _with_law(system: ns.CLS, named: list[str], **law: Any) -> ns.CLS:
-    return replace(system, contacts=[replace(c, **law) if c.name in named else c for c in system.contacts])
+    return evolve(system, contacts=[evolve(c, **law) if c.name in named else c for c in system.contacts])
 
 
 def _compared(kind: str, scene: Scene, rng: np.random.Generator, x: np.ndarray, simulate: Simulate) -> dict[str, Any]:

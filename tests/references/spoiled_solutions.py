@@ -15,6 +15,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.solution import RungeKuttaInterpolant, Series, nodes_of
@@ -166,7 +167,7 @@ def _optimum(name: str) -> Pair:
     else:
         base = ocp_of(slider(0.0, 0.3), [0.0, 0.1, 3.0, 0.0])
         target = ns.Constraint(base.system.q[0], 1.0, 1.0, name="place")
-    ocp = replace(base, terminal_constraints=[target], terminal_cost=0.0)
+    ocp = evolve(base, terminal_constraints=[target], terminal_cost=0.0)
     return ocp, ns.solve(ocp, ns.FESDJ(control_stages=STAGES, finite_elements=3, rk_stages=3), guess=[1.0])
 
 
@@ -239,7 +240,7 @@ def _with_contact(ocp: ns.OCP, **changes: Any) -> ns.OCP:
     system = ns.CLS(
         q=s.q, v=s.v, u=s.u, mass_matrix=s.mass_matrix, force=s.force, contacts=[other], names=dict(s.names)
     )
-    return replace(ocp, system=system)
+    return evolve(ocp, system=system)
 
 
 def restitution(random: Random, ocp: ns.OCP, solution: ns.Solution) -> Pair | None:
@@ -288,7 +289,7 @@ def target(random: Random, ocp: ns.OCP, solution: ns.Solution) -> Pair | None:
     i = int(random.integers(solution.x.shape[1]))
     value = float(solution.x[-1, i]) + _size(random) * (1.0 + abs(float(solution.x[-1, i])))
     constraint = ns.Constraint(ocp.system.x[i], value, value, name="target")
-    return replace(ocp, terminal_constraints=[*ocp.terminal_constraints, constraint]), solution
+    return evolve(ocp, terminal_constraints=[*ocp.terminal_constraints, constraint]), solution
 
 
 def path(random: Random, ocp: ns.OCP, solution: ns.Solution) -> Pair | None:
@@ -297,7 +298,7 @@ def path(random: Random, ocp: ns.OCP, solution: ns.Solution) -> Pair | None:
     inner = solution(solution.u_grid[1:-1], "-")[:, i]
     limit = float(inner.max()) - abs(_size(random)) * (1.0 + float(np.abs(inner).max()))
     constraint = ns.Constraint(ocp.system.x[i], None, limit, name="limit", at="control_grid")
-    return replace(ocp, path_constraints=[*ocp.path_constraints, constraint]), solution
+    return evolve(ocp, path_constraints=[*ocp.path_constraints, constraint]), solution
 
 
 SPOILS: dict[str, Callable[[Random, ns.OCP, ns.Solution], Pair | None]] = {

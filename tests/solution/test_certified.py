@@ -23,7 +23,7 @@ def contents_of(value: Any) -> Any:
     if isinstance(value, ns.Sequence):
         return repr(value.items), None if value.times is None else contents_of(value.times)
     if is_dataclass(value):
-        return [(f.name, contents_of(getattr(value, f.name))) for f in fields(value)]
+        return [(f.name, contents_of(getattr(value, f.name))) for f in fields(value) if f.name != "problem"]
     if isinstance(value, dict):
         return [(key, contents_of(item)) for key, item in value.items()]
     if isinstance(value, list | tuple):

@@ -70,9 +70,9 @@ def test_soft_contacts_are_forces_like_others():
     [
         ({"damping": 1.0}, "damping belongs to a compliant contact; give stiffness="),
         ({"stiffness": 1e3, "restitution": 0.5}, "a compliant contact has no restitution; give damping= instead"),
-        ({"stiffness": -1.0}, "stiffness has to be positive and finite, given -1"),
+        ({"stiffness": -1.0}, "stiffness: expected a positive number, given -1"),
         ({"stiffness": "a"}, "stiffness: expected one number, given 'a'"),
-        ({"stiffness": 1.0, "creep_speed": 0.0}, "creep_speed has to be positive and finite, given 0"),
+        ({"stiffness": 1.0, "creep_speed": 0.0}, "creep_speed: expected a positive number, given 0"),
         ({"stiffness": ca.SX.sym("k")}, "coefficients depends on k, which is not among p"),
     ],
 )

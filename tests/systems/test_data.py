@@ -94,7 +94,7 @@ def test_a_gap_does_not_follow_lines_with_corners():
         (lambda: ns.Data([1, 0], [1, 2]), "times: expected two or more that increase"),
         (lambda: ns.Data([0, 1], [1]), r"values: expected one number or one row for each of the 2 times, .* \(1,\)"),
         (lambda: ns.Data([0, 1], [1, np.nan]), "have to be finite; leave out what was not measured"),
-        (lambda: ns.Data([0, 1], ["a", "b"]), "times and values: expected numbers"),
+        (lambda: ns.Data([0, 1], ["a", "b"]), "values: expected numbers"),
         (lambda: ns.Data([0, 1], [1, 2], interpolation="spline"), "unknown interpolation 'spline'"),
         (lambda: ns.Data([0, 1], [1, 2], name=""), "the name has to be a non-empty string"),
         (lambda: ns.ODE(x=ca.SX.sym("x"), flow=0, data=3), "data: expected a sequence of ns.Data, given int"),

@@ -294,7 +294,7 @@ def test_bad_piecewise_smooth_systems(changes: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"alpha": None}, "Heaviside: expected at least one step function alpha"),
+        ({"alpha": None}, "Heaviside: alpha needs at least one component"),
         ({"alpha": x}, "symbol x_0 is used in both x and alpha"),
         ({"functions": x[0]}, "Heaviside: functions: expected 2 rows, given 1"),
         ({"functions": ca.vertcat(x[0], u)}, "Heaviside: functions depends on u, which is not among x, p"),

@@ -154,7 +154,7 @@ def test_thresholds_have_to_be_in_order_whatever_gives_them() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"lower": 22.0}, "expected lower < upper, given 22.0 and 22"),
+        ({"lower": 22.0}, "expected lower < upper, given 22 and 22"),
         ({"flows": [1.0]}, "expected two, of the modes 'low' and 'high'"),
         ({"start": "on"}, "unknown mode 'on'"),
         ({"name": ""}, "non-empty string"),

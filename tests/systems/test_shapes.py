@@ -505,7 +505,7 @@ def test_a_nearly_flat_polyhedron_is_a_body():
         (lambda: Ellipsoid((1, 2, 3), rotation=2 * np.eye(3)), "not orthonormal"),
         (lambda: Sphere(-1.0), "positive number"),
         (lambda: Box((1, 1, -1)), "three positive lengths"),
-        (lambda: Box((1, 1, 1), skin=-0.1), "skin: expected a thickness"),
+        (lambda: Box((1, 1, 1), skin=-0.1), "skin: expected a nonnegative number"),
         (lambda: Union([]), "one or more shapes"),
         (lambda: Union([Sphere(1.0), "ball"]), "one or more shapes"),
         (lambda: Intersection(Sphere(1.0)), "one or more shapes"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.discretization.options import FESD
 from nosnoc_py.errors import check_type
@@ -152,7 +153,7 @@ class SmoothedProblem:
             switch_detection=False,
         )
         # sigma is the last parameter of the smoothed system, so that one NLP serves all values.
-        smooth_ocp = replace(ocp, system=smoothed.system, p=np.append(ocp.p, options.sigma_0))
+        smooth_ocp = evolve(ocp, system=smoothed.system, p=np.append(ocp.p, options.sigma_0))
         transcription = transcribe(smooth_ocp, method)
         dcs = replace(transcription.dcs, outputs=smoothed.outputs, units=smoothed.units)
         transcription = replace(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 from nosnoc_py.discretization.readout import ElementStates
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
@@ -98,7 +99,7 @@ class ContactNewton:
         self.system = system
         # Tolerances of modes assume forces of order one: divide by the mass, so that they also fit light bodies.
         self.mass = _mass_of(system)
-        scaled = replace(system, mass_matrix=system.mass_matrix / self.mass, force=system.force / self.mass)
+        scaled = evolve(system, mass_matrix=system.mass_matrix / self.mass, force=system.force / self.mass)
         self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
         self.engine = Engine(self.model, tableau, elements, tolerance)
         # Masks at all stages of elements (m, n_masks).

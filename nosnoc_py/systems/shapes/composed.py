@@ -8,33 +8,39 @@ parts follow by inclusion and exclusion along parallel lines (`mass_properties`)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.declared import checked, declared
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.shapes.intersections import common
 from nosnoc_py.systems.shapes.mass_properties import Moments, union_moments
 from nosnoc_py.systems.shapes.polyhedra import ConvexPolyhedron, distinct
-from nosnoc_py.systems.shapes.shape import Features, Shape, unit
+from nosnoc_py.systems.shapes.shape import Features, Shape, point, unit
 from nosnoc_py.systems.symbols import finite
 
 # Number of support points of a body that is known by its support function alone: an ellipsoid lacks 0.2 % of its mass.
 POINTS = 4000
 
 
-@dataclass(frozen=True, eq=False)
+def _shapes(value: Sequence[Shape], owner: Any = None) -> tuple[Shape, ...]:
+    result = tuple(value) if isinstance(value, list | tuple) else (None,)
+    if not result or not all(isinstance(shape, Shape) for shape in result):
+        given = [type(shape).__name__ for shape in result] if isinstance(value, list | tuple) else value
+        what = type(owner).__name__
+        raise ModelError(f"{what}: expected a list of one or more shapes, ns.Ellipsoid(...) and so on, given {given}.")
+    return result
+
+
+@declared
 class Joined(Shape):
     """Several convex shapes, `parts`, whose union the body is; they come from the `shapes` of a user."""
 
-    shapes: Sequence[Shape]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", _checked(self.shapes, type(self).__name__))
+    shapes: tuple[Shape, ...] = field(converter=_shapes)
 
     def moved(self, shift: Any) -> Shape:
         """Return the body shifted by (3,) [m]."""
@@ -73,8 +79,7 @@ class Joined(Shape):
         return union_moments(moments, [part.chords for part in parts], [part.box for part in parts])
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False)
+@declared
 class Union(Joined):
     """The points that lie in one of the shapes or in several.
 
@@ -102,8 +107,7 @@ class Union(Joined):
         return tuple(part for shape in self.shapes for part in shape.parts)
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False)
+@declared
 class Intersection(Joined):
     """The points that lie in all of the shapes.
 
@@ -130,8 +134,7 @@ class Intersection(Joined):
     [0.5, 0.0, 0.0]
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __attrs_post_init__(self) -> None:
         assert self.parts  # raises where nothing is common
 
     @cached_property
@@ -140,8 +143,12 @@ class Intersection(Joined):
         return common([shape.parts for shape in self.shapes])
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _check_function(value: Callable[[np.ndarray], Numbers], what: str) -> None:
+    if not callable(value):
+        raise ModelError(f"{what}: expected a function of a direction (3,), given {value!r}.")
+
+
+@declared
 class SupportFunction(Shape):
     """A convex body that is known by its furthest points.
 
@@ -168,18 +175,10 @@ class SupportFunction(Shape):
     [0.0, 0.0, 0.2]
     """
 
-    function: Callable[[np.ndarray], Numbers]
-    shift: np.ndarray
+    function: Callable[[np.ndarray], Numbers] = field(validator=checked(_check_function))
+    shift: np.ndarray = field(default=(0.0, 0.0, 0.0), converter=point)
 
-    def __init__(self, function: Callable[[np.ndarray], Numbers], shift: Numbers = (0.0, 0.0, 0.0)) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise ModelError(
-                f"SupportFunction: function: expected a function of a direction (3,), given {self.function!r}."
-            )
-        object.__setattr__(self, "shift", finite(self.shift, "SupportFunction: shift", 3))
+    def __attrs_post_init__(self) -> None:
         _check_support(self.support)
 
     def support(self, direction: Any) -> np.ndarray:
@@ -226,14 +225,6 @@ class SupportFunction(Shape):
     def moments(self) -> Moments:
         """Return integrals of 1, y and y y' over the hull of furthest points."""
         return self.hull.moments()
-
-
-def _checked(shapes: Any, what: str) -> tuple[Shape, ...]:
-    result = tuple(shapes) if isinstance(shapes, list | tuple) else (None,)
-    if not result or not all(isinstance(shape, Shape) for shape in result):
-        given = [type(shape).__name__ for shape in result] if isinstance(shapes, list | tuple) else shapes
-        raise ModelError(f"{what}: expected a list of one or more shapes, ns.Ellipsoid(...) and so on, given {given}.")
-    return result
 
 
 def _directions(count: int) -> np.ndarray:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
-from nosnoc_py.errors import ModelError
-from nosnoc_py.rotations import check_rotation
-from nosnoc_py.solution.arrays import assign
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import declared
 from nosnoc_py.systems.shapes.mass_properties import Moments, ellipsoid_moments
-from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, positive, unit
-from nosnoc_py.systems.symbols import finite
+from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, point, positive_lengths, turn, unit
+from nosnoc_py.systems.symbols import finite, positive
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+@declared
 class Ellipsoid(Shape):
     """The body {center + R diag(semi_axes) y : |y| <= 1}.
 
@@ -43,25 +41,19 @@ class Ellipsoid(Shape):
     [0.3, 0.0, 0.0]
     """
 
-    semi_axes: np.ndarray
-    center: np.ndarray
-    rotation: np.ndarray
-    matrix: np.ndarray = field(init=False, repr=False)
-    inverse: np.ndarray = field(init=False, repr=False)
+    semi_axes: np.ndarray = field(converter=positive_lengths)
+    center: np.ndarray = field(default=(0.0, 0.0, 0.0), converter=point)
+    rotation: np.ndarray = field(default=None, converter=turn)
 
-    def __init__(self, semi_axes: Numbers, center: Numbers = (0.0, 0.0, 0.0), rotation: Numbers | None = None) -> None:
-        construct(self, locals())
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """A = R diag(a) (3, 3), which maps the unit ball to the body about its centre."""
+        return self.rotation * self.semi_axes
 
-    def __post_init__(self) -> None:
-        name = type(self).__name__
-        axes = finite(self.semi_axes, f"{name}: semi_axes", 3)
-        if (axes <= 0).any():
-            raise ModelError(f"{name}: semi_axes: expected three positive lengths, given {axes}.")
-        turn = np.eye(3) if self.rotation is None else check_rotation(self.rotation, f"{name}: rotation")
-        values = {"semi_axes": axes, "center": finite(self.center, f"{name}: center", 3), "rotation": turn}
-        # `matrix` maps the unit ball to the body, A = R diag(a); its inverse is computed without a solve.
-        values |= {"matrix": turn * axes, "inverse": turn.T / axes[:, None]}
-        assign(self, **values)
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """The inverse of A (3, 3)."""
+        return self.rotation.T / self.semi_axes[:, None]
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the point furthest in a direction: c + A A'd / |A'd|."""

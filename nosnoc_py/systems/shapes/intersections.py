@@ -9,7 +9,7 @@ can use it. Everything else is a `Cut`, whose support is a convex program in thr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -69,10 +69,10 @@ class Cut(Shape):
 class Lens(Cut):
     """Intersection of two ellipsoids."""
 
-    row: np.ndarray = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "row", _lens_row(*self.members))  # type: ignore[arg-type]
+    @cached_property
+    def row(self) -> np.ndarray:
+        """Both ellipsoids as numbers."""
+        return _lens_row(*self.members)  # type: ignore[arg-type]
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the point furthest in a direction."""

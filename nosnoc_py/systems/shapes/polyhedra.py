@@ -7,26 +7,30 @@ shifts the support by its radius, and has no mass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from attrs import field
 
 from nosnoc_py.annotations import Numbers
-from nosnoc_py.arguments import construct, named_arguments
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import assign, declared
 from nosnoc_py.errors import ModelError
-from nosnoc_py.rotations import check_rotation
-from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.shapes.mass_properties import Moments, polyhedron_moments
-from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, unit
-from nosnoc_py.systems.symbols import finite, scalar
+from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, point, positive_lengths, turn, unit
+from nosnoc_py.systems.symbols import finite, nonnegative
 
 ENTRIES = 2_000_000  # largest number of entries of an array of lines times faces: bounds the memory to some 10 MB
 FLAT = 1e-9  # least thickness of a polyhedron relative to its size: flatter ones have no volume up to rounding
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False, init=False)
+def _points(value: Numbers, what: str = "vertices", owner: Any = None) -> np.ndarray:
+    points = matrix(value, what, (-1, 3))
+    _check_vertices(points, type(owner).__name__)
+    return points
+
+
+@declared
 class ConvexPolyhedron(Shape):
     """The convex hull of points, with a skin of constant thickness around it.
 
@@ -53,24 +57,16 @@ class ConvexPolyhedron(Shape):
     [True, False]
     """
 
-    vertices: np.ndarray
-    skin: float
+    vertices: np.ndarray = field(converter=_points)
+    skin: float = field(default=0.0, converter=nonnegative)
     triangles: np.ndarray = field(init=False, repr=False)
     normals: np.ndarray = field(init=False, repr=False)
     offsets: np.ndarray = field(init=False, repr=False)
 
-    def __init__(self, vertices: Numbers, skin: float = 0.0) -> None:
-        construct(self, locals())
-
-    def __post_init__(self) -> None:
-        name = type(self).__name__
-        points = matrix(self.vertices, f"{name}: vertices", (-1, 3))
-        skin = scalar(self.skin, f"{name}: skin")
-        if not 0 <= skin < np.inf:
-            raise ModelError(f"{name}: skin: expected a thickness, 0 or more, given {skin:g}.")
-        _check_vertices(points, name)
-        corners, faces, normals, offsets = _hull(points, name)
-        assign(self, vertices=points[corners], skin=skin, triangles=points[faces], normals=normals, offsets=offsets)
+    def __attrs_post_init__(self) -> None:
+        points = self.vertices
+        corners, faces, normals, offsets = _hull(points, type(self).__name__)
+        assign(self, vertices=points[corners], triangles=points[faces], normals=normals, offsets=offsets)
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the furthest vertex, the first one where several are, plus the skin."""
@@ -153,14 +149,11 @@ class Box(ConvexPolyhedron):
         rotation: Numbers | None = None,
         skin: float = 0.0,
     ) -> None:
-        edges = finite(lengths, "Box: lengths", 3)
-        if (edges <= 0).any():
-            raise ModelError(f"Box: lengths: expected three positive lengths, given {edges}.")
-        turn = np.eye(3) if rotation is None else check_rotation(rotation, "Box: rotation")
+        half, axes = positive_lengths(lengths, "Box: lengths") / 2, turn(rotation, "Box: rotation")
         signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), axis=-1).reshape(-1, 3)
-        middle = finite(center, "Box: center", 3)
-        super().__init__(middle + (signs * edges / 2) @ turn.T, skin)
-        assign(self, half=edges / 2, center=middle, rotation=turn)
+        middle = point(center, "Box: center")
+        super().__init__(middle + (signs * half) @ axes.T, skin)
+        assign(self, half=half, center=middle, rotation=axes)
 
 
 def distinct(points: np.ndarray) -> np.ndarray:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nosnoc_py.annotations import Numbers
 from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import check_rotation
 from nosnoc_py.systems.shapes.mass_properties import MassProperties, Moments, convex_moments
-from nosnoc_py.systems.symbols import scalar
+from nosnoc_py.systems.symbols import finite, floats, positive
 
 # Tolerance of `contains`, relative to the size of a body: rounding must not put points of its surface outside.
 INSIDE = 1e-12
@@ -133,12 +135,22 @@ class Shape(ABC):
         return np.array([[row @ self.support(sign * row) for row in rows] for sign in (-1, 1)])
 
 
-def positive(value: Any, what: str) -> float:
-    """Return a positive, finite number or raise `ModelError`."""
-    number = scalar(value, what)
-    if not 0 < number < np.inf:
-        raise ModelError(f"{what}: expected a positive number, given {number:g}.")
-    return number
+def point(value: Numbers, what: str = "center") -> np.ndarray:
+    """Return three finite numbers (3,)."""
+    return finite(value, what, 3)
+
+
+def positive_lengths(value: Numbers, what: str = "lengths") -> np.ndarray:
+    """Return three positive lengths (3,)."""
+    result = finite(value, what, 3)
+    if (result <= 0).any():
+        raise ModelError(f"{what}: expected three positive lengths, given {result}.")
+    return result
+
+
+def turn(value: Numbers | None, what: str = "rotation") -> np.ndarray:
+    """Return a rotation matrix (3, 3), by default the identity."""
+    return np.eye(3) if value is None else check_rotation(value, what)
 
 
 def unit(direction: Any) -> np.ndarray:
@@ -155,10 +167,7 @@ def unit(direction: Any) -> np.ndarray:
 
 def matrix(value: Any, what: str, shape: tuple[int, int]) -> np.ndarray:
     """Return a matrix of finite numbers; a shape of -1 is any number of rows."""
-    try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(f"{what}: expected numbers, given {value!r}.") from None
+    array = floats(value, what)
     if array.ndim != 2 or any(n not in (-1, m) for n, m in zip(shape, array.shape, strict=True)):
         expected = tuple("n" if n < 0 else n for n in shape)
         raise ModelError(f"{what}: expected an array of shape {expected}, given one of shape {array.shape}.")

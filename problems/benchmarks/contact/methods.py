@@ -195,7 +195,7 @@ def _broken(ocp: ns.OCP, motion: ns.Trajectory) -> float:
     """Return the largest violation of bounds, path constraints and complementarities by a simulated motion."""
     s, edges = ocp.system, _edges(motion)
     t = np.sort(np.append(edges, 0.5 * (edges[1:] + edges[:-1])))
-    rows = [(s.x, *ocp.x_bounds), (s.u, *ocp.u_bounds)]
+    rows: list[tuple[Any, Any, Any]] = [(s.x, *ocp.x_bounds), (s.u, *ocp.u_bounds)]
     rows += [(c.expression, c.lower, c.upper) for c in ocp.path_constraints]
     for pair in ocp.complementarities:
         rows += [(pair.a, 0.0, np.inf), (pair.b, 0.0, np.inf), (ca.fmin(pair.a, pair.b), -np.inf, 0.0)]
