@@ -197,7 +197,7 @@ class Painter:
             text = shape.label
             if text and isinstance(shape, scene.Arrow):
                 longest = self.motion.longest(k)
-                text = f"{text}, at most {longest:.3g} {shape.unit}".rstrip() if longest else None
+                text = f"{text}, at most {longest:.3g} {shape.unit}".rstrip() if longest else ""
             if text:
                 entries.append((text, shape, colour))
         return entries
