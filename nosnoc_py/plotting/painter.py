@@ -73,8 +73,11 @@ class Layer:
 class Painter:
     """Draws a motion into axes, one time after the other."""
 
-    def __init__(self, motion: PlanarMotion, view: PlanarView) -> None:
-        self.motion, self.view = motion, view
+    margins = 0.6, 0.2, 0.5  # inches on the left, on the right and below, for ticks
+
+    def __init__(self, motion: PlanarMotion, view: PlanarView | None = None) -> None:
+        self.motion, self.view = motion, view or motion.view
+        self.trajectory = motion.trajectory
         self.scales = motion.scales(motion.view.size)
         free = iter(range(10**9))
         # Only bodies without a colour of their own take one of the cycle.
@@ -91,8 +94,18 @@ class Painter:
             return "#555555"
         return COLOURS[:6][next(free) % 6] if shape.body else MARK
 
-    def prepare(self, axes: Axes) -> None:
-        """Set limits, equal scales and labels, and draw what never moves."""
+    @property
+    def ratio(self) -> float:
+        """Height over width of the picture."""
+        return self.view.ratio
+
+    def fitted(self, ratio: float) -> Painter:
+        """Return one whose view is made wider or higher until height over width is `ratio`."""
+        return Painter(self.motion, self.view.with_ratio(ratio))
+
+    def axes(self, figure: Figure, box: tuple[float, float, float, float]) -> Axes:
+        """Add axes with limits, equal scales and labels at a place of a figure."""
+        axes = figure.add_axes(box)
         axes.set_aspect("equal")
         width, height = axes.get_window_extent().size / axes.figure.dpi
         axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / WIDE_TICK, 1, 8))))
@@ -102,6 +115,7 @@ class Painter:
         axes.set_ylabel(scaled(axes.yaxis, "", "m"), fontsize=8, labelpad=1)
         axes.tick_params(labelsize=7, length=2)
         axes.spines[["top", "right"]].set_visible(False)
+        return axes
 
     def layers(self, times: Array) -> list[Layer]:
         """Return what is drawn at times (frames,), in the order of the shapes."""
