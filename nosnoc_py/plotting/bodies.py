@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from nosnoc_py.errors import OptionError, check_positive, optional
-from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import check_integer
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
 from nosnoc_py.plotting.scenes import FLOOR, View, filled, floors_of, scene, shadows_of
+from nosnoc_py.plotting.sheets import COLOURS
 from nosnoc_py.rotations import quaternion_of
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory

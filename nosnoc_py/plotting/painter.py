@@ -19,9 +19,8 @@ from matplotlib.patches import FancyArrowPatch, Patch, Polygon
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.planar import BAND, PlanarMotion, PlanarView
-from nosnoc_py.plotting.sheets import scaled
+from nosnoc_py.plotting.sheets import COLOURS, GREY, scaled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems import scene
 

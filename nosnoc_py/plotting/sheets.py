@@ -19,6 +19,11 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Verdict
 
+# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too pale on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Dashes of several trajectories in one figure, and of lines that would hide each other.
+DASHES = ("-", "--", ":", "-.")
+GREY = "#8A8A8A"
 DOTS_PER_INCH = 150
 KINDS = (".png", ".pdf", ".svg")
 LONG, POWER = 15, 5  # letters beside a panel that leave no room for the unit, and those that a power is worth

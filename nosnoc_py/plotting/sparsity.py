@@ -16,8 +16,7 @@ from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import derivatives
-from nosnoc_py.plotting.figures import COLOURS, GREY
-from nosnoc_py.plotting.sheets import finished, new_figure
+from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
 
 MOST_LABELS = 12  # of control stages along an axis

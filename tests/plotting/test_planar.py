@@ -22,10 +22,10 @@ from models import bouncing_ball, bouncing_bodies, particle, spring_hopper, two_
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting import animate, snapshots
 from nosnoc_py.plotting.animation import stage
-from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import Clock, GifWriter, ffmpeg, film, frame_rate, frame_times, writer_of
 from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
+from nosnoc_py.plotting.sheets import COLOURS
 from nosnoc_py.systems import scene
 
 BALL = bouncing_ball.build(0.8)
