@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 
 from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
 from nosnoc_py.plotting.bodies import BodyPainter
 from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.film_page import write_page
-from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
+from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion
 from nosnoc_py.plotting.scenes import View
-from nosnoc_py.plotting.sheets import new_figure
+from nosnoc_py.plotting.sheets import legend_below, new_figure
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
@@ -28,9 +28,9 @@ from nosnoc_py.systems.rigid_body import RigidBody
 AnyPainter = Painter | BodyPainter
 SYSTEMS = (CLS, PSS, Heaviside, PDS, HybridSystem, EventSelectedSystem, RigidBody)
 
-WIDTH, HIGHEST, LOWEST = 5.4, 4.6, 1.0  # inches of a picture, and of the part of it with the axes
+WIDTH, HIGHEST, LOWEST = 4.6, 4.6, 1.0  # inches of axes
 WIDE = 4.5  # inches that hold the clock and an event beside each other
-LINE = 0.22  # inches of a line of text above the axes
+AROUND = 0.8  # inches around axes, for ticks and text
 
 
 def animate(system: Described, trajectory: Trajectory, path: str | Path, **options: Any) -> Path:
@@ -156,40 +156,55 @@ def animate_body(
 
 
 def _filmed(film: Film, painter: AnyPainter, size: tuple[float, float] | None, dots_per_inch: int) -> Path:
-    figure, axes, painter = stage(painter, size)
-    clock = line_above(axes, "left")
-    now = line_above(axes, "right", 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5, color="#A03C00")
+    figure, (axes,) = stage(painter, size)
+    under = "\n" if figure.get_figwidth() < WIDE else ""  # the clock has a line of its own
+    now = axes.set_title("", loc="right", fontsize=8, color="#A03C00")
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(film.clock.text(t))
-        now.set_text(film.clock.now(t))
+        axes.set_title(film.clock.text(t), loc="left", fontsize=8)
+        now.set_text(film.clock.now(t) + under)
         return painter.draw(axes, t, flash=film.flash)
 
     return film.record(figure, dots_per_inch, draw)
 
 
 def stage(
-    painter: AnyPainter, size: tuple[float, float] | None = None, title: str | None = None
-) -> tuple[Figure, Any, AnyPainter]:
-    """A figure with axes that fit a motion, a line above them for the clock, and a legend; and who draws into them."""
+    painter: AnyPainter,
+    size: tuple[float, float] | None = None,
+    title: str | None = None,
+    *,
+    shape: tuple[int, int] = (1, 1),
+    picture: float = WIDTH,
+) -> tuple[Figure, list[Any]]:
+    """A figure with axes of equal scales that fit a motion, room for text above them, a title, and a legend.
+
+    Parameters
+    ----------
+    painter
+        It fills the axes, and draws into them afterwards.
+    size : (2,), optional
+        Width and height of the figure [inches].
+    title : str, optional
+    shape : (2,)
+        Numbers of rows and columns of axes.
+    picture : float
+        Width or height [inches] of axes that decides about the size of the figure.
+    """
     if size is not None:
         check_size(size)
-    handles, (left, right, bottom) = painter.handles(), painter.margins
-    head = LINE * (1.3 + rows_of(handles, WIDTH if size is None else size[0]))
-    head += (0.0 if size is None or size[0] >= WIDE else LINE) + (TITLE if title else 0.0)
-    high = min(max(painter.ratio * (WIDTH - left - right), LOWEST), HIGHEST)
-    width, height = size or (WIDTH, high + bottom + head)
-    figure = new_figure(width, height, layout=None)
-    wide, high = max(width - left - right, 0.2 * width), max(height - bottom - head, 0.2 * height)
-    painter = painter.fitted(high / wide)
-    axes = painter.axes(figure, (left / width, bottom / height, wide / width, high / height))
-    legend_above(figure, handles, title)
-    return figure, axes, painter
-
-
-def line_above(axes: Any, side: Literal["left", "right"], points: float = 4, **look: Any) -> Annotation:
-    """A line of text above one end of axes, without words yet."""
-    box = axes.get_position(original=True)
-    place = {"xycoords": "figure fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom", "ha": side}
-    x = {"left": max(box.x0, 0.03), "right": min(box.x1, 0.97)}[side]
-    return axes.annotate("", (x, box.y1), xytext=(0, points), **place, **look)
+    high = float(np.clip(painter.ratio * picture, LOWEST, HIGHEST))
+    wide = min(picture, max(high / painter.ratio, 0.5 * picture))
+    handles, (rows, columns) = painter.handles(), shape
+    figure = new_figure(*(size or (columns * (wide + AROUND), rows * (high + AROUND) + 0.3)))
+    grid = list(figure.subplots(rows, columns, squeeze=False, subplot_kw={"projection": painter.projection}).flat)
+    for axes in grid:
+        painter.prepare(axes)
+        axes.set_title(" " if figure.get_figwidth() >= WIDE else " \n ", loc="left", fontsize=8)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    legend_below(figure, handles, 7)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the places stay the same in all frames of a film
+    for axes in grid:
+        painter.settle(axes)
+    return figure, grid

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from nosnoc_py.errors import OptionError, check_positive, optional
@@ -43,20 +42,20 @@ class BodyPainter:
         Of curved surfaces.
     """
 
-    ratio, margins = 0.6, (0.0, 0.0, 0.0)
+    ratio, projection = 0.7, "3d"
 
     def __init__(self, body: RigidBody, trajectory: Trajectory, view: View | None = None, resolution: int = 16) -> None:
         check_motion(trajectory)
         self.body, self.trajectory, self._view = body, trajectory, view
         self._meshes, self._places = meshes_of(body.shape, resolution), impact_places(body, trajectory)
 
-    def fitted(self, ratio: float) -> BodyPainter:
-        """Return one for axes of this height over width; scenes in space fill any."""
-        return self
+    def prepare(self, axes: Any) -> None:
+        """Leave all room to the scene."""
+        axes.set_axis_off()
 
-    def axes(self, figure: Figure, box: tuple[float, float, float, float]) -> Any:
-        """Add axes with the planes at a place of a figure."""
-        return scene(figure.add_axes(box, projection="3d"), self.body, [self.trajectory], self._view)
+    def settle(self, axes: Any) -> None:
+        """Draw the planes into axes that have found their place."""
+        scene(axes, self.body, [self.trajectory], self._view)
 
     def draw(self, axes: Any, t: float, *, flash: float = 0.0) -> list[Any]:
         """Draw the body at a time, with its way and its impacts up to then; return what was drawn."""

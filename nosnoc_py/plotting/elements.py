@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
-from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, legend_outside, new_figure, tidy, titled
+from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, legend_below, new_figure, tidy, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
@@ -88,7 +88,7 @@ def plot_active_set(
     axes.spines[["top", "right", "left"]].set_visible(False)
     used = [side for side in SIDES if any(side in sides for sides in table.values())]
     handles = [Patch(fc=SIDES[side][0], ec="white", hatch=SIDES[side][1], label=side) for side in used]
-    legend_outside(figure, handles, 8)
+    legend_below(figure, handles, 8)
     return finished(figure, titled(title, solution), path)
 
 
@@ -186,7 +186,7 @@ def plot_elements(
     bottom.set_ylabel(f"length h [{'-' if numerical else 's'}]", fontsize=9)
     bottom.yaxis.set_major_locator(MaxNLocator(5))
     tidy(bottom, legend=False)
-    legend_outside(figure, [*top.get_legend_handles_labels()[0], *bottom.get_legend_handles_labels()[0]], 7)
+    legend_below(figure, [*top.get_legend_handles_labels()[0], *bottom.get_legend_handles_labels()[0]], 7)
     return finished(figure, titled(title, solution), path)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, Polygon
 from matplotlib.patheffects import withStroke
@@ -29,8 +28,6 @@ BELOW = 2  # layers up to here, grounds and trails, are below all bodies
 MARK, EARTH = "#000000", "#C9CDD1"  # no body has the colour of the marks unless it asks for it
 HALO = [withStroke(linewidth=3.2, foreground="white")]  # behind marks: seen on dark bodies, too
 SHORTEST = 0.01  # of the greater side of a picture: shorter arrows are not drawn
-COLUMNS, COLUMN = 4, 1.3  # of legends at most, and their width [inches]
-TITLE = 0.27  # inches
 WIDE_TICK, HIGH_TICK = 0.55, 0.4  # inches between ticks, at least
 
 
@@ -72,7 +69,7 @@ class Layer:
 class Painter:
     """Draws a motion into axes, one time after the other."""
 
-    margins = 0.6, 0.2, 0.5  # inches on the left, on the right and below, for ticks
+    projection = None
 
     def __init__(self, motion: PlanarMotion, view: PlanarView | None = None) -> None:
         self.motion, self.view = motion, view or motion.view
@@ -98,23 +95,23 @@ class Painter:
         """Height over width of the picture."""
         return self.view.ratio
 
-    def fitted(self, ratio: float) -> Painter:
-        """Return one whose view is made wider or higher until height over width is `ratio`."""
-        return Painter(self.motion, self.view.with_ratio(ratio))
-
-    def axes(self, figure: Figure, box: tuple[float, float, float, float]) -> Axes:
-        """Add axes with limits, equal scales and labels at a place of a figure."""
-        axes = figure.add_axes(box)
-        axes.set_aspect("equal")
-        width, height = axes.get_window_extent().size / axes.figure.dpi
-        axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / WIDE_TICK, 1, 8))))
-        axes.yaxis.set_major_locator(MaxNLocator(int(np.clip(height / HIGH_TICK, 2, 8))))
+    def prepare(self, axes: Axes) -> None:
+        """Set what decides how much room axes have: their labels and ticks."""
         axes.set(xlim=(self.view.left, self.view.right), ylim=(self.view.bottom, self.view.top))
         axes.set_xlabel(scaled(axes.xaxis, "", "m"), fontsize=8, labelpad=1)
         axes.set_ylabel(scaled(axes.yaxis, "", "m"), fontsize=8, labelpad=1)
         axes.tick_params(labelsize=7, length=2)
         axes.spines[["top", "right"]].set_visible(False)
-        return axes
+
+    def settle(self, axes: Axes) -> None:
+        """Fill axes that have found their place."""
+        width, height = axes.get_position(original=True).size * axes.figure.get_size_inches()
+        self.view = self.motion.view.with_ratio(height / width)
+        axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / WIDE_TICK, 1, 8))))
+        axes.yaxis.set_major_locator(MaxNLocator(int(np.clip(height / HIGH_TICK, 2, 8))))
+        limits = {"xlim": (self.view.left, self.view.right), "ylim": (self.view.bottom, self.view.top)}
+        axes.set(aspect="equal", **limits)
+        axes.apply_aspect()
 
     def layers(self, times: Array) -> list[Layer]:
         """Return what is drawn at times (frames,), in the order of the shapes."""
@@ -253,20 +250,3 @@ def _left(points: Array) -> Array:
     normals = np.stack([-steps[:, 1], steps[:, 0]], axis=1)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
     return normals / np.where(lengths > 0.0, lengths, 1.0)
-
-
-def legend_above(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:
-    """Write a title at the upper edge, and a legend in `rows_of(handles, width)` lines below."""
-    high = figure.get_figheight()
-    if title:
-        figure.suptitle(title, fontsize=10, y=1.0 - 0.05 / high, va="top")
-    if handles:
-        look: dict[str, Any] = {"fontsize": 7, "handlelength": 1.4, "columnspacing": 1.2, "frameon": False}
-        columns = -(-len(handles) // rows_of(handles, figure.get_figwidth()))
-        look["bbox_to_anchor"] = (0.0, 0.0, 1.0, 1.0 - (TITLE / high if title else 0.0))
-        figure.legend(handles=handles, loc="upper center", ncols=columns, borderaxespad=0.1, **look)
-
-
-def rows_of(handles: Sequence[Any], width: float) -> int:
-    """Return the number of lines of a legend in a picture of this width [inches]."""
-    return -(-len(handles) // int(np.clip(width / COLUMN, 1, COLUMNS)))

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type, unknown_name
-from nosnoc_py.plotting.animation import LINE, SYSTEMS, AnyPainter, line_above, stage
+from nosnoc_py.plotting.animation import SYSTEMS, AnyPainter, stage
 from nosnoc_py.plotting.bodies import BodyPainter
 from nosnoc_py.plotting.film import check_size
-from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
+from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion
-from nosnoc_py.plotting.sheets import finished, new_figure, titled
+from nosnoc_py.plotting.sheets import finished, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.described import Described
@@ -26,7 +26,7 @@ Arrangement = Literal["strobe", "panels"]
 
 COUNT = {"strobe": 9, "panels": 6}  # moments, unless they are given
 FAINT = 0.18  # opacity of the earliest moment
-PANEL, BESIDE = 2.6, 0.55  # inches: greater side of a panel, around a panel
+PANEL = 2.6  # inches: width of a panel
 
 
 @named_arguments
@@ -119,37 +119,24 @@ def _times_text(moments: Array, unit: str) -> str:
 
 
 def _strobe(painter: AnyPainter, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
-    figure, axes, painter = stage(painter, size, title)
+    figure, (axes,) = stage(painter, size, title)
     painter.draw_strobe(axes, moments, _opacities(len(moments)))
-    line_above(axes, "left").set_text(_times_text(moments, painter.trajectory.units.get("t", "s")))
+    axes.set_title(_times_text(moments, painter.trajectory.units.get("t", "s")), loc="left", fontsize=8)
     return figure
 
 
 def _panels(painter: AnyPainter, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
     """Rows and columns of panels with the same scales."""
-    ratio = painter.ratio
-    wide, high = (PANEL, PANEL * ratio) if ratio < 1.0 else (PANEL / ratio, PANEL)
-    columns = int(np.clip(round(np.sqrt(len(moments) * high / wide)), 1, len(moments)))
+    count, ratio = len(moments), painter.ratio
+    columns = int(np.clip(round(np.sqrt(count * ratio)), 1, count))
     # Wide pictures in three columns at least, upright ones in a row of six at most.
-    columns = min(len(moments), max(columns, 3)) if high < 1.5 * wide else min(len(moments), 6)
-    rows = -(-len(moments) // columns)
-    handles, beside = painter.handles(), BESIDE if any(painter.margins) else 0.0
-    width = size[0] if size else columns * (wide + beside)
-    head = LINE * rows_of(handles, width) + 0.1 + (TITLE if title else 0.0)
-    height = size[1] if size else rows * (high + beside + 0.15) + head
-    figure = new_figure(width, height, layout=None)
-    share = head / height
-    cell = 1.0 / columns, (1.0 - share) / rows
-    across, up = (cell[0] * width - beside) / width, (cell[1] * height - beside - 0.15) / height
-    # Equal scales in x and y: the view is widened to the shape of the panel.
-    painter = painter.fitted(up * height / (across * width))
-    for k, t in enumerate(moments):
-        row, column = divmod(k, columns)
-        left, low = column * cell[0] + 0.8 * beside / width, 1.0 - share - (row + 1) * cell[1] + 0.75 * beside / height
-        axes = painter.axes(figure, (left, low, across, up))
-        axes.xaxis.label.set_visible(row == rows - 1)
-        axes.yaxis.label.set_visible(column == 0)
-        axes.set_title(f"t = {t:.3g} {painter.trajectory.units.get('t', 's')}", fontsize=8, pad=3)
+    columns = min(count, max(columns, 3)) if ratio < 1.5 else min(count, 6)
+    figure, grid = stage(painter, size, title, shape=(-(-count // columns), columns), picture=PANEL)
+    for k, (axes, t) in enumerate(zip(grid, moments, strict=False)):
+        axes.xaxis.label.set_visible(k + columns >= count)
+        axes.yaxis.label.set_visible(k % columns == 0)
+        axes.set_title(f"t = {t:.3g} {painter.trajectory.units.get('t', 's')}", loc="left", fontsize=8)
         painter.draw(axes, float(t), flash=1e-12)
-    legend_above(figure, handles, title)
+    for axes in grid[count:]:
+        axes.remove()
     return figure
