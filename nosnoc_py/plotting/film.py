@@ -196,34 +196,23 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
                 f'{path.name}: ffmpeg, which writes .mp4, is not installed; pip install "nosnoc_py[film]" brings one, '
                 "or write a .gif."
             )
-        return _ffmpeg_writer(program)(fps=frames_per_second, codec="h264")
+        writer = FFMpegWriter(fps=frames_per_second, codec="h264")
+        # Not the setting of all of matplotlib, but this one's.
+        writer.bin_path = lambda: program
+        return writer
     raise OptionError(f"{path.name or path}: expected a file .gif or .mp4, or .html of a planar system.")
 
 
 def ffmpeg() -> str | None:
     """Return the path of ffmpeg: on the search path, or that of the package imageio-ffmpeg; None without both."""
-    program = shutil.which("ffmpeg")
-    if program is None:
-        try:
-            import imageio_ffmpeg
-        except ImportError:
-            return None
-        try:
-            program = str(imageio_ffmpeg.get_ffmpeg_exe())
-        except RuntimeError:  # the package is there, its program is not
-            return None
-    return program
+    if program := shutil.which("ffmpeg"):
+        return program
+    try:
+        import imageio_ffmpeg
 
-
-def _ffmpeg_writer(program: str) -> type[FFMpegWriter]:
-    """Matplotlib's writer with this program, without a change of what is configured for all."""
-
-    class Writer(FFMpegWriter):
-        @classmethod
-        def bin_path(cls) -> str:
-            return program
-
-    return Writer
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):  # the package may be there without its program
+        return None
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> None:

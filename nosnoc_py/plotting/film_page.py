@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from nosnoc_py.errors import OptionError
-from nosnoc_py.files import write_atomically
 from nosnoc_py.plotting.film import Film, check_size
 from nosnoc_py.plotting.painter import MARK, Layer, Painter
 from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
+from nosnoc_py.plotting.sheets import write_file
 from nosnoc_py.solution.arrays import Array
 
 WIDTH, HIGHEST = 760, 620  # pixels of the picture
@@ -84,15 +83,8 @@ def write_page(motion: PlanarMotion, film: Film, size: tuple[float, float] | Non
     numbers = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
     text = files("nosnoc_py.plotting").joinpath("film_page.html").read_text(encoding="utf-8")
     text = text.replace("{{TITLE}}", escape(film.path.stem)).replace("{{LEGEND}}", _legend(painter))
-    path = film.path
-    if path.is_dir():
-        raise OptionError(f"{path} is a folder; give the path of a file in it.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.replace("{{DATA}}", numbers).encode())
-    except OSError as error:
-        raise OptionError(f"{path}: nothing can be written there ({error.strerror}); give another path.") from None
-    return path
+    write_file(film.path, text.replace("{{DATA}}", numbers).encode())
+    return film.path
 
 
 def _layer(layer: Layer, canvas: Canvas) -> dict[str, Any]:

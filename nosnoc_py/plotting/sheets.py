@@ -114,8 +114,13 @@ def _write(figure: Figure, path: Path) -> None:
         raise OptionError(f"{path.name or path}: expected a file {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     data = BytesIO()
     figure.savefig(data, dpi=DOTS_PER_INCH, format=kind[1:])
+    write_file(path, data.getvalue())
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole, in a folder that is made; `OptionError` where nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data.getvalue())
+        write_atomically(path, data)
     except OSError as error:
         raise OptionError(f"{path}: nothing can be written there ({error.strerror}); give another path.") from None

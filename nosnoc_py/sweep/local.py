@@ -7,12 +7,16 @@ is late is replaced; `processes` has the mechanism.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.processes import Fresh, Helpers
-from nosnoc_py.sweep.tasks import TIMEOUT, Outcome, Task, failed_row
+from nosnoc_py.sweep.references import function, on_path
+from nosnoc_py.sweep.store import check_suffix, encoded
+from nosnoc_py.sweep.tasks import ERROR, TIMEOUT, Outcome, Task, failed_row, is_shortage
 
 # One thread each: runs side by side would fight for the cores, and results would depend on their number.
 THREADS = (
@@ -59,7 +63,7 @@ class LocalExecutor:
 
 def worker() -> Fresh:
     """Start a process for tasks."""
-    return Fresh("nosnoc_py.sweep.worker:perform", dict.fromkeys(THREADS, "1"))
+    return Fresh("nosnoc_py.sweep.local:done", dict.fromkeys(THREADS, "1"))
 
 
 def outcomes(helpers: Helpers, tasks: Iterable[Task], workers: int) -> Generator[Outcome]:
@@ -71,3 +75,26 @@ def outcomes(helpers: Helpers, tasks: Iterable[Task], workers: int) -> Generator
         death, late = (value, False) if success is not None else value
         row = failed_row(TIMEOUT, f"killed after {task.timeout:g} s") if late else None
         yield Outcome(task=task, row=row, death=None if late else death)
+
+
+def done(task: Task) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Call the function of a task; its errors are answers, too, unless the machine is out of memory or disk space."""
+    before = os.getcwd()
+    try:
+        with on_path(*task.paths):
+            returned = function(task.function)(**task.arguments)
+        row, files = returned if isinstance(returned, tuple) else (returned, {})
+        for suffix in files:
+            check_suffix(suffix)
+        return plain(row), dict(files)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # nobody but the task raises the last two here
+        if is_shortage(error):
+            raise
+        return plain(failed_row(ERROR, f"{type(error).__name__}: {error}")), {}
+    finally:
+        os.chdir(before)  # the next task of this process begins where this one did
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row as JSON reads it back: NaN and infinity are None, NumPy's scalars are numbers."""
+    return json.loads(encoded(dict(row)))
