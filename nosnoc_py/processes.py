@@ -242,11 +242,12 @@ class Helpers:
         while self._all:
             self._all.pop().close()
 
-    def end_idle(self) -> None:
-        """End those that have nothing to do."""
+    def end_idle(self) -> int:
+        """End those that have nothing to do; return how many are at work."""
         with suppress(IndexError):
             while True:
                 self._end(self._idle.pop())
+        return len(self._all)
 
     def send(self, task: Any, timeout: float | None = None) -> Helper:
         """Send a task to a helper that has nothing to do, or to a new one."""

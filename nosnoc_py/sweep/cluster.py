@@ -39,8 +39,8 @@ HELPERS: dict[str, Helpers] = {}
 def remote(session: str, task: Task) -> Outcome:
     """Run a task on a worker of the cluster, in a process that serves this sweep alone."""
     for other in [*HELPERS]:
-        if other != session:
-            HELPERS[other].end_idle()
+        if other != session and not HELPERS[other].end_idle():
+            HELPERS.pop(other, None)
     return next(outcomes(HELPERS.setdefault(session, Helpers(worker)), [task], 1))
 
 
