@@ -223,10 +223,12 @@ class Helpers:
     ----------
     start : callable
         Starts one.
+    tasks_each : int
+        Tasks after which a helper is replaced, too.
     """
 
-    def __init__(self, start: Callable[[], Helper]) -> None:
-        self._start = start
+    def __init__(self, start: Callable[[], Helper], tasks_each: int = MOST_TASKS) -> None:
+        self._start, self._tasks_each = start, tasks_each
         self._idle: list[Helper] = []
         self._all: set[Helper] = set()
 
@@ -286,7 +288,7 @@ class Helpers:
             success, value = helper.answer()
         except EOFError:
             return task, None, (self._end(helper), helper.late)
-        if success and helper.tasks < MOST_TASKS and not helper.late:
+        if success and helper.tasks < self._tasks_each and not helper.late:
             self._idle.append(helper)
         else:
             self._end(helper)

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.processes import Fresh, Helpers
+from nosnoc_py.processes import MOST_TASKS, Fresh, Helpers
 from nosnoc_py.sweep.references import function, on_path
 from nosnoc_py.sweep.store import check_suffix, encoded
 from nosnoc_py.sweep.tasks import ERROR, TIMEOUT, Outcome, Task, failed_row, is_shortage
@@ -41,6 +41,8 @@ class LocalExecutor:
     ----------
     workers : int
         Processes at a time.
+    tasks_each : int
+        Tasks that a process does before another one takes its place; 1 where times are compared.
 
     Raises
     ------
@@ -48,16 +50,16 @@ class LocalExecutor:
         If `workers` is not positive, or on Windows.
     """
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, tasks_each: int = MOST_TASKS) -> None:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
             raise OptionError(f"workers: expected a positive whole number, given {workers!r}.")
         if os.name != "posix":
             raise OptionError("a sweep needs Linux or macOS, because runs have processes; on Windows use WSL.")
-        self.workers = workers
+        self.workers, self.tasks_each = workers, tasks_each
 
     def run(self, tasks: Iterable[Task]) -> Generator[Outcome]:
         """Yield outcomes in the order of their ends; see `Executor`."""
-        with Helpers(worker) as helpers:
+        with Helpers(worker, self.tasks_each) as helpers:
             yield from outcomes(helpers, tasks, self.workers)
 
 

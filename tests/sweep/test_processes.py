@@ -65,13 +65,12 @@ def test_sigterm_is_for_the_parent_and_for_what_the_task_starts():
     assert outcome("terminated").row == {"success": True, "forked": -15, "program": -15}
 
 
-def test_one_process_does_all_until_it_dies_is_late_or_has_done_its_share(tmp_path, monkeypatch):
+def test_one_process_does_all_until_it_dies_is_late_or_has_done_its_share():
     """The calls of small.py tell their process; one that was lost is replaced, and begins where the first one did."""
-    monkeypatch.setattr(processes, "MOST_TASKS", 4)
     names = ["who", "moves", "raises", "who", "who", "leave", "who", "hang", "who"]
     tasks = [Task(key=f"{k}", function=f"small:{name}", paths=(HERE,)) for k, name in enumerate(names)]
     tasks[7] = replace(tasks[7], timeout=0.5)
-    found = {one.task.key: one for one in LocalExecutor(1).run(tasks)}
+    found = {one.task.key: one for one in LocalExecutor(1, tasks_each=4).run(tasks)}
     pids = [found[key].row["pid"] for key in "013468"]
     assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 4, 5]
     assert {found[key].row["folder"] for key in "013468"} == {str(Path.cwd())}
