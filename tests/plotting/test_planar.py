@@ -365,7 +365,7 @@ def test_frames_are_kept_small(tmp_path: Path) -> None:
     writer.setup(figure, str(tmp_path / "film.gif"), 50)
     writer.grab_frame()
     assert isinstance(writer, GifWriter)
-    assert [len(picture.tobytes()) for picture in writer._pictures] == [100 * 50]
+    assert [len(picture.tobytes()) for picture in writer._frames] == [100 * 50]
 
 
 def straight(shapes: Any, states: Any, **changes: Any) -> tuple[ns.CLS, ns.Trajectory]:
