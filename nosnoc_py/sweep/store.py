@@ -210,16 +210,9 @@ def check_suffix(suffix: object) -> None:
 
 def encoded(value: Any) -> str:
     """Return a row as JSON: NaN and infinity are null, scalars of NumPy numbers, and all words UTF-8."""
-    return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_refused)
-
-
-def _writable(value: Any) -> Any:
-    """The same with half characters (surrogates, from names of files that are no UTF-8) as escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
+    text = json.dumps(jsonable(value), indent=1, allow_nan=False, default=_refused, ensure_ascii=False)
+    # Half characters (surrogates, from names of files that are no UTF-8) are written as their escapes.
+    return re.sub("[\ud800-\udfff]", lambda half: rf"\\u{ord(half[0]):04x}", text)
 
 
 def _refused(value: Any) -> Any:
