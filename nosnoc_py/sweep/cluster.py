@@ -73,7 +73,7 @@ class DaskExecutor:
 
     def __init__(self, address: str, patience: float = PATIENCE) -> None:
         self.address, self.patience = address, patience
-        _check_address(address, patience)
+        _check_address(address)
         self._client = _client(address, patience)
         self._done: SimpleQueue[Any] = SimpleQueue()
         self._session = uuid4().hex
@@ -241,22 +241,15 @@ def _within(seconds: float, ask: Callable[..., Any], *arguments: Any, **options:
     return answer
 
 
-def _check_address(address: str, patience: float) -> None:
-    """Refuse what cannot be a scheduler before a client is made, which would be long about it."""
+def _check_address(address: str) -> None:
+    """Refuse what cannot be a scheduler before a client waits for it."""
     parts = ADDRESS.fullmatch(address)
     if parts is None:
         raise OptionError(f"scheduler: expected an address such as tcp://127.0.0.1:8786, given {address!r}.")
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            with socket.create_connection((parts["host"].strip("[]"), int(parts["port"])), timeout=patience):
-                return
-        except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
-            raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise _silent(address, patience, error) from None
-        time.sleep(POLL / 5)
+    try:
+        socket.getaddrinfo(parts["host"].strip("[]"), int(parts["port"]))
+    except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
+        raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None
 
 
 def _silent(address: str, patience: float, error: Exception) -> OptionError:

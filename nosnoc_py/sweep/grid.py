@@ -54,9 +54,6 @@ class SweepRun:
     drawn: dict[str, float] = field(default_factory=dict)
 
 
-Run = SweepRun  # its earlier name; the class named Run is the part of a configuration
-
-
 def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRun, ...]:
     """Return all runs of a configuration: the product of grid, zip, random samples and repeats; the last one fastest.
 
