@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.arguments import named_arguments
@@ -71,16 +71,12 @@ def plot_active_set(
     nodes, table = active_set(problem, solution, tolerance)
     if not table:
         raise OptionError("this problem has no complementarity pairs on its finite elements.")
-    width = 8.0
-    figure = new_figure(width, 1.3 + 0.3 * len(table))
+    figure = new_figure(8.0, 1.3 + 0.3 * len(table))
     axes = figure.subplots()
     for row, sides in enumerate(table.values()):
-        for e, side in enumerate(sides):
-            if side:
-                colour, hatch = SIDES[side]
-                box = Rectangle((nodes[e], row - 0.4), nodes[e + 1] - nodes[e], 0.8)
-                box.set(fc=colour, ec="white", hatch=hatch, lw=0.3)
-                axes.add_patch(box)
+        at = [e for e, side in enumerate(sides) if side]
+        looks = {"color": [SIDES[sides[e]][0] for e in at], "hatch": [SIDES[sides[e]][1] for e in at]}
+        axes.barh(row, np.diff(nodes)[at], 0.8, nodes[at], ec="white", lw=0.3, **looks)
     names = [f"{first} ⊥ {second}" for first, second in table]
     axes.set(xlim=(nodes[0], nodes[-1]), ylim=(len(table) - 0.4, -0.6), xlabel=_time_label(problem))
     axes.set_yticks(range(len(table)), names, fontsize=8)
