@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -223,22 +224,19 @@ def _within(seconds: float, ask: Callable[..., Any], *arguments: Any, **options:
     TimeoutError
         If there is none in time; the call is left to itself.
     """
-    answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    answered: Future[Any] = Future()
 
     def wait() -> None:
         try:
-            answered.put((ask(*arguments, **options), None))
+            answered.set_result(ask(*arguments, **options))
         except BaseException as error:  # handed over
-            answered.put((None, error))
+            answered.set_exception(error)
 
     threading.Thread(target=wait, daemon=True).start()
     try:
-        answer, error = answered.get(timeout=seconds)
-    except Empty:
+        return answered.result(timeout=seconds)
+    except TimeoutError:
         raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return answer
 
 
 def _check_address(address: str) -> None:
