@@ -16,8 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.mpcc.strategy import SolverState
@@ -73,22 +72,6 @@ class Report:
     deadline: float | None = None
 
 
-class ProgressOutput(Protocol):
-    """Where reports go."""
-
-    def start(self, total: float | None) -> None:
-        """Show that the work has begun."""
-
-    def show(self, report: Report, clock: str) -> None:
-        """Show a report; `clock` says the time that has passed and an estimate of what is left."""
-
-    def note(self, text: str) -> None:
-        """Show one line at once."""
-
-    def stop(self, clock: str) -> None:
-        """Show what is not shown yet: the work has ended."""
-
-
 @named_arguments
 class Progress:
     """Show how far a solver, a search, a simulation or a sweep is: `callback=ns.Progress()`.
@@ -139,34 +122,34 @@ class Progress:
     ) -> None:
         self.duration, self.steps = duration, steps
         self._force, self._console = force, console
-        self._output: ProgressOutput | None = None
+        self._output: ConsoleOutput | NotebookOutput | None = None
         self._held = False  # as a context manager: it ends with the block, not with a run inside
         self._running = False
         self._reset(None, None)
 
     def _reset(self, duration: float | None, time_limit: float | None) -> None:
-        self._began = monotonic()
+        self._began = self._last_line = monotonic()
         self._span = duration
         self._deadline = None if time_limit is None else self._began + time_limit
         self._count = 0
         self._best: Any = None
-        self._last_line = self._began
 
     def __call__(self, state: Any) -> None:
         """Show one state; an object of a kind that it does not know is passed over."""
-        report: Report | None = None
-        if isinstance(state, SolverState):
-            report = self._solver(state)
-        elif isinstance(getattr(state, "records", None), tuple):
-            report = self._iteration(state)
-        elif isinstance(getattr(state, "candidates", None), tuple):
-            report = self._search(state)
-        elif isinstance(getattr(state, "finished", None), int):
-            report = self._sweep(state)
-        elif isinstance(state, StepState):
-            report = self._simulation(state)
+        report = self._report(state)
         if report is not None:
-            self._where().show(report, self._clock(report))
+            self._where.show(report, self._clock(report))
+
+    def _report(self, state: Any) -> Report | None:
+        if isinstance(state, SolverState):
+            return self._solver(state)
+        if isinstance(getattr(state, "records", None), tuple):
+            return self._iteration(state)
+        if isinstance(getattr(state, "candidates", None), tuple):
+            return self._search(state)
+        if isinstance(getattr(state, "finished", None), int):
+            return self._sweep(state)
+        return self._simulation(state) if isinstance(state, StepState) else None
 
     def expect(self, steps: int) -> None:
         """Announce the number of simulation steps to come, from the beginning.
@@ -181,7 +164,7 @@ class Progress:
         """
         self.steps = steps
         if self._running:
-            self._where().start(steps)
+            self._where.start(steps)
 
     def describe(self, text: str) -> None:
         """Say what is going on, in front of the bar; without effect outside `with`.
@@ -197,7 +180,7 @@ class Progress:
         True
         """
         if self._running:
-            self._where().show(Report(text=text), self._clock(Report(text=text)))
+            self._where.show(Report(text=text), self._clock(Report(text=text)))
 
     def begin(self, duration: Any = None, time_limit: Any = None) -> None:
         """Get ready for a run; `ns.solve` and `ns.simulate` call this with their limits [s]."""
@@ -223,7 +206,7 @@ class Progress:
         >>> log.file.getvalue().strip()
         'half of the gains are done'
         """
-        self._where().note(text)
+        self._where.note(text)
 
     def end(self) -> None:
         """Stop showing: the run has ended; `ns.solve` and `ns.simulate` call this."""
@@ -236,24 +219,25 @@ class Progress:
         self._start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held = False
         self._stop()
 
     def _start(self) -> None:
         self._running = True
-        self._where().start(self.steps or self.duration or self._span)
+        self._where.start(self.steps or self.duration or self._span)
 
     def _stop(self) -> None:
         if self._running:
             self._running = False
-            self._where().stop(_seconds(monotonic() - self._began))
+            self._where.stop(_seconds(monotonic() - self._began))
 
-    def _where(self) -> ProgressOutput:
+    @property
+    def _where(self) -> ConsoleOutput | NotebookOutput:
+        """The output that fits: the console that is given, a notebook, or standard error."""
         if self._output is None:
-            self._output = output_for(self._console, self._force)
+            display = notebook_display() if self._console is None and not self._force else None
+            self._output = ConsoleOutput(self._console, self._force) if display is None else NotebookOutput(display)
         return self._output
 
     def _clock(self, report: Report) -> str:
@@ -331,115 +315,71 @@ class Progress:
         return Report(text=text, completed=float(state.t), total=end)
 
 
-def output_for(console: Console | None, force: bool) -> ProgressOutput:
-    """Return the output that fits: the console that is given, a notebook, or standard error."""
-    if console is None and not force and (display := notebook_display()) is not None:
-        return NotebookOutput(display)
-    if console is None:
-        from rich.console import Console
-
-        # rich takes FORCE_COLOR, which notebooks set, for a terminal
-        console = Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty(), force_jupyter=False)
-    if console.is_terminal:
-        return TerminalOutput(console)
-    return LineOutput(console, 0.0 if force else SECONDS_IN_A_LOG)
-
-
 def notebook_display() -> Callable[..., Any] | None:
     """Return IPython's `display` inside a kernel (a notebook), None in a terminal or a script."""
     ipython = sys.modules.get("IPython")  # whoever runs a kernel has imported it
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    from IPython.display import display
-
-    return display
+    return ipython.display.display if ipython is not None and hasattr(shell, "kernel") else None
 
 
-class TerminalOutput:
-    """Rows as lines, and a bar below them while the work goes on."""
+class ConsoleOutput:
+    """Reports as lines: the first, one every so many seconds, and the last; on a terminal all rows, and a bar below."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._header = ""
-        self._last_line = monotonic()
-        self.live: Any = None
-        self.task: Any = None
+    def __init__(self, console: Console | None, force: bool) -> None:
+        from rich.console import Console
+
+        # rich takes FORCE_COLOR, which notebooks set, for a terminal
+        own: dict[str, Any] = {"force_terminal": sys.stderr.isatty(), "force_jupyter": False}
+        self._console = Console(stderr=True, highlight=False, **own) if console is None else console
+        self._seconds = SECONDS_BETWEEN_LINES if self._console.is_terminal else 0.0 if force else SECONDS_IN_A_LOG
+        self.bar: Any = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._header, self.clock = "", ""
+        self._waiting: Report | None = None
+        # A terminal shows the first report in its bar.
+        self._next = monotonic() + self._seconds if self._console.is_terminal else -math.inf
 
     def start(self, total: float | None) -> None:
-        """Show a bar."""
-        if self.live is None:
+        """Show a bar on a terminal; elsewhere there is nothing to say yet."""
+        if self.bar is None and self._console.is_terminal:
             from rich.progress import BarColumn, SpinnerColumn, TextColumn
-            from rich.progress import Progress as Display
+            from rich.progress import Progress as Bar
 
             columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
-            self.live = Display(*columns, TextColumn("{task.fields[clock]}"), console=self._console, transient=True)
-            self.task = self.live.add_task("starting", total=total, clock="")
-            self.live.start()
-        self.live.update(self.task, total=total)
-
-    def show(self, report: Report, clock: str) -> None:
-        """Write rows, and update the bar; without a bar the text every now and then."""
-        if report.event:
-            self._write(report.event)
-        if report.row:
-            if report.header != self._header:
-                self._header = report.header
-                self._write(report.header, "bold")
-            self._write(report.row)
-        if self.live is not None:
-            known = {name: getattr(report, name) for name in ("completed", "total")}
-            changes = {name: value for name, value in known.items() if value is not None}
-            self.live.update(self.task, description=report.text, clock=clock, **changes)
-        elif not report.row and monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = monotonic()
-            self._write(f"{report.text} ({clock})")
-
-    def note(self, text: str) -> None:
-        """Write a line above the bar."""
-        self._write(text)
-
-    def stop(self, clock: str) -> None:
-        """Take the bar away."""
-        self._header = ""
-        if self.live is not None:
-            self.live.stop()
-            self.live = None
-
-    def _write(self, text: str, style: str | None = None) -> None:
-        self._console.print(text, style=style, soft_wrap=True, markup=False)  # [kg] is a unit
-
-
-class LineOutput:
-    """Plain lines: the first report, one every so many seconds, and the last; all of them where this is zero."""
-
-    def __init__(self, console: Console, seconds: float) -> None:
-        self._console, self._seconds = console, seconds
-        self._header = ""
-        self._waiting: Report | None = None
-        self._clock = ""
-        self._next = -math.inf
-
-    def start(self, total: float | None) -> None:
-        """Say nothing before there is something to say."""
+            self.bar = Bar(*columns, TextColumn("{task.fields[clock]}"), console=self._console, transient=True)
+            self.bar.add_task("starting", clock="")
+            self.bar.start()
+        if self.bar is not None:
+            self.bar.update(0, total=total)
 
     def show(self, report: Report, clock: str) -> None:
         """Write the report if it is time, or else keep it: it may be the last."""
         if report.event:
             self.note(report.event)
-        self._waiting, self._clock = report, clock
-        if monotonic() >= self._next:
+        self._waiting, self.clock = report, clock
+        if self.bar is not None:
+            known = {"completed": report.completed, "total": report.total}
+            known = {name: value for name, value in known.items() if value is not None}
+            self.bar.update(0, description=report.text, clock=clock, **known)
+        at_once = report.row and self._console.is_terminal
+        if at_once or (self.bar is None and monotonic() >= self._next):
             self._flush()
 
-    def note(self, text: str) -> None:
-        """Write a line at once."""
-        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+    def note(self, text: str, style: str | None = None) -> None:
+        """Write a line at once, above the bar."""
+        self._console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)  # [kg] is a unit
 
     def stop(self, clock: str) -> None:
-        """Write the last report unless it is written."""
-        self._clock = clock
-        self._flush()
-        self._header, self._next = "", -math.inf
+        """Take the bar away, and write the last report unless it is written."""
+        self.clock = clock
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+        elif not self._console.is_terminal:
+            self._flush()
+        self._clear()
 
     def _flush(self) -> None:
         if self._waiting is None:
@@ -448,8 +388,8 @@ class LineOutput:
         self._next = monotonic() + self._seconds
         if report.row and report.header != self._header:
             self._header = report.header
-            self.note(report.header)
-        self.note(report.row or f"{report.text} ({self._clock})")
+            self.note(report.header, "bold")
+        self.note(report.row or f"{report.text} ({self.clock})")
 
 
 class NotebookOutput:
@@ -457,27 +397,21 @@ class NotebookOutput:
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self._display = display
-        self._handle: Any = None
         self._clear()
 
     def _clear(self) -> None:
-        self._header, self._text, self._clock = "", "", ""
+        self._handle: Any = None
+        self._header, self._text, self.clock = "", "", ""
         self._rows: list[str] = []
         self._next = -math.inf
 
     def start(self, total: float | None) -> None:
-        """Begin with an empty display below the cell that runs."""
-        if self._handle is None:
-            self._clear()
+        """Wait for something to show."""
 
     def show(self, report: Report, clock: str) -> None:
         """Replace the display, if it is time; rows that are left out appear with the next."""
-        self._text, self._clock = report.text, clock
-        if report.event:
-            self._rows.append(report.event)
-        if report.row:
-            self._header = report.header
-            self._rows.append(report.row)
+        self._text, self.clock, self._header = report.text, clock, report.header or self._header
+        self._rows += [text for text in (report.event, report.row) if text]
         if monotonic() >= self._next:
             self._update()
 
@@ -488,24 +422,21 @@ class NotebookOutput:
 
     def stop(self, clock: str) -> None:
         """Show the last report; the next run has a display of its own."""
-        self._clock = clock
+        self.clock = clock
         if self._text:
             self._update()
-        self._handle = None
+        self._clear()
 
     def _update(self) -> None:
         self._next = monotonic() + SECONDS_BETWEEN_DISPLAYS
-        if self._handle is None:
-            self._handle = self._display(self._content(), display_id=True)
-        else:
-            self._handle.update(self._content())
-
-    def _content(self) -> ProgressText:
         left_out = max(0, len(self._rows) - ROWS)
-        rows = [self._header] if self._header else []
-        rows += [f"... {left_out} lines before"] if left_out else []
-        clock = f" ({self._clock})" if self._clock else ""
-        return ProgressText("\n".join([*rows, *self._rows[left_out:], f"{self._text}{clock}"]))
+        head = [self._header, f"... {left_out} lines before" if left_out else ""]
+        last = f"{self._text} ({self.clock})" if self.clock else self._text
+        content = ProgressText("\n".join([*filter(None, head), *self._rows[left_out:], last]))
+        if self._handle is None:
+            self._handle = self._display(content, display_id=True)
+        else:
+            self._handle.update(content)
 
 
 @dataclass(frozen=True, repr=False)

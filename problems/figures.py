@@ -65,7 +65,7 @@ def chart(panels: Sequence[Panel], columns: int = 1) -> Any:
 
 
 def _draw(axes: Any, panel: Panel) -> None:
-    from nosnoc_py.plotting.figures import COLOURS, GREY
+    from nosnoc_py.plotting.sheets import COLOURS, GREY
 
     for i, curve in enumerate(panel.curves):
         style = {"color": COLOURS[i % len(COLOURS)], "lw": 1.4, "label": curve.label or None, **curve.style}

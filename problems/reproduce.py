@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None, executor: Executor | None = None) ->
         planned = runs(chosen(arguments.papers), arguments.quick)
         if arguments.list:
             return _list(planned, arguments.json)
-        return _reproduce(planned, arguments, executor or LocalExecutor(arguments.workers))
+        return _reproduce(planned, arguments, executor or LocalExecutor(arguments.workers, tasks_each=1))
     except (NosnocError, OSError) as error:
         print(f"problems.reproduce: {error}", file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py import notices, progress
-from nosnoc_py.progress import HEADER, ROWS, SEARCH_HEADER, WIDTH, LineOutput, NotebookOutput, Progress, TerminalOutput
+from nosnoc_py.progress import HEADER, ROWS, SEARCH_HEADER, WIDTH, ConsoleOutput, NotebookOutput, Progress
 
 pytestmark = pytest.mark.quick
 
@@ -107,8 +107,8 @@ def test_lines_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bar(shower: Progress) -> Any:
     output = shower._output
-    assert isinstance(output, TerminalOutput)
-    return output.live.tasks[0]
+    assert isinstance(output, ConsoleOutput)
+    return output.bar.tasks[0]
 
 
 def test_bar_of_a_simulation() -> None:
@@ -180,8 +180,8 @@ def test_a_search_tells_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         shower(state)
         shower(state)
         output = shower._output
-        assert isinstance(output, LineOutput)
-        assert output._clock.endswith("at most 40 s left")
+        assert isinstance(output, ConsoleOutput)
+        assert output.clock.endswith("at most 40 s left")
     assert written(where).splitlines()[0] == SEARCH_HEADER
     assert "1 start, latest random, best objective 2.5" in written(where)
     assert "left" not in written(where)  # it has ended

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nosnoc_py import __version__
-from nosnoc_py.cli.commands import Commands, remember_json, write_json
+from nosnoc_py.cli.commands import Commands, remember_json, say
 
 JSON_HELP = "Last line of the output: one JSON object."
 Json = Annotated[bool, typer.Option("--json", callback=remember_json, help=JSON_HELP)]
@@ -151,7 +151,7 @@ def benchmark(
 
     if arguments:
         raise typer.Exit(benchmarks.run(arguments[0], [*arguments[1:], *(["--json"] if json else [])]))
-    write_json({"benchmarks": benchmarks.BENCHMARKS}) if json else typer.echo(benchmarks.listed())
+    say(json, {"benchmarks": benchmarks.BENCHMARKS}, benchmarks.listed())
 
 
 @app.command(
@@ -177,10 +177,7 @@ def examples(
     from nosnoc_py.cli import examples as examples_of_package
 
     written = examples_of_package.copy(folder)
-    if json:
-        write_json({"written": [str(path) for path in written]})
-    else:
-        typer.echo(examples_of_package.next_steps(folder))
+    say(json, {"written": [str(path) for path in written]}, examples_of_package.next_steps(folder))
 
 
 @app.command()
@@ -189,7 +186,7 @@ def info(json: Json = False) -> None:
     from nosnoc_py.cli.information import described, information
 
     report = information()
-    write_json(report) if json else typer.echo(described(report))
+    say(json, report, described(report))
 
 
 @app.command()
@@ -197,4 +194,4 @@ def cite(json: Json = False) -> None:
     """Print BibTeX entries of the package and its methods."""
     from nosnoc_py.cli.citation import bibtex, keys
 
-    write_json({"bibtex": bibtex(), "keys": keys()}) if json else typer.echo(bibtex(), nl=False)
+    say(json, {"bibtex": bibtex(), "keys": keys()}, bibtex())

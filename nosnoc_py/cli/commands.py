@@ -41,6 +41,14 @@ def remember_json(ctx: typer.Context, value: bool) -> bool:
     return value
 
 
+def say(json: bool, report: Mapping[str, Any], text: str, *, quiet: bool = False) -> None:
+    """Write a report as JSON, or as text for people unless they want it quiet."""
+    if json:
+        write_json(report)
+    elif not quiet:
+        typer.echo(text.rstrip("\n"))
+
+
 def write_json(values: Mapping[str, Any]) -> None:
     """Write one JSON object on one line; NaN and infinity become null."""
     typer.echo(json.dumps(jsonable(values)))

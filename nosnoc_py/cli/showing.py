@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from nosnoc_py.cli.commands import write_json
+from nosnoc_py.cli.commands import say
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution import Solution, Trajectory, load
 
@@ -58,15 +56,12 @@ def tell(
     quiet: bool = False,
 ) -> None:
     """Write a summary and the files that were made, or all of that as JSON; `row` is what its run says besides."""
-    row = row or {}
-    if json:
-        files = {"file": None if file is None else str(file), "figures": [str(path) for path in figures]}
-        write_json({**row, **trajectory.to_dict(), **files})
-    elif not quiet:
-        from nosnoc_py.sweep.execute import COLUMNS
+    from nosnoc_py.sweep.execute import COLUMNS
 
-        # the rest are the certificate and the user's measures
-        measures = (f"{name}: {value}" for name, value in row.items() if name not in COLUMNS)
-        typer.echo("\n".join([trajectory.summary(), *measures]))
-        for kind, path in (*((("file", file),) if file else ()), *(("figure", path) for path in figures)):
-            typer.echo(f"{kind}: {path}")
+    row = row or {}
+    files = {"file": None if file is None else str(file), "figures": [str(path) for path in figures]}
+    # the rest are the certificate and the user's measures
+    measures = (f"{name}: {value}" for name, value in row.items() if name not in COLUMNS)
+    made = [f"file: {file}"] * (file is not None) + [f"figure: {path}" for path in figures]
+    text = "\n".join([trajectory.summary(), *measures, *made])
+    say(json, {**row, **trajectory.to_dict(), **files}, text, quiet=quiet)

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from nosnoc_py.cli.commands import FAILURE, INTERRUPTED, SUCCESS, write_json
+from nosnoc_py.cli.commands import FAILURE, INTERRUPTED, SUCCESS, say
 from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.sweep import config, grid, study
@@ -57,22 +57,19 @@ def show_folder(folder: Path, figures: Path | None, *, json: bool, **columns: st
 def tell(results: Results, figures: Sequence[Path], *, json: bool = False, quiet: bool = False) -> None:
     """Write the summary and where the files are, or all of that as JSON."""
     table = results.folder / f"results.{results.configuration.run.table}"
-    if json:
-        report = {
-            "success": results.success,
-            "total": results.total,
-            "finished": len(results),
-            "succeeded": sum(bool(row["success"]) for row in results.rows),
-            "axes": results.axes,
-            "folder": str(results.folder),
-            "table": str(table),
-            "figures": [str(path) for path in figures],
-            "rows": results.rows,
-        }
-        write_json(report)
-    elif not quiet:
-        files = [f"table: {table}"] * table.exists() + [f"figure: {path}" for path in figures]
-        typer.echo("\n".join([results.summary(), *files]))
+    report = {
+        "success": results.success,
+        "total": results.total,
+        "finished": len(results),
+        "succeeded": sum(bool(row["success"]) for row in results.rows),
+        "axes": results.axes,
+        "folder": str(results.folder),
+        "table": str(table),
+        "figures": [str(path) for path in figures],
+        "rows": results.rows,
+    }
+    files = [f"table: {table}"] * table.exists() + [f"figure: {path}" for path in figures]
+    say(json, report, "\n".join([results.summary(), *files]), quiet=quiet)
 
 
 def chosen(
@@ -130,10 +127,7 @@ def _heat_map(
     value = value or _first_numeric(results, results.measures)
     if x is None or y is None or value is None:
         return {}
-    from nosnoc_py.plotting import heat_map
-
-    rows = _numbers(results, value)
-    return {"heat_map.png": lambda path: heat_map(rows, x, y, value, path=path)}
+    return {"heat_map.png": _picture("heat_map", results, value, x, y, value)}
 
 
 def _scatter(
@@ -143,12 +137,10 @@ def _scatter(
     value = value or _first_numeric(results, (*results.measures, "objective"))
     if value is None:
         return {}
-    from nosnoc_py.plotting import error_bars, histogram
-
-    rows, x = _numbers(results, value), x or next((axis for axis in axes if axis != group), None)
-    pictures: dict[str, Draw] = {"histogram.png": lambda path: histogram(rows, value, group or x, path=path)}
+    x = x or next((axis for axis in axes if axis != group), None)
+    pictures = {"histogram.png": _picture("histogram", results, value, value, group or x)}
     if x is not None and x not in results.drawn:
-        pictures["error_bars.png"] = lambda path: error_bars(rows, x, value, group, path=path)
+        pictures["error_bars.png"] = _picture("error_bars", results, value, x, value, group)
     return pictures
 
 
@@ -158,15 +150,15 @@ def _profile(results: Results, axes: Sequence[str], value: str | None, group: st
     instance = [axis for axis in results.axes if axis != group]
     if group is None or cost is None or len({tuple(row[axis] for axis in instance) for row in results.rows}) < 2:
         return {}
-    from nosnoc_py.plotting import performance_profile
-
-    rows = _numbers(results, cost)
-    return {"performance_profile.png": lambda path: performance_profile(rows, group, cost, instance, path=path)}
+    return {"performance_profile.png": _picture("performance_profile", results, cost, group, cost, instance)}
 
 
-def _numbers(results: Results, column: str) -> list[dict[str, Any]]:
-    """Rows in which a column has only what successful runs have said; the pictures take the others for failed."""
-    return [row if row["success"] else {**row, column: None} for row in results.rows]
+def _picture(name: str, results: Results, column: str, *arguments: Any) -> Draw:
+    """Return what draws a picture of `plotting` of rows in which a column has only what successful runs have said."""
+    from nosnoc_py import plotting
+
+    rows = [row if row["success"] else {**row, column: None} for row in results.rows]
+    return lambda path: getattr(plotting, name)(rows, *arguments, path=path)
 
 
 def _values(results: Results, axis: str) -> list[Any]:

@@ -1,7 +1,7 @@
 """Figures and animations; matplotlib is imported here and nowhere else in the library."""
 
-from nosnoc_py.plotting.animation import animate, animate_scene
-from nosnoc_py.plotting.bodies import animate_body, show_body
+from nosnoc_py.plotting.animation import animate, animate_body, animate_scene
+from nosnoc_py.plotting.bodies import show_body
 from nosnoc_py.plotting.elements import plot_active_set, plot_elements
 from nosnoc_py.plotting.figures import dense_output, plot, plot_homotopy, plot_phase
 from nosnoc_py.plotting.sparsity import plot_sparsity

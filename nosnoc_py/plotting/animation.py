@@ -6,16 +6,17 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
-from nosnoc_py.plotting.bodies import animate_body
+from nosnoc_py.plotting.bodies import BodyPainter
 from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.film_page import write_page
-from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
-from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
-from nosnoc_py.plotting.sheets import new_figure
+from nosnoc_py.plotting.painter import Painter
+from nosnoc_py.plotting.planar import PlanarMotion
+from nosnoc_py.plotting.scenes import View
+from nosnoc_py.plotting.sheets import legend_below, new_figure
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
@@ -24,11 +25,12 @@ from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.rigid_body import RigidBody
 
+AnyPainter = Painter | BodyPainter
 SYSTEMS = (CLS, PSS, Heaviside, PDS, HybridSystem, EventSelectedSystem, RigidBody)
 
-WIDTH, HIGHEST, LOWEST = 5.4, 4.6, 1.0  # inches of a picture, and of the part of it with the axes
+WIDTH, HIGHEST, LOWEST = 4.6, 4.6, 1.0  # inches of axes
 WIDE = 4.5  # inches that hold the clock and an event beside each other
-LEFT, RIGHT, BOTTOM, LINE = 0.6, 0.2, 0.5, 0.22  # inches around the axes, and of a line of text above them
+AROUND = 0.8  # inches around axes, for ticks and text
 
 
 def animate(system: Described, trajectory: Trajectory, path: str | Path, **options: Any) -> Path:
@@ -103,45 +105,106 @@ def animate_scene(
     ...     animate_scene(ball, motion, f"{folder}/ball.html").name
     'ball.html'
     """
-    motion = PlanarMotion(system, trajectory)
+    painter = Painter(PlanarMotion(system, trajectory))
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
-    film = Film(trajectory, path, frames_per_second, speed, marked=any(impact for _, impact, _ in motion.marks))
+    marked = any(impact for _, impact, _ in painter.motion.marks)
+    film = Film(trajectory, path, frames_per_second, speed, marked=marked)
     if film.path.suffix.lower() == ".html":
-        return write_page(motion, film, size)
-    figure, axes, painter = stage(motion, size)
-    place = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
-    clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)
-    above = 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5
-    now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
+        return write_page(painter.motion, film, size)
+    return _filmed(film, painter, size, dots_per_inch)
+
+
+def animate_body(
+    body: RigidBody,
+    trajectory: Trajectory,
+    path: str | Path,
+    *,
+    frames_per_second: int = 20,
+    speed: float = 1.0,
+    view: View | None = None,
+    size: tuple[float, float] = (4.8, 3.6),
+    dots_per_inch: int = 100,
+    resolution: int = 12,
+) -> Path:
+    """Write a film of a body that tumbles over its planes, with its path and the places of impacts.
+
+    Parameters
+    ----------
+    body
+    trajectory
+        States (18,) of the body.
+    path
+        A file `.gif`, or `.mp4` where ffmpeg is installed (it comes with `nosnoc_py[film]`); folders are made.
+    frames_per_second, speed
+        Seconds of the motion per second of the film.
+    view, size, dots_per_inch
+        From where, by default from where all planes can be seen, and how large: `size` in inches.
+    resolution
+        Of curved surfaces.
+
+    Raises
+    ------
+    OptionError
+        For another kind of file, a number that does not fit, states that are not those of a body, or if ffmpeg is
+        missing.
+    """
+    check_integer("resolution", resolution, 3, 1000)
+    painter = BodyPainter(body, trajectory, view, resolution)
+    check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
+    return _filmed(Film(trajectory, path, frames_per_second, speed), painter, size, dots_per_inch)
+
+
+def _filmed(film: Film, painter: AnyPainter, size: tuple[float, float] | None, dots_per_inch: int) -> Path:
+    figure, (axes,) = stage(painter, size)
+    under = "\n" if figure.get_figwidth() < WIDE else ""  # the clock has a line of its own
+    now = axes.set_title("", loc="right", fontsize=8, color="#A03C00")
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(film.clock.text(t))
-        now.set_text(film.clock.now(t))
+        axes.set_title(film.clock.text(t), loc="left", fontsize=8)
+        now.set_text(film.clock.now(t) + under)
         return painter.draw(axes, t, flash=film.flash)
 
     return film.record(figure, dots_per_inch, draw)
 
 
 def stage(
-    motion: PlanarMotion, size: tuple[float, float] | None = None, title: str | None = None
-) -> tuple[Figure, Axes, Painter]:
-    """A figure with axes that fit a motion, a line above them for the clock, and a legend; and who draws into them."""
+    painter: AnyPainter,
+    size: tuple[float, float] | None = None,
+    title: str | None = None,
+    *,
+    shape: tuple[int, int] = (1, 1),
+    picture: float = WIDTH,
+) -> tuple[Figure, list[Any]]:
+    """A figure with axes of equal scales that fit a motion, room for text above them, a title, and a legend.
+
+    Parameters
+    ----------
+    painter
+        It fills the axes, and draws into them afterwards.
+    size : (2,), optional
+        Width and height of the figure [inches].
+    title : str, optional
+    shape : (2,)
+        Numbers of rows and columns of axes.
+    picture : float
+        Width or height [inches] of axes that decides about the size of the figure.
+    """
     if size is not None:
         check_size(size)
-    handles = Painter(motion, motion.view).handles()
-    head = LINE * (1.3 + rows_of(handles, WIDTH if size is None else size[0]))
-    head += (0.0 if size is None or size[0] >= WIDE else LINE) + (TITLE if title else 0.0)
-    width, height = size or (WIDTH, _height(motion.view, head))
-    figure = new_figure(width, height, layout=None)
-    wide, high = max(width - LEFT - RIGHT, 0.2 * width), max(height - BOTTOM - head, 0.2 * height)
-    axes = figure.add_axes((LEFT / width, BOTTOM / height, wide / width, high / height))
-    painter = Painter(motion, motion.view.with_ratio(high / wide))
-    painter.prepare(axes)
-    legend_above(figure, handles, title)
-    return figure, axes, painter
-
-
-def _height(view: PlanarView, head: float) -> float:
-    """Inches that show a view in the usual width."""
-    return float(min(max(view.ratio * (WIDTH - LEFT - RIGHT), LOWEST), HIGHEST) + BOTTOM + head)
+    high = float(np.clip(painter.ratio * picture, LOWEST, HIGHEST))
+    wide = min(picture, max(high / painter.ratio, 0.5 * picture))
+    handles, (rows, columns) = painter.handles(), shape
+    figure = new_figure(*(size or (columns * (wide + AROUND), rows * (high + AROUND) + 0.3)))
+    grid = list(figure.subplots(rows, columns, squeeze=False, subplot_kw={"projection": painter.projection}).flat)
+    for axes in grid:
+        painter.prepare(axes)
+        axes.set_title(" " if figure.get_figwidth() >= WIDE else " \n ", loc="left", fontsize=8)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    legend_below(figure, handles, 7)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the places stay the same in all frames of a film
+    for axes in grid:
+        painter.settle(axes)
+    return figure, grid

@@ -1,22 +1,21 @@
-"""Rigid bodies in space: snapshots and animations with matplotlib, and a view in the browser with viser."""
+"""Rigid bodies in space: drawn with matplotlib, and a view in the browser with viser."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
 
 from nosnoc_py.errors import OptionError, check_positive, optional
-from nosnoc_py.plotting.figures import COLOURS
-from nosnoc_py.plotting.film import Film, check_integer, check_size
+from nosnoc_py.plotting.film import check_integer
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
 from nosnoc_py.plotting.scenes import FLOOR, View, filled, floors_of, scene, shadows_of
-from nosnoc_py.plotting.sheets import new_figure
+from nosnoc_py.plotting.sheets import COLOURS
 from nosnoc_py.rotations import quaternion_of
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
@@ -24,63 +23,56 @@ from nosnoc_py.systems.rigid_body import RigidBody
 
 PARTS = (COLOURS[5], COLOURS[4], COLOURS[2], COLOURS[3])  # of a body, one after the other
 MARK = COLOURS[1]  # impacts
+IMPACT: dict[str, Any] = {"ls": "none", "marker": "x", "ms": 4, "mew": 1.2, "color": MARK}
 SHADOW = "#B3B8BD"
 LIGHT = np.array([0.35, -0.45, 0.82])
 SHADE = 0.45  # brightness of what turns away from the light
 DARK = 0.72
 
 
-def animate_body(
-    body: RigidBody,
-    trajectory: Trajectory,
-    path: str | Path,
-    *,
-    frames_per_second: int = 20,
-    speed: float = 1.0,
-    view: View | None = None,
-    size: tuple[float, float] = (4.8, 3.6),
-    dots_per_inch: int = 100,
-    resolution: int = 12,
-) -> Path:
-    """Write a film of a body that tumbles over its planes, with its path and the places of impacts.
+class BodyPainter:
+    """Draws a body and its planes into axes in space, one time after the other; see `painter.Painter`.
 
     Parameters
     ----------
-    body
-    trajectory
-        States (18,) of the body.
-    path
-        A file `.gif`, or `.mp4` where ffmpeg is installed (it comes with `nosnoc_py[film]`); folders are made.
-    frames_per_second, speed
-        Seconds of the motion per second of the film.
-    view, size, dots_per_inch
-        From where, by default from where all planes can be seen, and how large: `size` in inches.
-    resolution
+    body, trajectory
+    view : View, optional
+        By default that from where most planes can be seen.
+    resolution : int
         Of curved surfaces.
-
-    Raises
-    ------
-    OptionError
-        For another kind of file, a number that does not fit, states that are not those of a body, or if ffmpeg is
-        missing.
     """
-    check_motion(trajectory)
-    check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
-    check_integer("resolution", resolution, 3, 1000)
-    check_size(size)
-    film = Film(trajectory, path, frames_per_second, speed)
-    figure = new_figure(*size, layout=None)
-    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
-    meshes = meshes_of(body.shape, resolution)
-    places = impact_places(body, trajectory)
-    clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
 
-    def draw(t: float) -> list[Any]:
-        clock.set_text(film.clock.text(t))
-        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: film.clock.count_impacts(t)])]
-        return [*drawn, *draw_way(axes, trajectory.x[trajectory.t <= t, :3])]
+    ratio, projection = 0.7, "3d"
 
-    return film.record(figure, dots_per_inch, draw)
+    def __init__(self, body: RigidBody, trajectory: Trajectory, view: View | None = None, resolution: int = 16) -> None:
+        check_motion(trajectory)
+        self.body, self.trajectory, self._view = body, trajectory, view
+        self._meshes, self._places = meshes_of(body.shape, resolution), impact_places(body, trajectory)
+
+    def prepare(self, axes: Any) -> None:
+        """Leave all room to the scene."""
+        axes.set_axis_off()
+
+    def settle(self, axes: Any) -> None:
+        """Draw the planes into axes that have found their place."""
+        scene(axes, self.body, [self.trajectory], self._view)
+
+    def draw(self, axes: Any, t: float, *, flash: float = 0.0) -> list[Any]:
+        """Draw the body at a time, with its way and its impacts up to then; return what was drawn."""
+        count = sum(event.time <= t for event in self.trajectory.impacts)
+        way = draw_way(axes, self.trajectory.x[self.trajectory.t <= t, :3])
+        return [*draw_body(axes, self.body, self._meshes, self.trajectory(t)), *mark(axes, self._places[:count]), *way]
+
+    def draw_strobe(self, axes: Any, moments: Array, opacities: Array) -> None:
+        """Draw the body at several times, and its whole way with all impacts."""
+        draw_way(axes, self.trajectory.x[:, :3])
+        mark(axes, self._places)
+        for t, opacity in zip(moments, opacities, strict=True):
+            draw_body(axes, self.body, self._meshes, self.trajectory(float(t)), opacity=float(opacity))
+
+    def handles(self) -> list[Any]:
+        """Return the entries of the legend: impacts."""
+        return [Line2D([], [], label="impact", **IMPACT)] if len(self._places) else []
 
 
 def draw_way(axes: Any, places: Array) -> list[Any]:
@@ -107,7 +99,7 @@ def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, o
 
 def mark(axes: Any, places: Array) -> list[Any]:
     """Mark places (n, 3); return what was drawn."""
-    return list(axes.plot(*places.T, ls="none", marker="x", ms=4, mew=1.2, color=MARK, zorder=2, clip_on=False))
+    return list(axes.plot(*places.T, zorder=2, clip_on=False, **IMPACT))
 
 
 def impact_places(body: RigidBody, trajectory: Trajectory) -> Array:

@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
-from nosnoc_py.plotting.figures import COLOURS, GREY
-from nosnoc_py.plotting.sheets import finished, legend_outside, new_figure, tidy, titled
+from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, legend_below, new_figure, tidy, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
@@ -74,16 +71,12 @@ def plot_active_set(
     nodes, table = active_set(problem, solution, tolerance)
     if not table:
         raise OptionError("this problem has no complementarity pairs on its finite elements.")
-    width = 8.0
-    figure = new_figure(width, 1.3 + 0.3 * len(table))
+    figure = new_figure(8.0, 1.3 + 0.3 * len(table))
     axes = figure.subplots()
     for row, sides in enumerate(table.values()):
-        for e, side in enumerate(sides):
-            if side:
-                colour, hatch = SIDES[side]
-                box = Rectangle((nodes[e], row - 0.4), nodes[e + 1] - nodes[e], 0.8)
-                box.set(fc=colour, ec="white", hatch=hatch, lw=0.3)
-                axes.add_patch(box)
+        at = [e for e, side in enumerate(sides) if side]
+        looks = {"color": [SIDES[sides[e]][0] for e in at], "hatch": [SIDES[sides[e]][1] for e in at]}
+        axes.barh(row, np.diff(nodes)[at], 0.8, nodes[at], ec="white", lw=0.3, **looks)
     names = [f"{first} ⊥ {second}" for first, second in table]
     axes.set(xlim=(nodes[0], nodes[-1]), ylim=(len(table) - 0.4, -0.6), xlabel=_time_label(problem))
     axes.set_yticks(range(len(table)), names, fontsize=8)
@@ -91,7 +84,7 @@ def plot_active_set(
     axes.spines[["top", "right", "left"]].set_visible(False)
     used = [side for side in SIDES if any(side in sides for sides in table.values())]
     handles = [Patch(fc=SIDES[side][0], ec="white", hatch=SIDES[side][1], label=side) for side in used]
-    legend_outside(figure, handles, 8)
+    legend_below(figure, handles, 8)
     return finished(figure, titled(title, solution), path)
 
 
@@ -167,40 +160,30 @@ def plot_elements(
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
     first = [k for k, e in enumerate(problem.elements) if e.at.element == 0]
     stages = np.append(nodes[first], nodes[-1])
-    top.add_collection(LineCollection([[(t, 0.0), (t, 1.0)] for t in nodes], colors=GREY, lw=0.8))
-    top.add_collection(LineCollection([[(t, -0.15), (t, 1.15)] for t in stages], colors="black", lw=1.4))
+    top.vlines(stages, -0.15, 1.15, color="black", lw=1.4, label="control stage")
+    top.vlines(nodes, 0.0, 1.0, color=GREY, lw=0.8, label="finite element", zorder=1.5)
     inner = (nodes[:-1, None] + h[:, None] * problem.tableau.c).ravel()
-    top.plot(inner, np.full(inner.size, 0.5), ls="none", marker="o", ms=2.6, color=COLOURS[0])
+    top.plot(
+        inner, np.full(inner.size, 0.5), ls="none", marker="o", ms=2.6, color=COLOURS[0], label="Runge-Kutta stage"
+    )
     top.set(ylim=(-0.2, 1.2), yticks=[])
     top.tick_params(bottom=False)
     top.set_ylabel("elements", fontsize=8)
     top.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    bottom.stairs(h, nodes, baseline=None, color=COLOURS[0], lw=1.5)
+    bottom.stairs(h, nodes, baseline=None, color=COLOURS[0], lw=1.5, label="length")
     counts = np.diff(np.append(first, len(h)))
     equal = np.repeat(np.diff(stages) / counts, counts)
-    bottom.stairs(equal, nodes, baseline=None, color=GREY, lw=1.0, ls="--")
+    bottom.stairs(equal, nodes, baseline=None, color=GREY, lw=1.0, ls="--", label="equal lengths")
     numerical = problem.discretization.time_freezing
     events = set() if numerical else {event.time for event in solution.events}
-    for time in events:
-        bottom.axvline(time, color=COLOURS[1], lw=0.9, zorder=0)
+    for k, time in enumerate(events):
+        bottom.axvline(time, color=COLOURS[1], lw=0.9, zorder=0, label=None if k else "event")
     bottom.set(xlabel=_time_label(problem), xlim=(nodes[0], nodes[-1]), ylim=(0.0, 1.08 * max(h.max(), equal.max())))
     bottom.set_ylabel(f"length h [{'-' if numerical else 's'}]", fontsize=9)
     bottom.yaxis.set_major_locator(MaxNLocator(5))
     tidy(bottom, legend=False)
-    _explain_elements(figure, bool(events))
+    legend_below(figure, [*top.get_legend_handles_labels()[0], *bottom.get_legend_handles_labels()[0]], 7)
     return finished(figure, titled(title, solution), path)
-
-
-def _explain_elements(figure: Figure, events: bool) -> None:
-    handles = [
-        Line2D([], [], color="black", lw=1.4, label="control stage"),
-        Line2D([], [], color=GREY, lw=0.8, label="finite element"),
-        Line2D([], [], ls="none", marker="o", ms=3, color=COLOURS[0], label="Runge-Kutta stage"),
-        Line2D([], [], color=COLOURS[0], lw=1.5, label="length"),
-        Line2D([], [], color=GREY, lw=1.0, ls="--", label="equal lengths"),
-        *([Line2D([], [], color=COLOURS[1], lw=0.9, label="event")] if events else []),
-    ]
-    legend_outside(figure, handles, 7)
 
 
 def _nodes(problem: Transcription, w: Array, values: Array) -> Array:

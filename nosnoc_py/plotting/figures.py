@@ -18,7 +18,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
 from nosnoc_py.plotting.loops import plot_loop
 from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of, worth_drawing
-from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
+from nosnoc_py.plotting.sheets import COLOURS, DASHES, GREY, finished, new_figure, scaled, tidy, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.solution.solution import Solution
@@ -26,11 +26,6 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Style = tuple[str, str, str]  # colour, dashes, label
 
-# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too pale on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Dashes of several trajectories in one figure, and of lines that would hide each other.
-DASHES = ("-", "--", ":", "-.")
-GREY = "#8A8A8A"
 # Numbers of a step that `plot_homotopy` draws.
 LOGGED = ("complementarity", "infeasibility", "sigma", "slope")
 FEW = 60  # samples of a series that have markers; more would be a thick line

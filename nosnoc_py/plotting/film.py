@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -155,27 +153,13 @@ def film(figure: Figure, path: Path, frames_per_second: float, dots_per_inch: in
         temporary.unlink(missing_ok=True)
 
 
-class GifWriter(AbstractMovieWriter):
+class GifWriter(PillowWriter):
     """A GIF whose frames have their palettes at once: as written, they need a quarter of the room."""
-
-    def setup(self, fig: Figure, outfile: Any, dpi: float | None = None) -> None:
-        """Begin."""
-        super().setup(fig, outfile, dpi)
-        self._pictures: deque[Image.Image] = deque()
 
     def grab_frame(self, **options: Any) -> None:
         """Take the figure as it is now."""
-        data = BytesIO()
-        self.fig.savefig(data, format="rgba", dpi=self.dpi, **options)
-        picture = Image.frombuffer("RGBA", self.frame_size, data.getvalue(), "raw", "RGBA", 0, 1)
-        self._pictures.append(picture.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE))
-
-    def finish(self) -> None:
-        """Write the file."""
-        first, length = self._pictures.popleft(), round(1000.0 / self.fps)
-        # each is let go when its turn comes, for the file is made in memory, too
-        others = (self._pictures.popleft() for _ in range(len(self._pictures)))
-        first.save(self.outfile, save_all=True, append_images=others, duration=length, loop=0)
+        super().grab_frame(**options)
+        self._frames[-1] = self._frames[-1].convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE)
 
 
 def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
@@ -188,7 +172,8 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
     """
     kind = path.suffix.lower()
     if kind == ".gif":
-        return GifWriter(fps=frame_rate(path, frames_per_second))
+        # Matplotlib cuts the length of a frame to whole milliseconds, also where rounding has made it a little shorter.
+        return GifWriter(fps=frame_rate(path, frames_per_second) * (1.0 - 1e-9))
     if kind == ".mp4":
         program = ffmpeg()
         if program is None:
@@ -196,34 +181,23 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
                 f'{path.name}: ffmpeg, which writes .mp4, is not installed; pip install "nosnoc_py[film]" brings one, '
                 "or write a .gif."
             )
-        return _ffmpeg_writer(program)(fps=frames_per_second, codec="h264")
+        writer = FFMpegWriter(fps=frames_per_second, codec="h264")
+        # Not the setting of all of matplotlib, but this one's.
+        writer.bin_path = lambda: program
+        return writer
     raise OptionError(f"{path.name or path}: expected a file .gif or .mp4, or .html of a planar system.")
 
 
 def ffmpeg() -> str | None:
     """Return the path of ffmpeg: on the search path, or that of the package imageio-ffmpeg; None without both."""
-    program = shutil.which("ffmpeg")
-    if program is None:
-        try:
-            import imageio_ffmpeg
-        except ImportError:
-            return None
-        try:
-            program = str(imageio_ffmpeg.get_ffmpeg_exe())
-        except RuntimeError:  # the package is there, its program is not
-            return None
-    return program
+    if program := shutil.which("ffmpeg"):
+        return program
+    try:
+        import imageio_ffmpeg
 
-
-def _ffmpeg_writer(program: str) -> type[FFMpegWriter]:
-    """Matplotlib's writer with this program, without a change of what is configured for all."""
-
-    class Writer(FFMpegWriter):
-        @classmethod
-        def bin_path(cls) -> str:
-            return program
-
-    return Writer
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):  # the package may be there without its program
+        return None
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> None:

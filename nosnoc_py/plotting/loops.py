@@ -10,11 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.plotting.sheets import finished, new_figure, tidy
+from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, new_figure, tidy
 from nosnoc_py.solution.closed_loop import ClosedLoop
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-GREY = "#B0B0B0"
 # Panels of states that are drawn when none are named.
 MOST = 8
 
@@ -63,10 +61,8 @@ def plot_loop(
 def _state(axes: Axes, log: ClosedLoop, i: int) -> None:
     for k in range(len(log.u)):
         axes.plot(log.plan_t[k], log.plan_x[k, :, i], color=GREY, lw=0.5, label="plans" if k == 0 else None)
-    if log.motion_t.size > len(log.u):
-        axes.plot(log.motion_t, log.motion_x[:, i], color=COLOURS[0], lw=1.2, label="plant")
-    else:
-        axes.plot(log.t, log.x[:, i], color=COLOURS[0], lw=1.2, label="plant")
+    t, x = (log.motion_t, log.motion_x) if log.motion_t.size > len(log.u) else (log.t, log.x)
+    axes.plot(t, x[:, i], color=COLOURS[0], lw=1.2, label="plant")
     if not np.allclose(log.measured[:, i], log.x[:-1, i], atol=0.0):
         axes.plot(log.t[:-1], log.measured[:, i], ".", color=COLOURS[1], ms=3, label="measured")
     # Plans end far off where the loop never comes: the plant's own range, and a little more, is what is looked at.

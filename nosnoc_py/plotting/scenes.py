@@ -109,13 +109,10 @@ class View:
     ----------
     elevation, azimuth : float
         Of the eye [degrees].
-    zoom : float
-        1 fits planes and motion into the picture.
     """
 
     elevation: float = 16.0
     azimuth: float = -60.0
-    zoom: float = 1.0
 
     @property
     def eye(self) -> Array:
@@ -180,7 +177,7 @@ def _fit(axes: Any, points: Array, view: View) -> float:
         axes.transData.transform(_flat(axes, middle + sides[0]))[0] - axes.transData.transform(_flat(axes, middle))[0]
     )
     width, height = axes.get_position(original=True).size * axes.figure.bbox.size
-    half = float(scale * max((high - low) / (width, height)) / (FILLED * view.zoom))
+    half = float(scale * max((high - low) / (width, height)) / FILLED)
     _set_limits(axes, middle, half)
     return float(width * half / scale)
 

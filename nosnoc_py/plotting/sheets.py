@@ -19,16 +19,22 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Verdict
 
+# Okabe and Ito's colours, which differ for any colour vision; their yellow is left out, too pale on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Dashes of several trajectories in one figure, and of lines that would hide each other.
+DASHES = ("-", "--", ":", "-.")
+GREY = "#8A8A8A"
 DOTS_PER_INCH = 150
 KINDS = (".png", ".pdf", ".svg")
 LONG, POWER = 15, 5  # letters beside a panel that leave no room for the unit, and those that a power is worth
 CONTRADICTING = (Verdict.REFUTED, Verdict.INACCURATE, Verdict.CONSTRAINT_BETWEEN_NODES)
+COLUMN = 1.3  # inches of an entry of a legend
 PLAIN = range(-2, 4)  # powers of ten of the largest number on an axis that is written as it is
 
 
-def new_figure(width: float, height: float, layout: str | None = "constrained") -> Figure:
-    """A figure of this size [inches] whose axes find their places, or with `layout=None` are given them."""
-    figure = Figure(figsize=(width, height), layout=layout)
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of this size [inches] whose axes find their places."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -68,9 +74,12 @@ def power_of(largest: float) -> int:
     return 0 if exponent in PLAIN else 3 * (exponent // 3)
 
 
-def legend_outside(figure: Figure, handles: Sequence[Any], size: int) -> None:
-    """A legend in one line above all axes, with letters of a size."""
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=size, frameon=False)
+def legend_below(figure: Figure, handles: Sequence[Any], size: int) -> None:
+    """A legend below all axes, with letters of a size, in as many lines as it needs."""
+    if handles:
+        columns = int(np.clip(figure.get_figwidth() / COLUMN, 1, len(handles)))
+        look = {"fontsize": size, "frameon": False, "handlelength": 1.4, "columnspacing": 1.2, "borderaxespad": 0.1}
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, **look)
 
 
 def titled(title: str | None, trajectory: Trajectory) -> str | None:
@@ -105,8 +114,13 @@ def _write(figure: Figure, path: Path) -> None:
         raise OptionError(f"{path.name or path}: expected a file {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     data = BytesIO()
     figure.savefig(data, dpi=DOTS_PER_INCH, format=kind[1:])
+    write_file(path, data.getvalue())
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole, in a folder that is made; `OptionError` where nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data.getvalue())
+        write_atomically(path, data)
     except OSError as error:
         raise OptionError(f"{path}: nothing can be written there ({error.strerror}); give another path.") from None

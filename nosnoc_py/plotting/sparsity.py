@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import derivatives
-from nosnoc_py.plotting.figures import COLOURS, GREY
-from nosnoc_py.plotting.sheets import finished, new_figure
+from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
+
+Run = tuple[int | None, set[str], int, int]  # a control stage, names of blocks, first row and end
 
 MOST_LABELS = 12  # of control stages along an axis
 NARROW = 0.05  # of an axis: a block that is not a control stage and narrower has no room for its name
@@ -83,25 +84,22 @@ def stages_of(layout: Layout) -> list[tuple[str, float, float]]:
 
     What lies between is called by the name of its blocks if they have one in common, else by nothing.
     """
-    runs: list[tuple[int | None, set[str], int, int]] = []
-    for block in layout.blocks():
-        if runs and runs[-1][0] == block.at.stage:
-            runs[-1] = (block.at.stage, runs[-1][1] | {block.name}, runs[-1][2], block.start + block.size)
-        elif block.size:
-            runs.append((block.at.stage, {block.name}, block.start, block.start + block.size))
+    runs = _joined((b.at.stage, {b.name}, b.start, b.start + b.size) for b in layout.blocks() if b.size)
     # Blocks of one stage may lie in several places, e.g. costs at the end; only the longest run gets its number.
     longest = {stage: max(end - start for of, _, start, end in runs if of == stage) for stage, *_ in runs}
-    merged: list[tuple[int | None, set[str], int, int]] = []
-    for stage, names, start, end in runs:
-        own_stage = None if stage is None or end - start < longest[stage] else stage
-        if own_stage is None and merged and merged[-1][0] is None:
-            merged[-1] = (None, merged[-1][1] | names, merged[-1][2], end)
-        else:
-            merged.append((own_stage, names, start, end))
+    runs = _joined(
+        (stage if end - start == longest[stage] else None, names, start, end) for stage, names, start, end in runs
+    )
     return [
-        (str(stage) if stage is not None else (names.pop() if len(names) == 1 else ""), start, end)
-        for stage, names, start, end in merged
+        (str(stage) if stage is not None else names.pop() if len(names) == 1 else "", start, end)
+        for stage, names, start, end in runs
     ]
+
+
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    """Join neighbouring runs of one stage."""
+    groups = (list(group) for _, group in groupby(runs, key=lambda run: run[0]))
+    return [(group[0][0], set().union(*(run[1] for run in group)), group[0][2], group[-1][3]) for group in groups]
 
 
 def _stage_axis(axes: Axes, runs: Sequence[tuple[str, float, float]], which: str) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type, unknown_name
-from nosnoc_py.plotting.animation import LINE, SYSTEMS, stage
-from nosnoc_py.plotting.bodies import check_motion, draw_body, draw_way, impact_places, mark
+from nosnoc_py.plotting.animation import SYSTEMS, AnyPainter, stage
+from nosnoc_py.plotting.bodies import BodyPainter
 from nosnoc_py.plotting.film import check_size
-from nosnoc_py.plotting.meshes import meshes_of
-from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
+from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion
-from nosnoc_py.plotting.scenes import scene
-from nosnoc_py.plotting.sheets import finished, new_figure, titled
+from nosnoc_py.plotting.sheets import finished, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.described import Described
@@ -28,7 +26,7 @@ Arrangement = Literal["strobe", "panels"]
 
 COUNT = {"strobe": 9, "panels": 6}  # moments, unless they are given
 FAINT = 0.18  # opacity of the earliest moment
-PANEL, SPACE, BESIDE = 2.6, 3.0, 0.55  # inches: greater side of a panel, of one for bodies in space, around a panel
+PANEL = 2.6  # inches: width of a panel
 
 
 @named_arguments
@@ -79,11 +77,12 @@ def snapshots(
     if size is not None:
         check_size(size)
     moments, title = _moments(trajectory, times, COUNT[arrangement]), titled(title, trajectory)
+    painter: AnyPainter
     if isinstance(system, RigidBody):
-        figure = (_space_strobe if arrangement == "strobe" else _space_panels)(system, trajectory, moments, size, title)
+        painter = BodyPainter(system, trajectory)
     else:
-        motion = PlanarMotion(system, trajectory)
-        figure = (_strobe if arrangement == "strobe" else _panels)(motion, moments, size, title)
+        painter = Painter(PlanarMotion(system, trajectory))
+    figure = (_strobe if arrangement == "strobe" else _panels)(painter, moments, size, title)
     return finished(figure, None, path)
 
 
@@ -119,77 +118,25 @@ def _times_text(moments: Array, unit: str) -> str:
     return f"t = {moments[0]:.3g} ... {moments[-1]:.3g} {unit}, {len(moments)} moments, the later the darker"
 
 
-def _strobe(motion: PlanarMotion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
-    figure, axes, painter = stage(motion, size, title)
+def _strobe(painter: AnyPainter, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
+    figure, (axes,) = stage(painter, size, title)
     painter.draw_strobe(axes, moments, _opacities(len(moments)))
-    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    text = _times_text(moments, motion.trajectory.units.get("t", "s"))
-    axes.annotate(text, (0.0, 1.0), xytext=(0, 4), fontsize=8, va="bottom", **place)
+    axes.set_title(_times_text(moments, painter.trajectory.units.get("t", "s")), loc="left", fontsize=8)
     return figure
 
 
-def _panels(motion: PlanarMotion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
+def _panels(painter: AnyPainter, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
     """Rows and columns of panels with the same scales."""
-    view = motion.view
-    wide, high = (PANEL, PANEL * view.ratio) if view.ratio < 1.0 else (PANEL / view.ratio, PANEL)
-    columns = int(np.clip(round(np.sqrt(len(moments) * high / wide)), 1, len(moments)))
+    count, ratio = len(moments), painter.ratio
+    columns = int(np.clip(round(np.sqrt(count * ratio)), 1, count))
     # Wide pictures in three columns at least, upright ones in a row of six at most.
-    columns = min(len(moments), max(columns, 3)) if high < 1.5 * wide else min(len(moments), 6)
-    rows = -(-len(moments) // columns)
-    handles = Painter(motion, view).handles()
-    width = size[0] if size else columns * (wide + BESIDE)
-    head = LINE * rows_of(handles, width) + 0.1 + (TITLE if title else 0.0)
-    height = size[1] if size else rows * (high + BESIDE + 0.15) + head
-    figure = new_figure(width, height, layout=None)
-    share = head / height
-    cell = 1.0 / columns, (1.0 - share) / rows
-    across, up = (cell[0] * width - BESIDE) / width, (cell[1] * height - BESIDE - 0.15) / height
-    # Equal scales in x and y: the view is widened to the shape of the panel.
-    painter = Painter(motion, view.with_ratio(up * height / (across * width)))
-    for k, t in enumerate(moments):
-        row, column = divmod(k, columns)
-        left, low = column * cell[0] + 0.8 * BESIDE / width, 1.0 - share - (row + 1) * cell[1] + 0.75 * BESIDE / height
-        axes = figure.add_axes((left, low, across, up))
-        painter.prepare(axes)
-        axes.xaxis.label.set_visible(row == rows - 1)
-        axes.yaxis.label.set_visible(column == 0)
-        axes.set_title(f"t = {t:.3g} {motion.trajectory.units.get('t', 's')}", fontsize=8, pad=3)
+    columns = min(count, max(columns, 3)) if ratio < 1.5 else min(count, 6)
+    figure, grid = stage(painter, size, title, shape=(-(-count // columns), columns), picture=PANEL)
+    for k, (axes, t) in enumerate(zip(grid, moments, strict=False)):
+        axes.xaxis.label.set_visible(k + columns >= count)
+        axes.yaxis.label.set_visible(k % columns == 0)
+        axes.set_title(f"t = {t:.3g} {painter.trajectory.units.get('t', 's')}", loc="left", fontsize=8)
         painter.draw(axes, float(t), flash=1e-12)
-    legend_above(figure, handles, title)
-    return figure
-
-
-def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any, title: str | None) -> Figure:
-    check_motion(trajectory)
-    width, height = size or (6.4, 4.0)
-    figure = new_figure(width, height, layout=None)
-    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 0.94), projection="3d"), body, [trajectory])
-    meshes = meshes_of(body.shape, 16)
-    draw_way(axes, trajectory.x[:, :3])
-    mark(axes, impact_places(body, trajectory))
-    for t, opacity in zip(moments, _opacities(len(moments)), strict=True):
-        draw_body(axes, body, meshes, trajectory(float(t)), opacity=float(opacity))
-    figure.text(0.03, 0.97, f"{_times_text(moments, 's')}; impacts: ×", fontsize=8, va="top")
-    if title:
-        figure.suptitle(title, fontsize=10, x=0.97, y=0.985, ha="right", va="top")
-    return figure
-
-
-def _space_panels(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any, title: str | None) -> Figure:
-    check_motion(trajectory)
-    columns = min(3, len(moments))
-    rows = -(-len(moments) // columns)
-    width, height = size or (SPACE * columns, 0.8 * SPACE * rows + (TITLE if title else 0.0))
-    figure = new_figure(width, height, layout=None)
-    legend_above(figure, [], title)
-    top = 1.0 - (TITLE / figure.get_figheight() if title else 0.0)
-    high = top / rows
-    meshes, places = meshes_of(body.shape, 16), impact_places(body, trajectory)
-    for k, t in enumerate(moments):
-        row, column = divmod(k, columns)
-        box = (column / columns, top - (row + 1) * high, 1.0 / columns, 0.94 * high)
-        axes = scene(figure.add_axes(box, projection="3d"), body, [trajectory])
-        draw_body(axes, body, meshes, trajectory(float(t)))
-        mark(axes, places[: sum(event.time <= t for event in trajectory.impacts)])
-        figure.text((column + 0.05) / columns, top - (row + 0.04) * high, f"t = {t:.3g} s", fontsize=8, va="top")
+    for axes in grid[count:]:
+        axes.remove()
     return figure

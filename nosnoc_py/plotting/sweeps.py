@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nosnoc_py.errors import OptionError, UnknownNameError
-from nosnoc_py.plotting.figures import COLOURS, DASHES, GREY
-from nosnoc_py.plotting.sheets import finished, new_figure, tidy
+from nosnoc_py.plotting.sheets import COLOURS, DASHES, GREY, finished, new_figure, tidy
 from nosnoc_py.solution.arrays import Array
 
 Rows = Sequence[Mapping[str, Any]]
@@ -64,29 +63,32 @@ def heat_map(
     >>> len(plotting.heat_map(rows, "h", "solver", "seconds").axes)  # the map and its colour bar
     2
     """
-    columns, lines, runs_of_cell = table_of(rows, x, y, value)
-    means, failed = _means(runs_of_cell)
+    (lines, columns), cells = _cells(rows, value, y, x)
+    every = np.concatenate([*cells.values()])
+    # Numbers of different orders of magnitude (times, errors) have no useful arithmetic mean.
+    geometric = bool((every[np.isfinite(every)] > 0.0).all())
+    places = dict(sorted(((lines.index(line), columns.index(name)), runs) for (line, name), runs in cells.items()))
+    means = np.full((len(lines), len(columns)), np.nan)
+    for place, runs in places.items():
+        if (good := runs[np.isfinite(runs)]).size:
+            means[place] = np.exp(np.log(good).mean()) if geometric else good.mean()
     figure = new_figure(2.2 + 0.9 * len(columns), 1.5 + 0.5 * len(lines))
-    axes = figure.subplots()
-    shown = np.ma.masked_invalid(means)
-    norm = _norm(means)
-    drawn = axes.pcolormesh(np.arange(len(columns) + 1), np.arange(len(lines) + 1), shown, norm=norm, cmap="cividis")
+    axes, norm = figure.subplots(), _norm(means)
+    drawn = axes.pcolormesh(np.ma.masked_invalid(means), norm=norm, cmap="cividis")
     if np.isfinite(means).any():
         bar = figure.colorbar(drawn, ax=axes, pad=0.02)
         bar.set_label(f"{value} [{unit}]" if unit else value, fontsize=9)
         bar.ax.tick_params(labelsize=8)
-    for i, j in np.ndindex(means.shape):
-        runs = runs_of_cell.get((i, j), [])
-        if runs and failed[i, j] == len(runs):
+    for (i, j), runs in places.items():
+        failed = int((~np.isfinite(runs)).sum())
+        middle: dict[str, Any] = {"x": j + 0.5, "y": i + 0.5, "ha": "center", "va": "center"}
+        if failed == len(runs):
             axes.add_patch(Rectangle((j, i), 1.0, 1.0, fc="white", ec=GREY, hatch="xx", lw=0.0))
-        if runs:
-            dark = np.isfinite(means[i, j]) and norm(means[i, j]) < 0.55
-            some = f"\n{failed[i, j]} of {len(runs)} failed" if 0 < failed[i, j] < len(runs) else ""
-            text = f"{means[i, j]:.3g}{some}" if np.isfinite(means[i, j]) else "failed"
-            look = {"color": "white" if dark else "black", "fontsize": 7 if some else 8}
-            if text == "failed":
-                look["bbox"] = {"fc": "white", "ec": "none", "pad": 1.0}  # type: ignore[assignment]
-            axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
+            axes.text(s="failed", fontsize=8, bbox={"fc": "white", "ec": "none", "pad": 1.0}, **middle)
+            continue
+        text = f"{means[i, j]:.3g}" + (f"\n{failed} of {len(runs)} failed" if failed else "")
+        colour = "white" if norm(means[i, j]) < 0.55 else "black"
+        axes.text(s=text, color=colour, fontsize=7 if failed else 8, **middle)
     names = [_label(key) for key in columns]
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
     wide = max(map(len, names)) > LONG
@@ -96,31 +98,6 @@ def heat_map(
     axes.set(xlabel=x, ylabel=y)
     axes.spines[:].set_visible(False)
     return finished(figure, title, path)
-
-
-def table_of(rows: Rows, x: str, y: str, value: str) -> tuple[list[Any], list[Any], dict[tuple[int, int], list[float]]]:
-    """Values of the columns and of the lines, in order, and the numbers of the runs by (line, column); NaN: failed."""
-    _check_keys(rows, (x, y, value))
-    columns, lines = _sorted(row.get(x) for row in rows), _sorted(row.get(y) for row in rows)
-    numbers: dict[tuple[int, int], list[float]] = {}
-    for row in rows:
-        place = lines.index(_key(row.get(y))), columns.index(_key(row.get(x)))
-        numbers.setdefault(place, []).append(_number(row.get(value)))
-    return columns, lines, numbers
-
-
-def _means(numbers: Mapping[tuple[int, int], list[float]]) -> tuple[Array, npt.NDArray[np.int64]]:
-    shape = tuple(int(n) + 1 for n in np.max(list(numbers), axis=0))
-    means, failed = np.full(shape, np.nan), np.zeros(shape, dtype=int)
-    every = np.concatenate([np.array(runs) for runs in numbers.values()])
-    # Numbers of different orders of magnitude (times, errors) have no useful arithmetic mean.
-    geometric = bool((every[np.isfinite(every)] > 0.0).all())
-    for place, runs in numbers.items():
-        good = np.array([run for run in runs if np.isfinite(run)])
-        failed[place] = len(runs) - good.size
-        if good.size:
-            means[place] = np.exp(np.log(good).mean()) if geometric else good.mean()
-    return means, failed
 
 
 def _norm(means: Array) -> Normalize:
@@ -185,9 +162,8 @@ def performance_profile(
         # A step function from 1, where groups that are the cheapest start.
         steps = np.concatenate([[1.0], good, [end]])
         shares = np.concatenate([[0.0], np.arange(1, good.size + 1), [good.size]]) / max(instances, 1)
-        style = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
         solved = f"{_label(name)} ({good.size} of {instances})"
-        axes.plot(steps, shares, drawstyle="steps-post", lw=1.8, label=solved, **style)
+        axes.plot(steps, shares, drawstyle="steps-post", lw=1.8, label=solved, **_style(k))
     axes.set(xscale="log" if end > 5.0 else "linear", xlim=(1.0, end), ylim=(-0.02, 1.03))
     if end > 5.0:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if end < 500.0 else (1.0,)))
@@ -201,19 +177,13 @@ def performance_profile(
 
 def ratios_of(rows: Rows, group: str, cost: str, instance: Sequence[str]) -> tuple[dict[Any, Array], int]:
     """For every group its costs (instances,) over the least one, infinite where it failed; and how many instances."""
-    _check_keys(rows, (group, cost, *instance))
-    groups = _sorted(row.get(group) for row in rows)
-    names = list(dict.fromkeys(tuple(_key(row.get(key)) for key in instance) for row in rows))
-    runs: dict[tuple[int, int], list[float]] = {}
+    (groups, *_), cells = _cells(rows, cost, group, *instance)
     for row in rows:
-        number = _number(row.get(cost))
-        if number <= 0.0:
+        if (number := _number(row.get(cost))) <= 0.0:
             raise OptionError(f"{cost}: expected positive numbers, given {number:g} in the row {dict(row)}.")
-        place = groups.index(_key(row.get(group))), names.index(tuple(_key(row.get(key)) for key in instance))
-        runs.setdefault(place, []).append(number)
-    costs = np.full((len(groups), len(names)), np.inf)
-    for place, numbers in runs.items():
-        costs[place] = np.mean(numbers) if np.isfinite(numbers).all() else np.inf
+    names = list(dict.fromkeys(key[1:] for key in cells))
+    costs = np.array([[np.mean(cells.get((one, *name), np.inf)) for name in names] for one in groups])
+    costs[np.isnan(costs)] = np.inf
     # An instance that no group solves counts for all of them as failed.
     least = costs.min(axis=0)
     ratios = np.where(np.isfinite(costs), costs / np.where(np.isfinite(least), least, 1.0), np.inf)
@@ -256,33 +226,29 @@ def error_bars(
     >>> plotting.error_bars(rows, "h", "seconds", "solver").axes[0].get_xlabel()
     'h'
     """
-    _check_keys(rows, (x, value, *([] if group is None else [group])))
-    settings = _sorted(row.get(x) for row in rows)
+    (settings, *others), cells = _cells(rows, value, x, *([] if group is None else [group]))
+    groups = list(product(*others))
     numeric = all(isinstance(key, int | float) for key in settings)
     places = dict(zip(settings, settings if numeric else range(len(settings)), strict=True))
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    groups = [None] if group is None else _sorted(row.get(group) for row in rows)
     wide = max(places.values()) - min(places.values())
     for k, name in enumerate(groups):
-        curve = [row for row in rows if group is None or _key(row.get(group)) == name]
         shift = 0.012 * wide * (k - 0.5 * (len(groups) - 1))  # bars of several curves beside each other
         points = []
         for key in settings:
-            numbers = np.array([_number(row.get(value)) for row in curve if _key(row.get(x)) == key])
+            numbers = cells.get((key, *name), np.zeros(0))
             good = numbers[np.isfinite(numbers)]
             if good.size:
                 low, middle, high = np.quantile(good, [0.25, 0.5, 0.75])
                 points.append((places[key] + shift, middle, middle - low, high - middle))
-            if good.size < numbers.size and good.size:
+            if 0 < good.size < numbers.size:
+                look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center", "color": GREY}
                 text = f"{numbers.size - good.size} of {numbers.size} failed"
-                axes.annotate(
-                    text, (places[key], high), (0, 6), textcoords="offset points", fontsize=7, ha="center", color=GREY
-                )
+                axes.annotate(text, (places[key], high), (0, 6), **look)
         t, middle, low, high = np.array(points).reshape(-1, 4).T
-        style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
-        label = None if group is None else _label(name)
-        axes.errorbar(t, middle, yerr=[low, high], marker="o", ms=4, capsize=3, lw=1.4, label=label, **style)
+        label = _label(*name) if name else None
+        axes.errorbar(t, middle, yerr=[low, high], marker="o", ms=4, capsize=3, lw=1.4, label=label, **_style(k))
     if not numeric:
         axes.set_xticks(range(len(settings)), [_label(key) for key in settings])
     axes.margins(y=0.12)
@@ -319,24 +285,21 @@ def histogram(
     >>> len(plotting.histogram(rows, "seconds", "solver").axes)  # one above the other
     2
     """
-    _check_keys(rows, (value, *([] if group is None else [group])))
-    groups = [None] if group is None else _sorted(row.get(group) for row in rows)
-    columns = [
-        np.array([_number(row.get(value)) for row in rows if group is None or _key(row.get(group)) == name])
-        for name in groups
-    ]
-    every = np.concatenate(columns)
+    others, cells = _cells(rows, value, *([] if group is None else [group]))
+    groups = list(product(*others))
+    every = np.concatenate([*cells.values()])
     if not np.isfinite(every).any():
         raise OptionError(f"{value}: no run has a number.")
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins="auto")
     figure = new_figure(6.4, 1.2 + 1.9 * len(groups))
     panels = np.atleast_1d(figure.subplots(len(groups), 1, sharex=True))
-    for k, (axes, name, numbers) in enumerate(zip(panels, groups, columns, strict=True)):
+    for k, (axes, name) in enumerate(zip(panels, groups, strict=True)):
+        numbers = cells[name]
         good = numbers[np.isfinite(numbers)]
         axes.hist(good, bins=edges, color=COLOURS[k % len(COLOURS)], ec="white", lw=0.6)
         if good.size:
             axes.axvline(float(np.median(good)), color="black", lw=1.0, ls="--")
-        what = "" if group is None else f"{group} {_label(name)}: "
+        what = f"{group} {_label(*name)}: " if name else ""
         failed = f", {numbers.size - good.size} failed" if good.size < numbers.size else ""
         axes.set_title(f"{what}{good.size} runs{failed}", fontsize=9, loc="left")
         axes.set_ylabel("runs")
@@ -345,13 +308,24 @@ def histogram(
     return finished(figure, title, path)
 
 
-def _check_keys(rows: Rows, keys: Iterable[str]) -> None:
+def _cells(rows: Rows, value: str, *keys: str) -> tuple[list[list[Any]], dict[tuple[Any, ...], Array]]:
+    """Return the distinct settings of every key, and the numbers of the runs by their settings; NaN: failed."""
     if not rows:
         raise OptionError("there are no rows to draw.")
     legal = tuple(dict.fromkeys(key for row in rows for key in row))
-    for key in keys:
+    for key in (*keys, value):
         if key not in legal:
             raise UnknownNameError(key, legal, "column")
+    numbers: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        numbers.setdefault(tuple(_key(row.get(key)) for key in keys), []).append(_number(row.get(value)))
+    settings = [_sorted(row.get(key) for row in rows) for key in keys]
+    return settings, {place: np.array(runs) for place, runs in numbers.items()}
+
+
+def _style(k: int) -> dict[str, Any]:
+    """Colour and dashes of the curve k."""
+    return {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
 
 
 def _number(value: Any) -> float:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale
-from nosnoc_py.processes import helpers
+from nosnoc_py.processes import Forked, Helpers, can_fork
 from nosnoc_py.sequences.refinement import CONFIRMED, joined
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Status
@@ -33,16 +33,16 @@ def best_of_seeds(search: Callable[[int], Solution], count: int) -> Solution:
     count : int
     """
     others = list[Solution]()
-    with helpers(search, count - 1) as started:
-        for number, helper in enumerate(started, 1):
-            helper.send(number, number)
+    with Helpers(lambda: Forked(search)) as helpers:
+        started = [helpers.send(number) for number in range(1, count)] if can_fork() else []
         own = search(0)
         if own.status not in ENDED:
             # Ctrl-C ends the waiting for what is still missing; a process that dies has no answer.
             with suppress(KeyboardInterrupt):
                 for helper in started:
                     with suppress(EOFError):
-                        others += [value for _, success, value in helper.answers(None) if success]
+                        success, value = helper.answer()
+                        others += [value] if success else []
     found, missing = merged(own, others), count - 1 - len(others)
     note = f"{missing} of {count} searches gave no result" if missing and own.status not in ENDED else ""
     return replace(found, message=joined(found.message, note))

@@ -1,4 +1,4 @@
-"""Tasks on an existing Dask cluster (extra `[cluster]`): on a worker they run in a process of their own, too.
+"""Tasks on an existing Dask cluster (extra `[cluster]`): a worker has processes for them, too.
 
 Dask restarts tasks of a dead worker by itself, which would hide crashes of solvers. So every task is bound to one
 worker, without retries, and the loop in `DaskExecutor.run` notices workers that are gone. Every call to the scheduler
@@ -14,12 +14,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
+from uuid import uuid4
 
 from nosnoc_py.errors import OptionError, optional
-from nosnoc_py.sweep.local import LocalExecutor
+from nosnoc_py.processes import Helpers
+from nosnoc_py.sweep.local import outcomes, worker
 from nosnoc_py.sweep.store import library_version
 from nosnoc_py.sweep.tasks import Outcome, Task
 
@@ -30,13 +33,21 @@ POLL = 0.5  # seconds between looks for workers that have come or gone
 
 ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.%]+\]):(?P<port>[0-9]+)")
 
-Answer = tuple[dict[str, Any] | None, dict[str, bytes], str | None]
+# The processes of a sweep on this worker of a cluster, by the sweep's name: another one may have other modules.
+HELPERS: dict[str, Helpers] = {}
 
 
-def remote(order: Mapping[str, Any]) -> Answer:
-    """Run a task on a worker of the cluster, in a process of its own."""
-    outcome = next(iter(LocalExecutor(1).run([Task(**order)])))
-    return outcome.row, dict(outcome.files), outcome.death
+def remote(session: str, task: Task) -> Outcome:
+    """Run a task on a worker of the cluster, in a process that serves this sweep alone."""
+    for other in [*HELPERS]:
+        if other != session and not HELPERS[other].end_idle():
+            HELPERS.pop(other, None)
+    return next(outcomes(HELPERS.setdefault(session, Helpers(worker)), [task], 1))
+
+
+def leave(session: str) -> None:
+    """End the processes of a sweep on this worker of a cluster."""
+    HELPERS.pop(session, Helpers(worker)).close()
 
 
 class DaskExecutor:
@@ -63,9 +74,10 @@ class DaskExecutor:
 
     def __init__(self, address: str, patience: float = PATIENCE) -> None:
         self.address, self.patience = address, patience
-        _check_address(address, patience)
+        _check_address(address)
         self._client = _client(address, patience)
         self._done: SimpleQueue[Any] = SimpleQueue()
+        self._session = uuid4().hex
         try:
             self._wait_for_workers()
             self._check_versions()
@@ -84,6 +96,8 @@ class DaskExecutor:
         logger = logging.getLogger("distributed.client")  # it would log the end of a scheduler with a traceback
         logger.addFilter(_nothing)
         try:
+            with suppress(Exception):  # a scheduler that is lost
+                _within(self.patience, self._client.run, leave, self._session)
             with suppress(TimeoutError):
                 _within(2 * self.patience, self._client.close, timeout=self.patience)
         finally:
@@ -117,21 +131,22 @@ class DaskExecutor:
         busy = [worker for _, worker in running.values()]
         # Dask counts threads, not the processes that tasks start: no more than one task per thread.
         free = [name for name, count in threads.items() for _ in range(count - busy.count(name))]
-        for worker in free:
+        for name in free:
             task = next(waiting, None)
             if task is None:
                 return True
             future = self._client.submit(
                 remote,
-                {**vars(task), "arguments": dict(task.arguments)},
+                self._session,
+                task,
                 # A fresh key: Dask would return the stored result of an earlier attempt.
                 key=f"{task.key}-{time.time_ns()}",
-                workers=[worker],
+                workers=[name],
                 allow_other_workers=False,
                 pure=False,
                 retries=0,
             )
-            running[future] = (task, worker)
+            running[future] = (task, name)
             # Called in a thread of the client; the queue hands the future over to this one.
             future.add_done_callback(self._done.put)
         return False
@@ -163,8 +178,8 @@ class DaskExecutor:
             return Outcome(task=task, death=f"the cluster lost it ({reason})")
         for patience in FETCH:
             try:
-                row, files, death = future.result(timeout=patience)
-                return Outcome(task=task, row=row, files=files, death=death)
+                outcome: Outcome = future.result(timeout=patience)
+                return outcome
             except TimeoutError:
                 if worker not in self._threads():  # gone before its answer came over; nobody else has it
                     future.cancel()
@@ -209,40 +224,30 @@ def _within(seconds: float, ask: Callable[..., Any], *arguments: Any, **options:
     TimeoutError
         If there is none in time; the call is left to itself.
     """
-    answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    answered: Future[Any] = Future()
 
     def wait() -> None:
         try:
-            answered.put((ask(*arguments, **options), None))
+            answered.set_result(ask(*arguments, **options))
         except BaseException as error:  # handed over
-            answered.put((None, error))
+            answered.set_exception(error)
 
     threading.Thread(target=wait, daemon=True).start()
     try:
-        answer, error = answered.get(timeout=seconds)
-    except Empty:
+        return answered.result(timeout=seconds)
+    except TimeoutError:
         raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return answer
 
 
-def _check_address(address: str, patience: float) -> None:
-    """Refuse what cannot be a scheduler before a client is made, which would be long about it."""
+def _check_address(address: str) -> None:
+    """Refuse what cannot be a scheduler before a client waits for it."""
     parts = ADDRESS.fullmatch(address)
     if parts is None:
         raise OptionError(f"scheduler: expected an address such as tcp://127.0.0.1:8786, given {address!r}.")
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            with socket.create_connection((parts["host"].strip("[]"), int(parts["port"])), timeout=patience):
-                return
-        except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
-            raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise _silent(address, patience, error) from None
-        time.sleep(POLL / 5)
+    try:
+        socket.getaddrinfo(parts["host"].strip("[]"), int(parts["port"]))
+    except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
+        raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None
 
 
 def _silent(address: str, patience: float, error: Exception) -> OptionError:

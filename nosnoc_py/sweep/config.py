@@ -9,7 +9,8 @@ other machines.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,8 @@ UNIONS = {
     ("problem", "guess"): 'a function as "module:function", or a constant control: a list of numbers',
     ("simulate", "u"): "a list of numbers, or of such lists: one for each interval of equal length",
 }
+# Expected value of a name of a function.
+REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation:build'"
 # Expected values by pydantic's kinds of errors; names in braces are numbers of the error.
 EXPECTED = {
     "int_type": "a whole number",
@@ -43,11 +46,10 @@ EXPECTED = {
     "string_too_short": "a word",
     "list_type": "a list",
     "literal_error": "{expected}",
+    "string_pattern_mismatch": REFERENCE,
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
 }
-# Expected value of a name of a function.
-REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation:build'"
 
 
 class Problem(Section):
@@ -236,8 +238,6 @@ def configuration(given: Any, path: str | Path | None = None) -> Configuration:
     if not isinstance(given, Mapping):
         raise OptionError(_where(shown, f"expected a mapping with the keys {', '.join(Configuration.model_fields)}."))
     try:
-        # Before anything walks through all values: a bomb of anchors would take all memory.
-        _expanded(given, {})
         given = plain(given)
         checked = Configuration.model_validate(given)
     except ValidationError as error:
@@ -298,8 +298,6 @@ def _explained(item: Any, given: Any) -> str:
     if kind == "value_error":
         error = str(item["ctx"]["error"])
         return f"{field}: {error}." if names[:2] == ["sweep", "random"] else error  # which names the field itself
-    if kind == "string_pattern_mismatch":
-        return f"{field}: expected {REFERENCE}, given {item['input']!r}."
     if kind in EXPECTED:
         return f"{field}: expected {EXPECTED[kind].format(**item.get('ctx', {}))}, given {item['input']!r}."
     return f"{field}: {item['msg']}; given {item['input']!r}."
@@ -312,25 +310,10 @@ def _section(names: list[str]) -> type[Section]:
 
 # Anchors of YAML that repeat anchors make a text of 500 bytes a value that no memory holds.
 MOST_VALUES = 100_000
-
-
-def _expanded(value: Any, known: dict[int, int]) -> int:
-    """Count the values with all aliases written out; `OptionError` if they are too many."""
-    if not isinstance(value, Mapping | list | tuple):
-        return 1
-    # Aliases are one object, which is counted once but added at every place.
-    if id(value) not in known:
-        parts = value.values() if isinstance(value, Mapping) else value
-        known[id(value)] = 1 + sum(_expanded(part, known) for part in parts)
-        if known[id(value)] > MOST_VALUES:
-            raise OptionError(f"expected at most {MOST_VALUES} values; anchors and aliases are more when written out.")
-    return known[id(value)]
-
-
 BITS = 63  # of whole numbers: tables and arrays hold no more
 
 
-def plain(value: Any, field: str = "") -> Any:
+def plain(value: Any, field: str = "", counted: Iterator[int] | None = None) -> Any:
     """Return a value as dicts, lists, numbers and words of Python; tuples, ranges and arrays become lists.
 
     Raises
@@ -338,14 +321,18 @@ def plain(value: Any, field: str = "") -> Any:
     OptionError
         For what neither JSON nor a table could hold, with the name of the field.
     """
+    counted = count() if counted is None else counted
+    if next(counted) > MOST_VALUES:
+        raise OptionError(f"expected at most {MOST_VALUES} values; anchors and aliases are more when written out.")
     if isinstance(value, Mapping):
-        return {plain(key): plain(item, f"{field}.{key}" if field else str(key)) for key, item in value.items()}
+        inside = f"{field}." if field else ""
+        return {plain(key): plain(item, f"{inside}{key}", counted) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, ca.DM):
         value = float(value) if value.is_scalar() else value.full().squeeze().tolist()
     if isinstance(value, list | tuple | range):
-        return [plain(item, field) for item in value]
+        return [plain(item, field, counted) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise OptionError(f"{field}: expected a finite number, given {value!r}.")
     if isinstance(value, int) and value.bit_length() > BITS:

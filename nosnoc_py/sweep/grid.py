@@ -54,9 +54,6 @@ class SweepRun:
     drawn: dict[str, float] = field(default_factory=dict)
 
 
-Run = SweepRun  # its earlier name; the class named Run is the part of a configuration
-
-
 def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRun, ...]:
     """Return all runs of a configuration: the product of grid, zip, random samples and repeats; the last one fastest.
 
@@ -203,17 +200,16 @@ def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dic
     if (sweep.samples is None) == bool(sweep.random):
         advice = "give samples, how often they are drawn" if sweep.random else "give random, what is drawn"
         raise OptionError(f"sweep: samples and random belong together; {advice}.")
-    for part, axes in (("grid", sweep.grid), ("zip", sweep.zip), ("random", sweep.random)):
+    parts: dict[str, Mapping[str, Any]] = {"grid": sweep.grid, "zip": sweep.zip, "random": sweep.random}
+    for part, axes in parts.items():
         for path, values in axes.items():
             if isinstance(values, list) and not values:
                 raise OptionError(f"sweep.{part}.{path}: an empty list, so there is nothing to run; give values.")
             _check_path(f"sweep.{part}", path, given, base)
-    parts: dict[str, list[str]] = {"grid": [*sweep.grid], "zip": [*sweep.zip], "random": [*sweep.random]}
-    for one, other in itertools.combinations(parts, 2):
-        both = [path for path in parts[one] if path in parts[other]]
-        if both:
+    for (one, axes), (other, others) in itertools.combinations(parts.items(), 2):
+        if both := [path for path in axes if path in others]:
             raise OptionError(f"sweep: {both[0]!r} is in {one} and in {other}; leave one out.")
-    _check_nested([*sweep.grid, *sweep.zip, *sweep.random])
+    _check_nested([path for axes in parts.values() for path in axes])
     lengths = {path: len(values) for path, values in sweep.zip.items()}
     if len(set(lengths.values())) > 1:
         advice = ", ".join(f"{path} has {length}" for path, length in lengths.items())

@@ -19,7 +19,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.files import write_atomically
@@ -28,13 +30,25 @@ from nosnoc_py.solution.trajectory import jsonable
 # Version of the files; results of another one are refused, not converted.
 FORMAT_VERSION = 1
 # Ends of names of files beside a row: no separators, which would lead into other folders.
-SUFFIX = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*")
+SUFFIX = r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*"
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")  # how names end that `write_atomically` uses meanwhile
 
 
 def library_version() -> str:
     """Version of this library, that results remember."""
     return import_module("nosnoc_py").__version__
+
+
+class Entry(BaseModel):
+    """A file of results: the row, the sizes of the files beside it by suffix, and what has written it."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    format_version: int
+    version: str
+    key: str
+    row: dict[str, Any]
+    files: dict[Annotated[str, Field(pattern=f"^{SUFFIX}$")], int]
 
 
 class Store:
@@ -103,35 +117,34 @@ class Store:
         entry = self.entry(path)
         if entry is None:
             return None
-        for suffix, size in entry["files"].items():
+        for suffix, size in entry.files.items():
             beside = self._file(key, suffix)
             if not beside.exists() or beside.stat().st_size != size:
                 raise OptionError(
                     f"{beside}: expected {size} bytes; the file is missing or truncated. Delete {path} to compute it "
                     "again; the other finished runs are kept."
                 )
-        return dict(entry["row"])
+        return entry.row
 
-    def entry(self, path: Path) -> dict[str, Any] | None:
+    def entry(self, path: Path) -> Entry | None:
         """Return the content of a file of results, None without one; raises as `row` does."""
         try:
-            entry = json.loads(path.read_bytes())
-            complete = {"format_version", "version", "key", "row", "files"} <= set(entry)
+            entry = Entry.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except OSError as error:
             raise _unreadable(path, f"it is truncated or damaged ({error})") from None
-        if not isinstance(entry, dict) or not complete:
-            raise _unreadable(path, "it is incomplete, or of another origin")
-        written_by = entry["format_version"], entry["version"]
+        except ValidationError as error:
+            cut = error.errors()[0]["type"] == "json_invalid"
+            why = "it is truncated or damaged" if cut else "it is damaged, or of another origin"
+            raise _unreadable(path, why) from None
+        written_by = entry.format_version, entry.version
         if written_by != (FORMAT_VERSION, library_version()):
             raise _unreadable(
                 path,
                 f"it is from another version (nosnoc_py {written_by[1]}, format {written_by[0]}; this is "
                 f"{library_version()}, format {FORMAT_VERSION})",
             )
-        if not _is_shaped(entry):
-            raise _unreadable(path, "it is damaged, or of another origin")
         return entry
 
     def write(self, key: str, row: Mapping[str, Any], files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
@@ -142,13 +155,9 @@ class Store:
         files = files or {}
         for suffix, content in files.items():
             write_atomically(self._file(key, suffix), content)
-        entry = {
-            "format_version": FORMAT_VERSION,
-            "version": library_version(),
-            "key": key,
-            "row": dict(row),
-            "files": {suffix: len(content) for suffix, content in files.items()},
-        }
+        sizes = {suffix: len(content) for suffix, content in files.items()}
+        made_by = {"format_version": FORMAT_VERSION, "version": library_version()}
+        entry = {**made_by, "key": key, "row": dict(row), "files": sizes}
         text = encoded(entry)
         write_atomically(self._runs / f"{key}.json", text.encode())
         return json.loads(text)["row"]
@@ -195,30 +204,15 @@ class Store:
 
 def check_suffix(suffix: object) -> None:
     """Raise `OptionError` for the end of a name that would lead elsewhere, or to the row itself."""
-    if not isinstance(suffix, str) or not SUFFIX.fullmatch(suffix) or suffix == ".json":
+    if not isinstance(suffix, str) or not re.fullmatch(SUFFIX, suffix) or suffix == ".json":
         raise OptionError(f"file of a task: expected a suffix such as '.nc' (not '.json'), given {suffix!r}.")
 
 
 def encoded(value: Any) -> str:
     """Return a row as JSON: NaN and infinity are null, scalars of NumPy numbers, and all words UTF-8."""
-    return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_refused)
-
-
-def _writable(value: Any) -> Any:
-    """The same with half characters (surrogates, from names of files that are no UTF-8) as escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
-
-
-def _is_shaped(entry: Mapping[str, Any]) -> bool:
-    """Check the types of the parts."""
-    row, files = entry["row"], entry["files"]
-    if not isinstance(row, dict) or not isinstance(files, dict):
-        return False
-    return all(isinstance(size, int) and SUFFIX.fullmatch(suffix) for suffix, size in files.items())
+    text = json.dumps(jsonable(value), indent=1, allow_nan=False, default=_refused, ensure_ascii=False)
+    # Half characters (surrogates, from names of files that are no UTF-8) are written as their escapes.
+    return re.sub("[\ud800-\udfff]", lambda half: rf"\\u{ord(half[0]):04x}", text)
 
 
 def _refused(value: Any) -> Any:

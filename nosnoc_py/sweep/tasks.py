@@ -1,4 +1,4 @@
-"""Tasks for processes of their own, their outcomes, and the interface of executors.
+"""Tasks for helper processes, their outcomes, and the interface of executors.
 
 Sweeps know tasks, machines know executors, and neither knows the other. Outcomes:
 
@@ -6,8 +6,8 @@ Sweeps know tasks, machines know executors, and neither knows the other. Outcome
 - The function raises: an answer as well, because the same call would raise again. The row has the status "error" and
   the message, and the task is not tried again. (Not so `MemoryError` and the `OSError` of a machine that is full: these
   are deaths.)
-- The time is up: the process is killed. The row has the status "timeout"; more of the same time would not help, so the
-  task is not tried again either.
+- The time is up: the process is killed, and another one takes its place. The row has the status "timeout"; more of the
+  same time would not help, so the task is not tried again either.
 - The process ends without an answer (a crash, a kill, the machine out of memory): a death, which costs one attempt.
 - What runs the tasks is interrupted or killed: no end at all. The task is started anew the next time.
 """
@@ -31,7 +31,7 @@ SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """A call that a fresh process makes.
+    """A call that a helper process makes.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Task:
     paths : tuple of str
         Folders to put in front of sys.path.
     timeout : float, optional
-        Seconds, imports included.
+        Seconds; for the first task of a process imports included.
     """
 
     key: str

@@ -140,7 +140,7 @@ def experiment(
         os.environ[name] = "1"
     with TemporaryDirectory() as folder:
         store = Store(kept or folder)
-        perform(work, store, LocalExecutor(1), attempts=1)
+        perform(work, store, LocalExecutor(1, tasks_each=1), attempts=1)
         return [_row(one, store.row(task.key)) for one, task in zip(cells, work, strict=True)]
 
 

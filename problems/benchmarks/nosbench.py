@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check(arguments)
         tasks = tasks_of(arguments)
         with TemporaryDirectory() as folder:
-            rows = run(tasks, Store(arguments.output or folder), LocalExecutor(arguments.jobs), arguments.json)
+            rows = run(
+                tasks, Store(arguments.output or folder), LocalExecutor(arguments.jobs, tasks_each=1), arguments.json
+            )
     except (NosnocError, OSError) as error:
         print(f"problems.benchmarks.nosbench: {error}", file=sys.stderr)
         return 2

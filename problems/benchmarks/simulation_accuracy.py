@@ -253,7 +253,7 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 def figure_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> Any:
     """Return a figure of error over time, one panel per scene."""
-    from nosnoc_py.plotting.figures import COLOURS
+    from nosnoc_py.plotting.sheets import COLOURS
 
     panels = []
     for scene, title in titles.items():

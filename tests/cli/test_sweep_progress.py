@@ -37,12 +37,12 @@ def test_bar_on_a_terminal():
     where = console(terminal=True)
     with Progress(console=where) as progress:
         progress(START)
-        assert progress._output.live.tasks[0].percentage == pytest.approx(25.0)
+        assert progress._output.bar.tasks[0].percentage == pytest.approx(25.0)
         progress(DEATH)
         progress(FAILED)
-        assert progress._output.live.tasks[0].description == "2 of 4 runs, 1 without success"
+        assert progress._output.bar.tasks[0].description == "2 of 4 runs, 1 without success"
         progress(DONE)
-        assert progress._output.live.tasks[0].percentage == pytest.approx(100.0)
+        assert progress._output.bar.tasks[0].percentage == pytest.approx(100.0)
     assert "a run died and is tried again: signal SIGKILL" in written(where)
     assert "ab12: error. m [kg]" in written(where)
     assert "cd34" not in written(where)

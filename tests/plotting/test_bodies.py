@@ -18,7 +18,8 @@ from PIL import Image
 import nosnoc_py as ns
 from models import bouncing_bodies
 from nosnoc_py.errors import OptionError
-from nosnoc_py.plotting.bodies import animate_body, draw_body, impact_places, show_body
+from nosnoc_py.plotting import animate_body
+from nosnoc_py.plotting.bodies import draw_body, impact_places, show_body
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
 from nosnoc_py.plotting.scenes import SEEN, View, clipped, floor_of, floors_of, scene, shadows_of, view_of
 from nosnoc_py.systems.rigid_body import Plane, RigidBody

@@ -13,7 +13,8 @@ from matplotlib.colors import to_hex
 
 from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.plotting import dense_output, plot, plot_homotopy, plot_phase
-from nosnoc_py.plotting.figures import COLOURS, broken
+from nosnoc_py.plotting.figures import broken
+from nosnoc_py.plotting.sheets import COLOURS
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution, StepRecord, Trajectory, nodes_of
 from nosnoc_py.solution.records import Discretization
 from nosnoc_py.status import Status, Verdict

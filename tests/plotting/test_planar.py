@@ -22,10 +22,10 @@ from models import bouncing_ball, bouncing_bodies, particle, spring_hopper, two_
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting import animate, snapshots
 from nosnoc_py.plotting.animation import stage
-from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import Clock, GifWriter, ffmpeg, film, frame_rate, frame_times, writer_of
 from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
+from nosnoc_py.plotting.sheets import COLOURS
 from nosnoc_py.systems import scene
 
 BALL = bouncing_ball.build(0.8)
@@ -185,7 +185,7 @@ def test_marks_lie_where_and_when_it_happened(pushed: tuple[ns.CLS, ns.Trajector
     assert len(impacts) == 1
     assert impacts[0][0] == pytest.approx(np.sqrt(2 / 9.81), abs=1e-9)
     assert impacts[0][1] == pytest.approx([7 / 9.81, 0], abs=1e-9)
-    _, axes, painter = stage(motion)
+    _, (axes,) = stage(painter := Painter(motion))
     assert not painter.draw_marks(axes, 0.1, 0.1, 0.5)
     plain, fresh = (painter.draw_marks(axes, t, t, 0.2) for t in (0.9, impacts[0][0] + 0.1))
     assert (len(plain), len(fresh)) == (1, 2)  # the ring is for what has just happened
@@ -200,7 +200,7 @@ def test_arrows_are_the_control_of_the_time(pushed: tuple[ns.CLS, ns.Trajectory]
     size = motion.view.size
     assert motion.longest(arrow) == pytest.approx(7.0)
     assert 0.15 * size < 7.0 * motion.scales(size)[arrow] < 0.26 * size
-    _, axes, painter = stage(motion)
+    _, (axes,) = stage(painter := Painter(motion))
     drawn = [artist for artist in painter.draw(axes, 0.5) if isinstance(artist, FancyArrowPatch)]
     assert len(drawn) == 1
 
@@ -209,7 +209,7 @@ def test_a_trajectory_without_controls_has_no_arrows() -> None:
     system = particle.build(0.0)
     motion = ns.simulate(system, x0=[0, 1, 0, 0], duration=0.2, u=[0.0, 0.0], method=ns.EventDriven())
     bare = replace(motion, u=np.zeros((0, 0)), u_grid=np.zeros(1), control_names=(), control_interpolant=None)
-    _, axes, painter = stage(PlanarMotion(system, bare))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(system, bare)))
     assert not [artist for artist in painter.draw(axes, 0.1) if isinstance(artist, FancyArrowPatch)]
     assert not [handle for handle in painter.handles() if "force" in handle.get_label()]
 
@@ -219,7 +219,7 @@ def test_scales_are_equal_and_everything_is_seen(
     pushed: tuple[ns.CLS, ns.Trajectory], size: tuple[float, float] | None
 ) -> None:
     motion = PlanarMotion(*pushed)
-    _, axes, _ = stage(motion, size)
+    _, (axes,) = stage(Painter(motion), size)
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
     assert (right - left) / box.width == pytest.approx((top - bottom) / box.height, rel=1e-9)
@@ -240,7 +240,7 @@ def test_a_view_is_no_strip() -> None:
 
 
 def test_the_path_ends_where_the_body_is(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    _, axes, painter = stage(PlanarMotion(*pushed))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(*pushed)))
     trail = next(artist for artist in painter.draw(axes, 0.33) if artist.get_zorder() == 2)
     points = trail.get_xydata()
     assert points[0] == pytest.approx([0, 1])
@@ -255,7 +255,7 @@ def test_a_path_is_broken_where_the_state_jumps() -> None:
     trajectory = ns.Trajectory(
         t=t, x=states, state_names=("x_0", "x_1"), u_grid=np.zeros(1), u=np.zeros((0, 0)), control_names=()
     )
-    _, axes, painter = stage(PlanarMotion(around, trajectory))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(around, trajectory)))
     (trail,) = painter.draw(axes, 1.5)
     assert np.isnan(trail.get_xydata()).any(axis=1).sum() == 1
 
@@ -307,7 +307,7 @@ def test_labels_and_units_are_in_the_legend(pushed: tuple[ns.CLS, ns.Trajectory]
     labels = [handle.get_label() for handle in Painter(motion, motion.view).handles()]
     assert labels[0] == "force, at most 7 N"
     assert "impact" in labels
-    _, axes, _ = stage(motion)
+    _, (axes,) = stage(Painter(motion))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("[m]", "[m]")
 
 
@@ -365,7 +365,7 @@ def test_frames_are_kept_small(tmp_path: Path) -> None:
     writer.setup(figure, str(tmp_path / "film.gif"), 50)
     writer.grab_frame()
     assert isinstance(writer, GifWriter)
-    assert [len(picture.tobytes()) for picture in writer._pictures] == [100 * 50]
+    assert [len(picture.tobytes()) for picture in writer._frames] == [100 * 50]
 
 
 def straight(shapes: Any, states: Any, **changes: Any) -> tuple[ns.CLS, ns.Trajectory]:
@@ -382,7 +382,8 @@ def test_the_earth_is_behind_the_ground() -> None:
     point, normal = np.array([1.0, 0.5]), np.array([0.6, 0.8])
     for sign in (1.0, -1.0):
         ground = [scene.Ground(point=point.tolist(), normal=(sign * normal).tolist())]
-        _, axes, painter = stage(PlanarMotion(*straight(lambda q, v, p, g=ground: [*g, scene.Trail(q)], np.eye(3, 4))))
+        painter = Painter(PlanarMotion(*straight(lambda q, v, p, g=ground: [*g, scene.Trail(q)], np.eye(3, 4))))
+        _, (axes,) = stage(painter)
         earth = next(artist for artist in painter.draw(axes, 0.0) if artist.get_zorder() == 1)
         depths = (earth.get_xy() - point) @ (sign * normal)
         assert depths.max() < 1e-9
@@ -393,7 +394,7 @@ def test_the_path_is_that_up_to_now() -> None:
     system, motion = straight(
         lambda q, v, p: [scene.Trail(q)], [[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0], [3, 0, 0, 0]]
     )
-    _, axes, painter = stage(PlanarMotion(system, motion))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(system, motion)))
     for t in (0.0, 1.5, 3.0):
         (trail,) = painter.draw(axes, t)
         assert trail.get_xydata()[:, 0].max() == pytest.approx(t, abs=1e-12)
@@ -435,7 +436,7 @@ def test_parameters_are_those_of_the_trajectory() -> None:
 
 def test_a_spring_is_as_wide_when_it_is_short() -> None:
     system, motion = straight(lambda q, v, p: [scene.Spring([0, 0], q)], [[1, 0, 0, 0], [4, 0, 0, 0]])
-    _, axes, painter = stage(PlanarMotion(system, motion))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(system, motion)))
     widths = [np.ptp(painter.draw(axes, t)[0].get_xydata()[:, 1]) for t in (0.0, 0.5, 1.0)]
     assert widths == pytest.approx([scene.SLIM * 4.0] * 3)
 
@@ -454,14 +455,14 @@ def test_controls_of_another_system_are_refused_and_a_clock_is_not(pushed: tuple
 
 
 def test_marks_have_a_colour_of_their_own(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    _, axes, painter = stage(PlanarMotion(*pushed))
+    _, (axes,) = stage(painter := Painter(PlanarMotion(*pushed)))
     cross, _ = painter.draw_marks(axes, 0.5, 0.5, 0.2)
     assert to_hex(cross.get_color()) not in {colour.lower() for colour in COLOURS[:6]}
 
 
 def test_numbers_of_micrometres_have_their_power_beside_the_unit() -> None:
     micro = 1e-6 * np.array([[0, 0, 0, 0], [1, 0.5, 0, 0], [2, 1, 0, 0]])
-    _, axes, _ = stage(PlanarMotion(*straight(lambda q, v, p: [scene.Disc(q, 1e-7)], micro)))
+    _, (axes,) = stage(Painter(PlanarMotion(*straight(lambda q, v, p: [scene.Disc(q, 1e-7)], micro))))
     axes.figure.canvas.draw()
     assert axes.get_xlabel() == axes.get_ylabel() == "[$10^{-6}$ m]"
     assert not axes.yaxis.get_offset_text().get_visible()

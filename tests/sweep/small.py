@@ -186,6 +186,18 @@ def terminated():
     return {"success": True, "forked": forked.exitcode, "program": program.wait(10)}
 
 
+def who():
+    """The process, its folder, and where it looks for modules beyond what the task has asked for."""
+    return {"success": True, "pid": os.getpid(), "folder": os.getcwd(), "path": sys.path[1:]}
+
+
+def moves():
+    """A task that leaves the folder in which it began."""
+    row = who()
+    os.chdir("/")
+    return row
+
+
 def odd_suffix(suffix):
     """A file that would be somewhere else."""
     return {"success": True}, {suffix: b"1"}

@@ -14,7 +14,7 @@ from nosnoc_py import sweep
 from nosnoc_py.errors import OptionError
 from nosnoc_py.sweep.perform import perform
 from nosnoc_py.sweep.store import Store
-from nosnoc_py.sweep.tasks import Task
+from nosnoc_py.sweep.tasks import Outcome, Task
 from tests.sweep.conftest import BALLS, HERE, wait
 
 ONE = 'problem: {build: "small_copy:task"}\nrun: {output: out}\n'
@@ -93,7 +93,7 @@ def test_an_answer_that_went_down_with_its_worker_is_a_death(monkeypatch, there)
         def result(self, timeout):
             self.asked += 1
             if there and self.asked == 3:
-                return {"success": True}, {}, None
+                return Outcome(task=None, row={"success": True})
             raise TimeoutError
 
         def cancel(self):

@@ -4,12 +4,13 @@ import errno
 import json
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nosnoc_py import processes
 from nosnoc_py.errors import OptionError
-from nosnoc_py.sweep import local
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.perform import perform
 from nosnoc_py.sweep.store import Store
@@ -64,8 +65,23 @@ def test_sigterm_is_for_the_parent_and_for_what_the_task_starts():
     assert outcome("terminated").row == {"success": True, "forked": -15, "program": -15}
 
 
+def test_one_process_does_all_until_it_dies_is_late_or_has_done_its_share():
+    """The calls of small.py tell their process; one that was lost is replaced, and begins where the first one did."""
+    names = ["who", "moves", "raises", "who", "who", "leave", "who", "hang", "who"]
+    tasks = [Task(key=f"{k}", function=f"small:{name}", paths=(HERE,)) for k, name in enumerate(names)]
+    tasks[7] = replace(tasks[7], timeout=0.5)
+    found = {one.task.key: one for one in LocalExecutor(1, tasks_each=4).run(tasks)}
+    pids = [found[key].row["pid"] for key in "013468"]
+    assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 4, 5]
+    assert {found[key].row["folder"] for key in "013468"} == {str(Path.cwd())}
+    assert "exit code 3" in found["5"].death
+    assert found["7"].row["status"] == "timeout"
+    assert not any(HERE in entry for entry in found["8"].row["path"])
+
+
 def test_half_an_answer_is_late_too(monkeypatch):
-    monkeypatch.setattr(local, "START", "import sys, time; print('{', end='', flush=True); time.sleep(600)")
+    half = "import os, sys, time; os.write(int(sys.argv[3]), bytes([0, 0, 0, 9, 1])); time.sleep(600)"
+    monkeypatch.setattr(processes, "START", half)
     started = time.monotonic()
     assert outcome("answer", timeout=0.5).row["status"] == "timeout"
     assert time.monotonic() - started > 0.4
