@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests are interpreted, but for those that compile: no process that compiles runs beside them.
 os.environ.setdefault("NOSNOC_PY_COMPILED", "never")
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -22,12 +23,16 @@ def pytest_addoption(parser: Any) -> None:
     parser.addoption("--skipped", metavar="FILE", help="where to write the tests that are skipped, for `pytest @FILE`")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Leave long tests of quick files out of `-m quick`, which replaces the default selection."""
+    """Mark the long tests; leave those of quick files out of `-m quick`, which replaces the default selection."""
+    listed = set((Path(__file__).parent / "long_tests.txt").read_text(encoding="utf-8").splitlines())
+    long = [item for item in items if item.nodeid in listed]
+    for item in long:
+        item.add_marker(pytest.mark.long)
     if config.option.markexpr == "quick":
-        long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+        items[:] = [item for item in items if item.nodeid not in listed]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
