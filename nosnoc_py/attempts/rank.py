@@ -99,7 +99,7 @@ class ObjectiveScale:
     The same in any unit; an objective that vanishes is compared with what the starts cost:
 
     >>> scale = ObjectiveScale.of([(5e-12, 1e-12)])
-    >>> scale.above(1e-12, AGREE) == 1.01e-12, scale.above(0.0, AGREE) > 0.0
+    >>> scale.above(1e-12, SAME_OBJECTIVE) == 1.01e-12, scale.above(0.0, SAME_OBJECTIVE) > 0.0
     (True, True)
     """
 

@@ -148,9 +148,13 @@ def test_sweeps_that_cannot_start(desk: Path, sweep: str, message: str):
     assert not (desk / "results").exists()
 
 
-def test_bad_options(desk: Path, monkeypatch: pytest.MonkeyPatch):
+def test_bad_options(desk: Path):
     assert "run.workers" in refused("sweep", "drop.yaml", "--workers", "0")
     assert "cannot be written" in refused("sweep", "drop.yaml", "--output", "drop.yaml/results")
+
+
+def test_a_scheduler_that_does_not_answer(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("distributed")
     monkeypatch.setattr(cluster.DaskExecutor.__init__, "__defaults__", (0.5,))
     message = refused("sweep", "drop.yaml", "--scheduler", "tcp://127.0.0.1:9", "--output", "results")
     assert "scheduler tcp://127.0.0.1:9: no answer within 0.5 s" in message
