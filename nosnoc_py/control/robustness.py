@@ -21,7 +21,6 @@ from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.processes import mapped
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
 
@@ -145,7 +144,7 @@ def robustness(
         return pair
 
     tracked, open_loop = (np.array(ends) for ends in zip(*mapped(errors, draws, workers), strict=True))
-    positions = range(*system.at_q.indices(end.size)) if isinstance(system, CLS) else range(end.size)
+    positions = range(*system.positions.indices(end.size))
     extent = np.ptp(law.states[:, list(positions)], axis=0).max()
     return Robustness(
         starts=np.array([draw[0] for draw in draws]), parameters=np.array([draw[1] for draw in draws]),
@@ -181,7 +180,7 @@ def spread(widths: Any, system: Described, what: str, *, coordinates: bool = Tru
                 raise OptionError(f"{what}: {unknown_name(name, names)}")
             array[names.index(name)] = float(value)
     elif np.ndim(widths) == 0:
-        array[system.at_q if coordinates and isinstance(system, CLS) else slice(None)] = float(widths)
+        array[system.positions if coordinates else slice(None)] = float(widths)
     else:
         value = np.asarray(widths, dtype=float)
         if value.shape != array.shape:
