@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.api import simulate
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.windows import PlanWindows
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError, check_whole, unknown_name
 from nosnoc_py.processes import mapped
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -110,8 +110,7 @@ def robustness(
     # Imported here, as `tracking` imports this file.
     from nosnoc_py.control.tracking import deviation
 
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise OptionError(f"robustness: n: expected a positive whole number of draws, given {n!r}.")
+    check_whole(**{"robustness: n": n})
     system = law.system if plant is None else plant
     if system.state_names != law.system.state_names or system.n_u != law.system.n_u:
         raise OptionError("robustness: plant: expected a system with the states and controls of the plan.")

@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import Any
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_whole
 from nosnoc_py.sweep.tasks import TIMEOUT, Outcome, Task, failed_row
 
 # One thread each: runs side by side would fight for the cores, and results would depend on their number.
@@ -71,8 +71,7 @@ class LocalExecutor:
     """
 
     def __init__(self, workers: int = 1) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise OptionError(f"workers: expected a positive whole number, given {workers!r}.")
+        check_whole(workers=workers)
         if os.name != "posix":
             raise OptionError(
                 "a sweep needs Linux or macOS, because every run has its own process; on Windows use WSL."
