@@ -125,7 +125,7 @@ def smooth(system: Described) -> Smoothed:
     OptionError
         For projected and hybrid systems, which have no forces or step functions to smooth.
     """
-    if not system.smoothable:
+    if isinstance(system, Described) and not system.smoothable:
         raise OptionError(
             f"smoothing: a {type(system).__name__} has no forces or steps that could be made smooth, only projections "
             f"or maps of its state; use {system.methods}."
