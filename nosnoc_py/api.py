@@ -328,7 +328,7 @@ def simulate(
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
-    contacts = len(getattr(system, "contacts", ()))
+    contacts = len(system.contacts)
     if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
         raise OptionError(
             f"method: a system of {contacts} contacts is slow with EventDriven, the default; give "

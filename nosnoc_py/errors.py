@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from numbers import Real
+from math import inf
+from numbers import Integral, Real
 from typing import Any
 
 from nosnoc_py.synonyms import SYNONYMS
@@ -170,8 +171,20 @@ def optional(module: str, missing: str) -> Any:
 def check_positive(**values: object) -> None:
     """Raise `OptionError` for values that are not positive numbers; keys are the names of the arguments."""
     for name, value in values.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < float("inf"):
+        if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < inf:
             raise OptionError(f"{name}: expected a positive number, given {value!r}.")
+
+
+def is_whole(value: Any, least: int = 1, most: float = inf) -> bool:
+    """Return True for a whole number between two; `True` is an integer in Python, but no number of things."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+
+
+def check_whole(**values: object) -> None:
+    """Raise `OptionError` for values that are not positive whole numbers; keys are the names of the arguments."""
+    for name, value in values.items():
+        if not is_whole(value):
+            raise OptionError(f"{name}: expected a positive whole number, given {value!r}.")
 
 
 def check_run(callback: object, time_limit: object) -> None:

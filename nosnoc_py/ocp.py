@@ -489,13 +489,13 @@ class OCP:
 
     def _without_algebraic(self, s: Any) -> None:
         """Replace eliminated algebraic variables, and quaternions by normalised ones, in costs and constraints."""
-        if getattr(s, "eliminated", None) is None and not getattr(s, "unit_parts", ()):
+        if s.eliminated is None and not s.unit_parts:
             return
         for name in ("stage_cost", "terminal_cost"):
             assign(self, **{name: s.solved(getattr(self, name))})
         for kind in KINDS:
             given = getattr(self, f"{kind}_constraints")
-            if kind == "initial" and getattr(s, "eliminated", None) is None:
+            if kind == "initial" and s.eliminated is None:
                 continue  # all four components of a quaternion may be given there
             changes = tuple(changed(c, expression=s.solved(c.expression)) for c in given)
             assign(self, **{f"{kind}_constraints": changes})
@@ -620,7 +620,7 @@ class OCP:
 
 def _unit_length_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
     """Return constraints |q| = 1 for quaternions of a free initial state, unless four equations fix them already."""
-    units = getattr(s, "unit_parts", ())
+    units = s.unit_parts
     if not units:
         return ()
     rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in given])
@@ -632,11 +632,10 @@ def _unit_length_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Con
 
 def _within_limits(bounds: tuple[np.ndarray, np.ndarray], system: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the states together with the limits of the system, the tighter of both on every side."""
-    limits = getattr(system, "limits", None)
-    if not limits:
+    if not system.limits:
         return bounds
     names = system.state_names
-    low, high = intervals_by_name(limits, names, "limits")
+    low, high = intervals_by_name(system.limits, names, "limits")
     return _interval(
         np.maximum(bounds[0], low), np.minimum(bounds[1], high), names, "bounds x, with the system's limits,"
     )

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.systems.cls import CLS
-
 if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP
 
@@ -53,7 +51,7 @@ class ProblemSizes:
         s, T = ocp.system, float(ocp.horizon)
         evidence, firm = _evidence(ocp)
         rates = _rates(ocp, evidence)
-        if isinstance(s, CLS):
+        if s.mechanical:
             x = _of_mechanics(s, evidence, firm, rates, *_angles(ocp, evidence[s.at_q]), T)
         else:
             x = np.where(evidence > 0.0, evidence, _first_positive(rates * T, evidence))
@@ -127,7 +125,7 @@ def _rates(ocp: OCP, evidence: Array) -> Array:
     x0 = _start(ocp)
     low, high = (np.asarray(bound, float) for bound in ocp.u_bounds)
     rest = np.clip(np.zeros(s.n_u), low, high)
-    if isinstance(s, CLS):
+    if s.mechanical:
         at = ca.Function("rates", [s.x, s.u, s.p], [s.mass_matrix, s.force, ca.jacobian(s.force, s.u)])
         mass, force, slope = (np.array(part) for part in at(x0, rest, ocp.p))
         with np.errstate(all="ignore"):
@@ -197,14 +195,13 @@ def _of_controls(ocp: OCP, x: Array, T: float) -> Array:
     low, high = (np.asarray(bound, float) for bound in ocp.u_bounds)
     limits = np.where(np.isfinite(low), np.abs(low), 0.0)
     limits = np.maximum(limits, np.where(np.isfinite(high), np.abs(high), 0.0))
-    force = s.force if isinstance(s, CLS) else s.flow
-    slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(force, s.u)], {"allow_free": True})
+    slopes = ca.Function("slopes", [s.x, s.u, s.p], [ca.jacobian(s.driven, s.u)], {"allow_free": True})
     needed = np.zeros(s.n_u)
     if s.n_u and not slopes.has_free():
         x0 = _start(ocp)
         slope = np.abs(np.array(slopes(x0, np.zeros(s.n_u), ocp.p)))
         wanted = REST_TO_REST * x / T
-        if isinstance(s, CLS):
+        if s.mechanical:
             mass = np.abs(np.array(ca.Function("mass", [s.x, s.p], [s.mass_matrix])(x0, ocp.p)))
             wanted = mass @ (REST_TO_REST * x[s.at_v] / T)
         with np.errstate(all="ignore"):

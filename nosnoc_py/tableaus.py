@@ -26,7 +26,7 @@ from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
 
 from nosnoc_py.declared import assign
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError, is_whole, unknown_name
 
 Array = NDArray[np.float64]
 
@@ -373,5 +373,5 @@ def _shifted_roots(series: Array) -> Array:
 
 
 def _require_stages(stages: int) -> None:
-    if isinstance(stages, bool) or not isinstance(stages, int | np.integer) or stages < 1:
+    if not is_whole(stages):
         raise OptionError(f"the number of Runge-Kutta stages is an integer of at least 1; given {stages!r}.")

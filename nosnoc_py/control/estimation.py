@@ -21,7 +21,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.fitted import Optimum, search
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Predictions
-from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
+from nosnoc_py.errors import ModelError, OptionError, check_type, check_whole, unknown_name
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -224,9 +224,7 @@ def fit(
         check_type(run, Measurements, "data")
     if not runs:
         raise OptionError("fit: data: expected at least one ns.Measurements, given none.")
-    for name, value in (("segments", segments), ("workers", workers)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise OptionError(f"fit: {name}: expected a positive whole number, given {value!r}.")
+    check_whole(**{"fit: segments": segments, "fit: workers": workers})
     predictions = Predictions.of(system, runs, free, x0, p, u, outputs, method)
     lower, upper = predictions.bounds
     points = _starts(predictions.names, lower, upper, start, starts, seed)
@@ -313,8 +311,7 @@ def _starts(
 ) -> list[Array]:
     from scipy.stats import qmc  # not paid for by an import of the library
 
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise OptionError(f"fit: starts: expected a positive whole number, given {count!r}.")
+    check_whole(**{"fit: starts": count})
     first = 0.5 * (lower + upper)
     for name, value in (start or {}).items():
         if name not in names:

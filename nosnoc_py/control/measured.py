@@ -24,7 +24,7 @@ DEEP, ROUNDS = 1e-13, 30
 
 def unit_parts(system: Described) -> tuple[slice, ...]:
     """Return the slices of x that hold unit quaternions."""
-    return tuple(getattr(system, "unit_parts", ()))
+    return system.unit_parts
 
 
 def admissible(system: Described, x: Any, p: Any = None) -> Array:

@@ -25,7 +25,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Output, by_names, weighted
-from nosnoc_py.errors import ModelError, OptionError, check_positive, unknown_name
+from nosnoc_py.errors import ModelError, OptionError, check_positive, check_whole, unknown_name
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.controls import PiecewiseConstant
@@ -134,8 +134,7 @@ class MHE:
         if not isinstance(sigma, Mapping) or not sigma:
             raise OptionError(f"MHE: sigma: expected a mapping of what is measured to its noise, given {sigma!r}.")
         check_positive(period=period, **{f"sigma of {name}": value for name, value in sigma.items()})
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise OptionError(f"MHE: window: expected a positive whole number of samples, given {window!r}.")
+        check_whole(**{"MHE: window": window})
         for name, value in (free or {}).items():
             if name not in system.parameter_names:
                 raise OptionError(f"MHE: free: {unknown_name(name, system.parameter_names)}")

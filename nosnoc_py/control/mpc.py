@@ -37,7 +37,6 @@ from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Answer, Transcription
 
 Array = np.ndarray
@@ -581,7 +580,7 @@ def _transcribed(problem: Any, method: Any, period: float | None) -> Transcripti
         raise OptionError(f"MPC: expected an OCP or a Transcription, given {type(problem).__name__}.")
     if method is None:
         stages = 20 if period is None else round(float(problem.horizon) / _seconds(period, "period", positive=True))
-        kind: Callable[..., Any] = FESDJ if isinstance(problem.system, CLS) else FESD
+        kind: Callable[..., Any] = FESDJ if problem.system.mechanical else FESD
         method = kind(control_stages=max(stages, 2), finite_elements=2, rk_stages=2)
     return transcribe(problem, method)
 

@@ -17,11 +17,10 @@ import numpy as np
 from nosnoc_py.api import simulate
 from nosnoc_py.control.measured import admissible, unit_parts
 from nosnoc_py.control.windows import PlanWindows
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError, check_whole, unknown_name
 from nosnoc_py.processes import mapped
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
 
@@ -108,8 +107,7 @@ def robustness(
     workers: int = 1,
 ) -> Robustness:
     """Simulate random draws of a tracking law; see `TrackingLaw.robustness`."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise OptionError(f"robustness: n: expected a positive whole number of draws, given {n!r}.")
+    check_whole(**{"robustness: n": n})
     system = law.system if plant is None else plant
     if system.state_names != law.system.state_names or system.n_u != law.system.n_u:
         raise OptionError("robustness: plant: expected a system with the states and controls of the plan.")
@@ -142,7 +140,7 @@ def robustness(
         return pair
 
     tracked, open_loop = (np.array(ends) for ends in zip(*mapped(errors, draws, workers), strict=True))
-    positions = range(*system.at_q.indices(end.size)) if isinstance(system, CLS) else range(end.size)
+    positions = range(*system.positions.indices(end.size))
     extent = np.ptp(law.states[:, list(positions)], axis=0).max()
     return Robustness(
         starts=np.array([draw[0] for draw in draws]), parameters=np.array([draw[1] for draw in draws]),
@@ -178,7 +176,7 @@ def spread(widths: Any, system: Described, what: str, *, coordinates: bool = Tru
                 raise OptionError(f"{what}: {unknown_name(name, names)}")
             array[names.index(name)] = float(value)
     elif np.ndim(widths) == 0:
-        array[system.at_q if coordinates and isinstance(system, CLS) else slice(None)] = float(widths)
+        array[system.positions if coordinates else slice(None)] = float(widths)
     else:
         value = np.asarray(widths, dtype=float)
         if value.shape != array.shape:

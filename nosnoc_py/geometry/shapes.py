@@ -11,7 +11,7 @@ from attrs import field
 
 from nosnoc_py.annotations import Numbers
 from nosnoc_py.declared import assign, checked, declared
-from nosnoc_py.errors import ModelError
+from nosnoc_py.errors import ModelError, is_whole
 from nosnoc_py.systems.symbols import finite, floats, positive, scalar
 
 Array = np.ndarray
@@ -53,7 +53,7 @@ class Capsule:
 
 
 def _check_points(value: int, what: str) -> None:
-    if not (isinstance(value, int) and value >= 3):
+    if not is_whole(value, 3):
         raise ModelError(f"{what}: expected 3 or more on a rim, given {value!r}.")
 
 

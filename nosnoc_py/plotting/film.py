@@ -15,7 +15,7 @@ from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nosnoc_py.errors import OptionError, check_positive
+from nosnoc_py.errors import OptionError, check_positive, is_whole
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 
@@ -202,7 +202,7 @@ def ffmpeg() -> str | None:
 
 def check_integer(name: str, value: Any, low: int, high: int) -> None:
     """Raise `OptionError` for what is no whole number between two."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not low <= value <= high:
+    if not is_whole(value, low, high):
         raise OptionError(f"{name}: expected a whole number from {low} to {high}, given {value!r}.")
 
 

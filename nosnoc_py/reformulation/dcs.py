@@ -545,7 +545,7 @@ class DCS:
             x_scale=system.x_nominal,
             u_scale=system.u_nominal,
             running_cost=ca.SX(running_cost),
-            unit_parts=getattr(system, "unit_parts", ()),
+            unit_parts=system.unit_parts,
             # In this order, so that units of the caller replace those of the system.
             **{"units": dict(system.units), **fields},
         )

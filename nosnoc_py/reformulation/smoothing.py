@@ -39,8 +39,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.hybrid import HybridSystem
-from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
+from nosnoc_py.systems.pss import PSS, Heaviside, Modes
 
 SMOOTHING = "smoothing"
 # Lower bound of the width of a function, relative to a nominal gradient of 1: where its gradient vanishes the smooth
@@ -126,7 +125,7 @@ def smooth(system: Described) -> Smoothed:
     OptionError
         For projected and hybrid systems, which have no forces or step functions to smooth.
     """
-    if isinstance(system, PDS | HybridSystem):
+    if isinstance(system, Described) and not system.smoothable:
         raise OptionError(
             f"smoothing: a {type(system).__name__} has no forces or steps that could be made smooth, only projections "
             f"or maps of its state; use {system.methods}."

@@ -24,8 +24,6 @@ from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.reading import TOGETHER
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Sequence, Solution
-from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.hybrid import HybridSystem
 
 Array = np.ndarray
 # Begin and end of a phase that is inserted into another one, as fractions of its length.
@@ -185,12 +183,12 @@ def _smallest_gaps(
     ocp: OCP, laws: Any, modes: list[Mode], edges: Array, solution: Solution, p: Array
 ) -> list[tuple[float, int, int]]:
     """Return the smallest gaps of open contacts, or guards, as (place in the phase, phase, contact), in their order."""
-    if isinstance(ocp.system, CLS):
+    if ocp.system.mechanical:
         names, gaps_of = (
             laws.names[: ocp.system.mechanics.frames.count],
             lambda x: ocp.system.kinematics(x, 0.0, p).gaps,
         )
-    elif isinstance(ocp.system, HybridSystem):
+    elif ocp.system.jumps:
         names, guards = tuple(laws.jumps), ca.vertcat(*[jump.guard for jump in ocp.system.jumps])
         at = ca.Function("guards", [ocp.system.x, ocp.system.p], [ca.densify(guards)])
         gaps_of = lambda x: np.array(at(x.T, p)).T  # noqa: E731

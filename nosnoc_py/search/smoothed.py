@@ -29,10 +29,7 @@ from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.refinement import free_start
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
-from nosnoc_py.systems.hybrid import HybridSystem
-from nosnoc_py.systems.pss import PDS
 from nosnoc_py.tableaus import tableau
 
 Array = np.ndarray
@@ -50,7 +47,7 @@ ITERATIONS = 80
 
 def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """Yield controls of smoothed problems: from a trajectory to the goal, from rest, then from random controls."""
-    if isinstance(task.ocp.system, PDS | HybridSystem) or task.ocp.system.remembers or not task.rest.size:
+    if not task.ocp.system.smoothable or task.ocp.system.remembers or not task.rest.size:
         return
     program = SmoothedProgram.of(task)
     line = _line_guess(task)
@@ -77,7 +74,7 @@ def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
         return None
     s, T = task.ocp.system, float(task.ocp.horizon)
     shares = np.linspace(0.0, 1.0, STEPS + 1)
-    if isinstance(s, CLS):
+    if s.mechanical:
         points = [waypoint(s, task.x0, end, share * T, T) for share in shares]
         states = np.array([np.concatenate([q, v, y]) for q, v, _, y in points])
     else:
@@ -88,7 +85,7 @@ def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
 def _with_sizes(task: StartTask) -> Any:
     """Return the system with the typical sizes of the problem as nominal values, for the widths of the smoothing."""
     s, x, T = task.ocp.system, task.sizes, float(task.ocp.horizon)
-    if isinstance(s, CLS):
+    if s.mechanical:
         sizes = {"q": x[s.at_q], "v": x[s.at_v], "y": x[s.at_y]}
         at = s.kinematics(task.x0, 0.0, task.ocp.p)
         rows = at.jacobian[: len(s.contacts)]
@@ -133,7 +130,7 @@ class SmoothedProgram:
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, task.sizes)
         # Accelerations: of a cubic over the horizon (6 d / T^2), or from the speeds where q' is not v.
-        if isinstance(s, CLS):
+        if s.mechanical:
             rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T
         else:
             rates = sizes / T
@@ -245,7 +242,7 @@ class SmoothedProgram:
         s, radau = self.smoothed.system, tableau("radau_iia", STAGES)
         n_x, n_z, places = self.sizes.size, int(s.z.numel()), STEPS * STAGES
         algebraic = ca.SX(0, 1) if s.algebraic is None else s.algebraic.equations
-        first = ocp.system.n_q if isinstance(ocp.system, CLS) else 0
+        first = ocp.system.n_q if ocp.system.mechanical else 0
 
         def made() -> Kernel:
             increment, h, push = ca.SX.sym("S", n_x), ca.SX.sym("h"), ca.SX.sym("push", self.push.size)

@@ -21,7 +21,6 @@ from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.solution.sequence import IMPACT, Sequence
 from nosnoc_py.status import Status
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import NOT_ZERO
 
@@ -53,7 +52,7 @@ class Proposal:
 def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | None]:
     """Yield proposals, from simple sequences to long ones."""
     system, ocp = task.ocp.system, task.ocp
-    if not isinstance(system, CLS) or not system.contacts or ocp.x0 is None or task.goal is None:
+    if not system.contacts or ocp.x0 is None or task.goal is None:
         return
     if len(task.goal) != len(task.x0):
         return

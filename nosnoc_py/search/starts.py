@@ -28,7 +28,6 @@ from nosnoc_py.sequences.refinement import EXACT_OPTIONS, free_start
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant
 
 Array = np.ndarray
@@ -156,7 +155,7 @@ class StartTask:
         ocp, s = self.ocp, self.ocp.system
         if ocp.x0 is None:
             return ""
-        if isinstance(s, CLS):
+        if s.mechanical:
             named = {"the mass matrix": s.mass_matrix, "the force": s.force, "a gap": s.mechanics.gaps}
         else:
             named = {"the flow": s.flow}
@@ -234,8 +233,7 @@ def _interpolated(share: float, low: float, high: float, middle: float, size: fl
 def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
     """Return the control with the least force (flow) at x0, and the control as strong as the largest other force."""
     s = ocp.system
-    force = s.force if isinstance(s, CLS) else s.flow
-    at = ca.Function("force", [s.x, s.u, s.p], [force, ca.jacobian(force, s.u)])
+    at = ca.Function("force", [s.x, s.u, s.p], [s.driven, ca.jacobian(s.driven, s.u)])
     value, slope = (np.array(part) for part in at(x0, np.zeros(s.n_u), ocp.p))
     if not (np.isfinite(value).all() and np.isfinite(slope).all()):
         return np.zeros(s.n_u), np.zeros(s.n_u)
@@ -279,7 +277,7 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     Contact forces are not part of it, so that an underactuated system follows only in part.
     """
     ocp, s = task.ocp, task.ocp.system
-    if not isinstance(s, CLS) or not s.n_u:
+    if not s.mechanical or not s.n_u:
         return
     end = task.goal
     if end is None:

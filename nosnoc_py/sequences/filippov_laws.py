@@ -74,7 +74,7 @@ class FilippovLaws:
         self.system, self.sizes = system, dict(sizes or {})
         self.flow, self.parts = inclusion_of(system)
         self._entries = [entry for part in self.parts for entry in _entries(part)]
-        self.jumps: dict[str, StateJump] = {jump.name: jump for jump in getattr(system, "jumps", ())}
+        self.jumps: dict[str, StateJump] = {jump.name: jump for jump in system.jumps}
         self.names = (*(name for name, _, _ in self._entries), *self.jumps)
         # There are no gaps whose margins it could scale.
         self.length = 1.0

@@ -82,7 +82,7 @@ def polish(
     method = MultiPhase(intervals=max(INTERVALS, len(solution.u)), follow=True) if method is None else method
     check_type(method, MultiPhase, "method", [MultiPhase])
     # A loaded solution may belong to another system with the same states.
-    known = {part.name for part in getattr(ocp.system, "contacts", ())}
+    known = {part.name for part in ocp.system.contacts}
     foreign = {event.name for event in solution.events if event.kind == "impact"} - known
     if foreign:
         raise OptionError(

@@ -196,7 +196,7 @@ def solution_of(point: PhasePoint, status: Status, message: str, fields: dict[st
         events=_events(point, impulses),
         series=series,
         units={**s.units, **units},
-        unit_parts=getattr(s, "unit_parts", ()),
+        unit_parts=s.unit_parts,
     )
     multipliers: dict[str, Series] = {}
     if point.result is not None:

@@ -57,7 +57,6 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Status, Verdict, asked_to_stop, seconds_to
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import PiecewiseConstant, control_of_guess, state_guess
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.scales import problem_scales
@@ -831,9 +830,9 @@ def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | No
     if near is None:
         both = np.isfinite(low) & np.isfinite(high)
         near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
-    units = getattr(s, "unit_parts", ())
+    units = s.unit_parts
     near = with_attitude(near, units)
-    gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
+    gaps = s.gaps
     constraints = () if closed is not None else ocp.initial_constraints
     rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints], gaps)])
     most = np.full(gaps.numel(), np.inf)
@@ -875,7 +874,7 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
     Motions of one system with typical values of the same size share them, and so the kernels of their programs.
     """
     system, p = ocp.system, np.asarray(ocp.p, float)
-    if not isinstance(system, CLS):
+    if not system.mechanical:
         return system.kernels.kept("laws", lambda: FilippovLaws(system))
     law = (lambda t, x: motion.control(motion.t0 + t)) if len(motion.u) else (lambda t, x: np.zeros(system.n_u))
     duration = motion.duration or ocp.horizon

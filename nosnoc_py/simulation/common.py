@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_whole
 from nosnoc_py.options import Method, Options
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, seconds_to
@@ -169,8 +169,7 @@ def next_time(t: float, length: float) -> float:
 
 def steps_given(steps: Any) -> int:
     """Return a number of steps; raise `OptionError` unless it is a positive integer."""
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    check_whole(steps=steps)
     return int(steps)
 
 

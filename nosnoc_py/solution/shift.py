@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import TranscriptionError, is_whole
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import Series
@@ -65,7 +65,7 @@ def _length(trajectory: Trajectory, duration: Any, stages: Any) -> tuple[float, 
     edges, whole = trajectory.u_grid - trajectory.u_grid[0], 0
     if duration is None:
         whole = 1 if stages is None else stages
-        if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or not 0 < whole < len(trajectory.u):
+        if not is_whole(whole, 1, len(trajectory.u) - 1):
             raise TranscriptionError(
                 f"shift: expected a whole number of control stages, at least 1 and fewer than all "
                 f"{len(trajectory.u)}, given {whole!r}; without control stages give duration=."

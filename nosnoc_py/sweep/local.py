@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_whole
 from nosnoc_py.processes import MOST_TASKS, Fresh, Helpers
 from nosnoc_py.sweep.references import function, on_path
 from nosnoc_py.sweep.store import check_suffix, encoded
@@ -51,8 +51,7 @@ class LocalExecutor:
     """
 
     def __init__(self, workers: int = 1, tasks_each: int = MOST_TASKS) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise OptionError(f"workers: expected a positive whole number, given {workers!r}.")
+        check_whole(workers=workers)
         if os.name != "posix":
             raise OptionError("a sweep needs Linux or macOS, because runs have processes; on Windows use WSL.")
         self.workers, self.tasks_each = workers, tasks_each

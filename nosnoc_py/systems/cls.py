@@ -329,6 +329,7 @@ class CLS(Described):
     groups: ClassVar[tuple[str, ...]] = ("q", "v", "y", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("q", "v", "y")
 
+    mechanical = True
     methods = "ns.FESDJ(...) or ns.TimeFreezing(...) (simulations also: ns.EventDriven(...), ns.TimeStepping(...))"
 
     q: ca.SX = field(converter=symbols)
@@ -521,6 +522,16 @@ class CLS(Described):
     def at_q(self) -> slice:
         """Slice of the coordinates in a state."""
         return slice(self.n_q)
+
+    @property
+    def positions(self) -> slice:
+        """Slice of the coordinates in a state."""
+        return self.at_q
+
+    @property
+    def gaps(self) -> ca.SX:
+        """Gaps (n,) of the contacts."""
+        return self.mechanics.gaps
 
     @property
     def at_v(self) -> slice:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import casadi as ca
 import numpy as np
@@ -94,7 +94,7 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
         )
     if not given:
         return ()
-    if not getattr(system, "symbolic", True):
+    if not system.symbolic:
         raise ModelError(
             f"{kind}: scene: a system of NumPy functions has no symbols to write shapes with; draw its motion with the "
             "same system written in CasADi."
@@ -107,7 +107,7 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
             raise ModelError(f"{kind}: scene: shape {k}: expected a shape of ns.scene, given {type(shape).__name__}.")
         check(shape.numbers, f"{kind}: scene: shape {k} ({shape.title})")
         if isinstance(shape, Mark) and shape.name not in (names := _event_names(system)):
-            if shape.name in [contact.name for contact in getattr(system, "compliant", ())]:
+            if shape.name in [contact.name for contact in system.compliant]:
                 raise ModelError(
                     f"{kind}: scene: shape {k}: Mark {shape.name!r}: this contact is compliant (stiffness= was given): "
                     "its force grows with the overlap, so it has no event to mark. Leave out the mark, draw the force "
@@ -118,10 +118,10 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
 
 
 def _event_names(system: Any) -> tuple[str, ...]:
-    named = [part.name for part in (*getattr(system, "contacts", ()), *getattr(system, "jumps", ()))]
+    named = [part.name for part in (*system.contacts, *system.jumps)]
     for attribute in ("guard_names", "constraint_names", "function_names"):
         named += list(getattr(system, attribute, None) or ())
-    for modes in getattr(system, "modes", ()):
+    for modes in system.modes:
         named += list(modes.function_names)
     return tuple(named)
 
@@ -145,6 +145,13 @@ class Described:
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("x",)
     controlled: ClassVar[bool] = True  # whether it may be part of an optimal control problem
+    mechanical: ClassVar[bool] = False  # whether it has coordinates, velocities and forces
+    smoothable: ClassVar[bool] = True  # whether its nonsmooth laws can be replaced by smooth ones
+    # Parts that only some systems have: callers ask for them, and not for the class. Fields of the subclasses.
+    contacts, compliant, jumps, modes = cast(tuple[tuple[Any, ...], ...], ((), (), (), ()))
+    unit_parts = cast(tuple[slice, ...], ())  # slices of the unit quaternions in the state
+    limits = EMPTY
+    eliminated = cast(Any, None)
     methods: ClassVar[str] = "ns.FESD(...) (simulations also: ns.EventDriven(...))"  # which take it, for messages
 
     x: Any = field(converter=some_symbols)
@@ -331,6 +338,26 @@ class Described:
     def solved(self, expression: ca.SX) -> ca.SX:
         """Return an expression with eliminated algebraic variables replaced; unchanged by default."""
         return expression
+
+    @property
+    def symbolic(self) -> bool:
+        """True if it is written in CasADi."""
+        return True
+
+    @property
+    def driven(self) -> ca.SX:
+        """Right-hand side that controls act on: the force of a mechanical system, else the flow."""
+        return getattr(self, "force" if self.mechanical else "flow")
+
+    @property
+    def positions(self) -> slice:
+        """Slice of the coordinates in a state; all of it where there are no velocities."""
+        return slice(None)
+
+    @property
+    def gaps(self) -> ca.SX:
+        """Gaps (n,) of the contacts; none without contacts."""
+        return ca.SX(0, 1)
 
     @property
     def remembers(self) -> bool:

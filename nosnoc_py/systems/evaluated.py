@@ -15,7 +15,6 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.functions import function_of
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_free
 
@@ -105,13 +104,13 @@ class SimulatedSystem:
     ) -> Array:
         """Return values of an expression along a motion, see `nosnoc_py.Trajectory.value` and `sample`."""
         s = self.system
-        if not isinstance(s, Described) or not isinstance(s.x, ca.SX) or not getattr(s, "symbolic", True):
+        if not isinstance(s, Described) or not isinstance(s.x, ca.SX) or not s.symbolic:
             raise OptionError(f"value, sample: an ns.{type(s).__name__} has no symbols; use the arrays of the result.")
         return evaluated(s, motion, expression, t, side, free)
 
     def parts(self) -> dict[str, slice]:
         """Return the slices of coordinates and velocities in a state."""
-        if not isinstance(self.system, CLS):
+        if not self.system.mechanical:
             raise OptionError(
                 f"q, v: an ns.{type(self.system).__name__} has states x, no coordinates and velocities; use the x of "
                 "the result."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import casadi as ca
 import numpy as np
@@ -19,7 +19,7 @@ from attrs import field
 from nosnoc_py.annotations import ArrayFunction, Expression, Symbols
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.declared import declared, optional, title_of
-from nosnoc_py.errors import ModelError
+from nosnoc_py.errors import ModelError, is_whole
 from nosnoc_py.solution.records import EVENT_KINDS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import (
@@ -143,10 +143,9 @@ def _components(value: Symbols | int | None, what: str = "x", owner: Any = None)
         return symbols_if_any(value, what)
     name = what.rpartition(" ")[2]
     size = 0 if value is None and name == "p" else value
-    # `True` is an integer in Python, but no number of components.
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
+    if not is_whole(size, 1 if name == "x" else 0):
         raise ModelError(f"{what}: with NumPy functions expected the number of components, given {size!r}.")
-    return ca.SX.sym(name, int(size))
+    return ca.SX.sym(name, int(cast(int, size)))
 
 
 @declared(kw_only=True, repr=False)

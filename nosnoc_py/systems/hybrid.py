@@ -101,6 +101,7 @@ class HybridSystem(Described):
     0.451523641
     """
 
+    smoothable = False
     methods = (
         "ns.MultiPhase(sequence=[{}, 'impact NAME', {}]), ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') "
         "with ns.solve, and ns.EventDriven() with ns.simulate"

@@ -69,7 +69,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     start = ocp.x0
     if start is None:
         # Zero within the bounds; a zero quaternion is no attitude.
-        start = with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(s, "unit_parts", ()))
+        start = with_attitude(np.clip(0.0, *ocp.x_bounds), s.unit_parts)
     return {
         "x": _together(courses, s.state_names, start),
         "u": _together(courses, s.control_names, np.zeros(s.n_u)),
@@ -160,7 +160,7 @@ def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[s
 def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, tuple[Course, Course]]:
     """Return quaternions between their keyframes, turned the short way at a constant rate."""
     result: dict[str, tuple[Course, Course]] = {}
-    for part in getattr(system, "unit_parts", ()):
+    for part in system.unit_parts:
         names = system.names["q"][part]
         own = [courses[name][0] for name in names if name in courses]
         if not own:

@@ -63,14 +63,14 @@ def _most(system: Any) -> int:
 
 def _functions(system: Any) -> Iterator[tuple[str, ca.SX]]:
     """Return the functions of a system by their titles in messages."""
-    for contact in getattr(system, "contacts", ()):
+    for contact in system.contacts:
         yield f"the gap of {contact.name}", contact.gap
     if hasattr(system, "mass_matrix"):
         yield "the force", system.force
         yield "the mass matrix", system.mass_matrix
-    for contact in getattr(system, "contacts", ()):
+    for contact in system.contacts:
         yield f"the normal of {contact.name}", system.normal(contact)
-    for modes in getattr(system, "modes", ()):
+    for modes in system.modes:
         yield f"a function of {modes.name}", modes.indicators if hasattr(modes, "indicators") else modes.function
         yield from ((f"flow {k} of {modes.name}", flow) for k, flow in enumerate(modes.flows))
     if hasattr(system, "functions"):

@@ -509,6 +509,8 @@ class PDS(WithAlgebraic):
     0.0
     """
 
+    smoothable = False
+
     flow: ca.SX = field(converter=column)
     constraints: ca.SX = field(converter=column)
     metric: Numbers | None = None

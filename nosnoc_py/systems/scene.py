@@ -28,7 +28,7 @@ import numpy as np
 from nosnoc_py.annotations import Expression
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.declared import assign
-from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.errors import ModelError, is_whole, unknown_name
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems.symbols import column, scalar
 
@@ -310,7 +310,7 @@ class Spring(PlanarShape):
     width: float | None = None
 
     def _numbers(self) -> ca.SX:
-        if type(self.coils) is not int or self.coils < 1:
+        if not is_whole(self.coils):
             raise ModelError(f"Spring: coils: expected a positive whole number, given {self.coils!r}.")
         self._check_length("width")
         return ca.vertcat(self._point("start"), self._point("end"))

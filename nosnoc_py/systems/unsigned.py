@@ -24,7 +24,7 @@ DEEPEST = 40
 
 def refuse_unsigned(system: Any) -> None:
     """Raise `ModelError` for a contact of which the expression of the gap is never negative, and may be zero."""
-    for contact in getattr(system, "contacts", ()):
+    for contact in system.contacts:
         if is_never_negative(contact.gap):
             raise ModelError(f"contact {contact.name!r}: {UNSIGNED}.")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.errors import ModelError, OptionError, is_whole
 from nosnoc_py.mpcc.again import ABOVE, FALLBACK, NEIGHBOUR, PREPARED, Neighbourhood, Resolve
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
@@ -312,8 +312,7 @@ def _check(who: str, problem: Transcription, last: Any, shift: Any) -> None:
         received = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
         raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {received}.")
     stages = problem.grid.control_stages
-    whole = isinstance(shift, int | np.integer) and not isinstance(shift, bool)
-    if not whole or not 0 <= shift < stages:
+    if not is_whole(shift, 0, stages - 1):
         raise OptionError(f"{who}: shift: expected a whole number from 0 to {stages - 1}, given {shift!r}.")
 
 

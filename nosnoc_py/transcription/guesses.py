@@ -119,7 +119,7 @@ def start_of(ocp: OCP) -> np.ndarray:
     """Return the initial state (n_x,); if it is free, the admissible one nearest to zero."""
     if ocp.x0 is not None:
         return np.asarray(ocp.x0)
-    return with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(ocp.system, "unit_parts", ()))
+    return with_attitude(np.clip(0.0, *ocp.x_bounds), ocp.system.unit_parts)
 
 
 def from_trajectory(

@@ -35,7 +35,6 @@ from nosnoc_py.simulation.guessed import NEARLY, simulated_guess
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import Residual
 from nosnoc_py.status import Status, iterated
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, transcribe
 
 LABEL = "smoothed"
@@ -287,7 +286,7 @@ class SmoothedProblem:
         """Return a note on the smoothing that is left in an iterate and on how to continue."""
         if state.status is Status.SOLVED or not state.records:
             return []
-        fits = "FESDJ" if isinstance(self.ocp.system, CLS) else "FESD"
+        fits = "FESDJ" if self.ocp.system.mechanical else "FESD"
         if not state.solved:
             return [f"no smoothed problem was solved, the last with sigma = {state.last_sigma:.1e}"]
         stopped = "" if state.failures == 0 else f", smaller ones failed ({state.solver_status})"

@@ -34,7 +34,6 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Verdict
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
@@ -177,7 +176,7 @@ def certify(
         equations=equations,
         jumps=jumps,
         findings=tuple(sorted((*refuting, *explained), key=lambda violation: violation.time)),
-        balance=balance(simulator.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
+        balance=balance(simulator.mechanics, history) if history.steps and ocp.system.mechanical else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
         amplification=case.amplification,

@@ -146,7 +146,7 @@ def record_of(system: Described, history: SimulationResult) -> MotionRecord:
         events=history.events,
         series=series,
         units=units,
-        unit_parts=getattr(system, "unit_parts", ()),
+        unit_parts=system.unit_parts,
     )
 
 
