@@ -33,7 +33,8 @@ from nosnoc_py.search.progress_line import progress_line
 from nosnoc_py.search.seeds import best_of_seeds
 from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
-from nosnoc_py.search.state import GUESS, MOVES, PHASES, SearchState
+from nosnoc_py.search.state import GUESS, MOVES, SearchState
+from nosnoc_py.search.tuning import TUNING
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.optimise import NOT_FINITE
 from nosnoc_py.sequences.plan import Plan, sequence_from_modes
@@ -62,54 +63,6 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 REFINE = "refine"
 # The simplex comes first: it only has starts for problems without controls, where it is the fastest kind.
 KINDS = (*sorted(STARTS.own, key=lambda kind: kind != "simplex"), MOVES)
-# Programs that only compare sequences: control intervals, iterations, and refinements of the mesh.
-COARSE, ITERATIONS, ROUNDS = 16, 150, 1
-# Programs of a search are given up without progress in so many iterations (`mpcc.interior`): of 500 that have a
-# solution nine come nearer to it afterwards, none of them the best one of its search; half of all iterations go.
-HASTY: dict[str, int | float] = {"patience": 15}
-# Work of one turn: at least LEAST_WORK, at most the fraction WORK_FRACTION of what is left. RESERVED_WORK is the
-# fraction of the whole work that is reserved for the program on the final grid.
-LEAST_WORK, WORK_FRACTION, RESERVED_WORK = 0.8, 0.25, 0.15
-# Work for one program after the search if no turn has led to any program: there has to be something to return.
-NOTHING_YET = 4.0
-# Fraction of the remaining work for one refinement of the best motion.
-REFINING = 0.35
-# The best motion is refined when patience ends, or after this fraction of the work: its verdict then matters
-# more than further starts.
-REFINED = 0.6
-# Number of starts without any confirmed motion after which the best one is refined at once.
-SEVERAL = 3
-# Largest number of programs per start, where the simulation of a solution shows another sequence than its own.
-FOLLOWED = 3
-# Work of one turn of neighbours.
-MOVING = 0.4
-# Fractions of a start, the least and the most, by which a start with a known sequence counts against patience: it costs
-# a simulation only, and counts by its work in relation to that of other starts.
-KNOWN_SEQUENCE = 0.05, 0.2
-# Least priority, relative to the highest one, with which a kind of start is preferred as it may agree with the best.
-HOPEFUL = 0.2
-# Number of kinds of start that may try the same sequence: another motion is another start of its program.
-ATTEMPTS = 2
-# Factor of the patience while no kinds of start agree. A best motion without events, which every kind finds, needs the
-# agreement of so many times more kinds.
-ALONE, WITHOUT_EVENTS = 2, 2
-# Fractions of the patience for a motion whose modes cannot change near it: starts with the same modes lead to the same
-# program, and differ in its local optima only. The first one holds in systems without modes, or if starts have led to
-# RIVALS worse motions with other sequences per kind that has to agree; else no start may have met a contact yet.
-SMOOTH_SYSTEM, UNRIVALLED, RIVALS = 0.1, 0.4, 2
-# Factor of the patience for throws without controls: their starts cost little, and their optima are many.
-THROWN = 3
-# Time [s] that the first turn and the last program have, however short the limit of time is: there has to be an answer.
-GRACE = 2.0
-# Loss by the control grid, as a fraction of the objective, that is not worth a finer one; the finest grid; and the
-# fraction of the work that finer grids may take.
-FINE, MOST_INTERVALS, FINER = 1e-3, 96, 0.1
-# Limit of the iterations of a program on a finer grid.
-FEW_ITERATIONS = 60
-# Number of samples of a motion that tell it from others with the same sequence.
-SAMPLES = 9
-# A descent far out that falls below the best objective by so many times its size says that there may be no optimum.
-FALLEN = 10.0
 # Marks an exhausted generator, as None is an item of it.
 EMPTY: Any = object()
 
@@ -196,7 +149,7 @@ class Search(CompleteMethod):
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)
     starts: tuple[str, ...] = KINDS
-    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24, interior=HASTY))
+    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24, interior={"patience": TUNING.stalled}))
     progress: bool = True
     workers: int = Field(default=1, ge=1)
 
@@ -258,10 +211,10 @@ class Search(CompleteMethod):
         began = time.monotonic()
         coarse = self.program.replace(
             sequence=None,
-            intervals=min(COARSE, self.program.intervals),
+            intervals=min(TUNING.coarse_intervals, self.program.intervals),
             grid="moving",
-            max_iterations=ITERATIONS,
-            refinements=min(ROUNDS, self.program.refinements),
+            max_iterations=TUNING.coarse_iterations,
+            refinements=min(TUNING.coarse_refinements, self.program.refinements),
         )
         task = StartTask.of(ocp)
         # Every kind has its own random numbers, so that leaving one out does not change the others.
@@ -287,7 +240,7 @@ class Search(CompleteMethod):
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         # However short the limit of time is, the first turn is a whole one.
-        grace = -np.inf if state.spent else time.monotonic() + GRACE
+        grace = -np.inf if state.spent else time.monotonic() + TUNING.grace
         state.work.deadline = max(min(state.deadline, deadline), grace)
         # Neighbours are many and start near a motion: where one does not converge, the next is better than a penalty.
         state.work.method = state.work.method.replace(penalised=kind != MOVES)
@@ -299,8 +252,8 @@ class Search(CompleteMethod):
 
     def _work_of_turn(self, state: SearchState, kind: str) -> float:
         """Return the limit of work of one turn."""
-        left = (1.0 - RESERVED_WORK - state.used) * state.limit
-        return max(LEAST_WORK * state.task.growth, (REFINING if kind == REFINE else WORK_FRACTION) * left)
+        left = (1.0 - TUNING.reserved - state.used) * state.limit
+        return max(TUNING.least_turn * state.task.growth, (TUNING.refinement if kind == REFINE else TUNING.turn) * left)
 
     def _turn(self, state: SearchState, kind: str, account: Account) -> SearchState:
         """Return the state after one turn of a kind; the start and its programs have a limit each."""
@@ -331,13 +284,13 @@ class Search(CompleteMethod):
         # Every kind finds a motion without events: their agreement on it says little of motions with events.
         leader = state.leader
         eventful = leader is not None and len(leader.sequence.items) > 1
-        kinds = effort.kinds * (1 if eventful else WITHOUT_EVENTS)
-        patience = effort.patience * (1.0 if len(state.agreement) >= kinds else ALONE)
+        kinds = effort.kinds * (1 if eventful else TUNING.kinds_without_events)
+        patience = effort.patience * (1.0 if len(state.agreement) >= kinds else TUNING.patience_alone)
         if leader is not None and leader.laws.names and not state.task.rest.size:
-            patience *= THROWN
+            patience *= TUNING.patience_thrown
         elif leader is not None and leader.is_smooth and len(state.agreement) >= effort.kinds:
-            rivalled = not leader.laws.names or state.rivals >= RIVALS * effort.kinds
-            patience = (SMOOTH_SYSTEM if rivalled else UNRIVALLED) * effort.patience
+            rivalled = not leader.laws.names or state.rivals >= TUNING.rivals * effort.kinds
+            patience = (TUNING.patience_smooth if rivalled else TUNING.patience_unrivalled) * effort.patience
         if state.task.undefined and state.candidates:
             return Status.NUMERICAL_ERROR
         if leader is not None and leader.attempt.escapes:
@@ -347,7 +300,7 @@ class Search(CompleteMethod):
         # At least one turn is taken, however short the limit of time.
         if state.spent and time.monotonic() >= self._search_until(state):
             return Status.TIME_LIMIT
-        return Status.WORK_LIMIT if state.used >= 1.0 - RESERVED_WORK else None
+        return Status.WORK_LIMIT if state.used >= 1.0 - TUNING.reserved else None
 
     def solution(self, state: SearchState) -> Solution:
         """Return the best solution so far, solved on the grid of `program`.
@@ -361,25 +314,25 @@ class Search(CompleteMethod):
         """
         if state.best is None and (state.spent or state.status is not None):
             # No turn has led to a program: the motion without control takes their place, so that there is a result.
-            with counted(NOTHING_YET * state.task.growth) as account:
+            with counted(TUNING.first_program * state.task.growth) as account:
                 still = state.task.motion(state.task.start(state.task.zero[None]))
                 state = self._try_motion(state, next(iter(STARTS)), still, account)
         best, loss = state.best, 0.0
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.rank.feasible and not best.escapes and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            with counted(max(LEAST_WORK * state.task.growth, (1.0 - state.used) * state.limit)) as account:
+            with counted(max(TUNING.least_turn * state.task.growth, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
                 if finer is not None and finer.confirmed and self.refines_control:
-                    with counted(FINER * state.limit):
+                    with counted(TUNING.finer_grids * state.limit):
                         finer, loss = self._with_finer_control(state, finer)
             state = state.with_work(REFINE, account.total)
             # The search uses moving grids: where equal intervals are required, only the finer solution has them.
             required = self.program.grid == "equal" and finer is not None and finer.solution.success
             best = finer if finer is not None and (required or finer.rank < best.rank) else best
-        with counted(NOTHING_YET * state.task.growth):
+        with counted(TUNING.first_program * state.task.growth):
             status, message = self._status_of(state, best)
-        if loss > FINE:
+        if loss > TUNING.fine_grid:
             message = joined(message, f"a finer control would gain about {loss:.1%}")
         solution = replace(best.solution, certificate=best.certificate)
         if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
@@ -414,7 +367,7 @@ class Search(CompleteMethod):
     def _search_until(self, state: SearchState) -> float:
         """Return the time at which the search is cut, so that time is left for the final grid."""
         return (
-            state.deadline - RESERVED_WORK * (state.deadline - state.work.started)
+            state.deadline - TUNING.reserved * (state.deadline - state.work.started)
             if np.isfinite(state.deadline)
             else np.inf
         )
@@ -426,8 +379,10 @@ class Search(CompleteMethod):
         kinds = [kind for kind in self.starts if kind in state.streams]
         if MOVES in self.starts and state.expandable is not None:
             kinds.append(MOVES)
-        late = state.used > REFINED * (1.0 - RESERVED_WORK)
-        nothing = len(state.candidates) >= SEVERAL and not any(node.attempt.confirmed for node in state.nodes)
+        late = state.used > TUNING.refined_at * (1.0 - TUNING.reserved)
+        nothing = len(state.candidates) >= TUNING.unconfirmed_starts and not any(
+            node.attempt.confirmed for node in state.nodes
+        )
         if state.refinable is not None and (
             late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience
         ):
@@ -438,7 +393,7 @@ class Search(CompleteMethod):
         others = [
             kind
             for kind in kinds
-            if kind != MOVES and kind not in state.agreement and state.priority(kind) >= HOPEFUL * best
+            if kind != MOVES and kind not in state.agreement and state.priority(kind) >= TUNING.hopeful * best
         ]
         if alone and others and len(state.candidates) % 2:
             kinds = others
@@ -459,11 +414,13 @@ class Search(CompleteMethod):
         """
         best = None
         state = replace(state, since=state.since + 1.0)  # a gain sets it to zero
-        for turn in range(FOLLOWED):
+        for turn in range(TUNING.followed):
             laws, sequence, start = self._program_of(state, motion, p, sequence)
             if not self._is_new(state, kind, sequence, motion):
                 # A start whose sequence is known costs a simulation only.
-                counts = round(float(np.clip(account.total / (state.usual_work or 1.0), *KNOWN_SEQUENCE)), 2)
+                counts = round(
+                    float(np.clip(account.total / (state.usual_work or 1.0), TUNING.known_least, TUNING.known_most)), 2
+                )
                 state = replace(state, since=max(0.0, state.since - (1.0 - counts))) if not turn else state
                 break
             cutoff = state.cutoff(kind)
@@ -494,20 +451,20 @@ class Search(CompleteMethod):
 
     def _is_new(self, state: SearchState, kind: str, sequence: Sequence, motion: Trajectory) -> bool:
         """True if the program of a motion is worth solving."""
-        return state.is_new(sequence, kind, self._place(state, motion), ATTEMPTS)
+        return state.is_new(sequence, kind, self._place(state, motion), TUNING.kinds_per_sequence)
 
     @staticmethod
     def _place(state: SearchState, motion: Trajectory) -> np.ndarray:
         """Return samples of a motion, relative to the sizes of the states (m,)."""
-        times = motion.t0 + np.linspace(0.0, motion.duration, SAMPLES)
-        return motion(times).ravel() / np.tile(state.task.sizes, SAMPLES)
+        times = motion.t0 + np.linspace(0.0, motion.duration, TUNING.motion_samples)
+        return motion(times).ravel() / np.tile(state.task.sizes, TUNING.motion_samples)
 
     def _try_neighbours(self, state: SearchState, account: Account) -> SearchState:
         """Solve neighbours of one of the best sequences until one is a gain or the turn is over."""
         node = state.expandable
         assert node is not None
         best = None
-        while account.total < MOVING * state.task.growth:
+        while account.total < TUNING.neighbours * state.task.growth:
             sequence = next(node.moves, None)
             if sequence is None:
                 state = replace(state, expanded=state.expanded | {node.sequence})
@@ -565,7 +522,7 @@ class Search(CompleteMethod):
         if not state.task.rest.size:
             return attempt, 0.0
         scale, loss, intervals = state.scale, np.inf, self.program.intervals
-        while loss > FINE and intervals < MOST_INTERVALS and not exhausted():
+        while loss > TUNING.fine_grid and intervals < TUNING.most_intervals and not exhausted():
             intervals *= 2
             finer = self._on_final_grid(state, attempt, intervals)
             if finer is None or not finer.confirmed:
@@ -584,9 +541,12 @@ class Search(CompleteMethod):
         if intervals is not None:
             # From a solution on a coarser grid it takes few iterations, or is not worth more.
             program = program.replace(
-                intervals=intervals, max_iterations=FEW_ITERATIONS, penalised=False, refinements=ROUNDS
+                intervals=intervals,
+                max_iterations=TUNING.few_iterations,
+                penalised=False,
+                refinements=TUNING.coarse_refinements,
             )
-        deadline = max(state.deadline, time.monotonic() + GRACE)
+        deadline = max(state.deadline, time.monotonic() + TUNING.grace)
         work = Refinement(program, ocp, None, time.monotonic(), deadline)
         laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
         finer = self._solve(work, laws, sequence, replace(start, near=True), NO_CUTOFF)
@@ -606,7 +566,7 @@ class Search(CompleteMethod):
             status, message = best.judged()
             escaped = [node.attempt for node in state.nodes if node.attempt.escapes]
             lowest = min(escaped, key=lambda attempt: attempt.point.objective, default=best)
-            if status.success and lowest.point.objective < ObjectiveScale().above(best.point.objective, -FALLEN):
+            if status.success and lowest.point.objective < ObjectiveScale().above(best.point.objective, -TUNING.fallen):
                 status, message = Status.FEASIBLE, joined(message, f"there may be no optimum: {lowest.falling()}")
             return status, joined(message, self._agreement_note(state) if best.confirmed else "")
         if best.rank.feasible:
@@ -663,13 +623,13 @@ class Search(CompleteMethod):
 
 def with_longest_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:
     """Return the sequence with its `PHASES` longest phases only: a motion that rattles has too many for a program."""
-    if len(sequence.phases) <= PHASES or sequence.times is None:
+    if len(sequence.phases) <= TUNING.most_phases or sequence.times is None:
         return sequence
     edges = np.concatenate([[0.0], sequence.times, [max(horizon, float(sequence.times[-1]))]])
     lengths = np.diff(edges)
     # By their order and not by a length: phases of a motion that rattles may be equally long.
     short = np.ones(lengths.size, bool)
-    short[np.argsort(-lengths, kind="stable")[:PHASES]] = False
+    short[np.argsort(-lengths, kind="stable")[: TUNING.most_phases]] = False
     plan, edges = Plan.of(sequence, laws).without_phases(short, edges)
     return sequence_from_modes(plan.modes, plan.impacts, laws, edges[1:-1])
 

@@ -22,32 +22,12 @@ import numpy as np
 from nosnoc_py.attempts.rank import LEAST_GAIN, SAME_OBJECTIVE, ObjectiveScale, Rank, RankGroup
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import StartTask
+from nosnoc_py.search.tuning import TUNING
 from nosnoc_py.sequences.refinement import CONFIRMED, NO_CUTOFF, Cutoff, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
 GUESS, MOVES, STANCES = "guess", "moves", "stances"
-# Largest number of phases of a program; simulations that rattle have hundreds.
-PHASES = 16
-# Number of best motions whose neighbours are tried; every NEARLY-th turn goes to a sequence that misses constraints.
-EXPANDED, NEARLY = 3, 3
-# A violation reduced to this fraction of the least one counts as a gain.
-NEARER = 0.7
-# Within a sequence, grids of the control that begin with other lengths of the phases differ by so much of the
-# objective: this is agreement, and no gain.
-SAME_SEQUENCE = 2.0 * SAME_OBJECTIVE
-# Gain, as a fraction of the best objective, for which a motion that is refuted on a coarse mesh is refined.
-MUCH = 0.3
-# Prior of the gains per turn: moves from a sound motion and stances are promising, everything else counts as one.
-EXPECTED = 3.0
-# Prior of the work per turn; larger for kinds that simulate or solve a lot for one start.
-TURN = 0.4
-USUAL = {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2}
-# Work is compared in multiples of this: a step more or less of a simulation, as rounding has it, changes no order.
-GRAIN = 0.05
-# Root mean square distance of two motions, relative to the sizes of their states, from which on they are different
-# starts of one sequence: its program may have another optimum near each of them.
-OTHER_MOTION = 0.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,7 +188,9 @@ class SearchState:
         """
         if self.sound and not self.confirmed:
             return self.leader
-        cutoff, far = (self._above(-SAME_OBJECTIVE), self._above(-MUCH)) if self.confirmed else (np.inf, -np.inf)
+        cutoff, far = (
+            (self._above(-SAME_OBJECTIVE), self._above(-TUNING.large_gain)) if self.confirmed else (np.inf, -np.inf)
+        )
         inaccurate = [
             node
             for node in self.nodes
@@ -231,7 +213,7 @@ class SearchState:
         if not self.confirmed:
             return ()
         assert self.leader is not None
-        cutoff, same = self._above(SAME_OBJECTIVE), self._above(SAME_SEQUENCE)
+        cutoff, same = self._above(SAME_OBJECTIVE), self._above(TUNING.same_sequence)
         # A guess that is a solution may itself come from these kinds of start.
         dependent = (MOVES,) if self.guess is None else (MOVES, GUESS)
         kinds = (
@@ -253,9 +235,9 @@ class SearchState:
         """Node whose neighbours are tried next: one of the best, or a nearly feasible one with a better objective."""
         turns = sum(candidate.start == MOVES for candidate in self.candidates)
         left = [node for node in self.ranked if node.sequence not in self.expanded]
-        best = [node for node in left if node in self.ranked[:EXPANDED]]
+        best = [node for node in left if node in self.ranked[: TUNING.expanded]]
         near = [node for node in left if not node.attempt.rank.feasible and self._is_below(node)]
-        first, second = (near, best) if turns % NEARLY == NEARLY - 1 else (best, near)
+        first, second = (near, best) if turns % TUNING.nearly == TUNING.nearly - 1 else (best, near)
         return next(iter((*first, *second)), None)
 
     def _is_below(self, node: SequenceNode) -> bool:
@@ -278,14 +260,16 @@ class SearchState:
         if kind == MOVES or kind in self.agreement:
             return Cutoff(simulated=self._above(-LEAST_GAIN), solved=self._above(-LEAST_GAIN))
         # An objective that is 0 at every start has no size: the same one agrees.
-        return Cutoff(simulated=float(np.nextafter(self._above(SAME_OBJECTIVE), np.inf)), solved=self._above(MUCH))
+        return Cutoff(
+            simulated=float(np.nextafter(self._above(SAME_OBJECTIVE), np.inf)), solved=self._above(TUNING.large_gain)
+        )
 
     def priority(self, kind: str) -> float:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""
         sound = kind == MOVES and self.sound
-        usual = TURN if sound else USUAL.get(kind, TURN)
-        expected = EXPECTED if sound or kind == STANCES else 1.0
-        spent = GRAIN * round(self.spent.get(kind, 0.0) / self.task.growth / GRAIN)
+        usual = TUNING.usual_turn if sound else TUNING.usual_turns.get(kind, TUNING.usual_turn)
+        expected = TUNING.expected_gains if sound or kind == STANCES else 1.0
+        spent = TUNING.grain * round(self.spent.get(kind, 0.0) / self.task.growth / TUNING.grain)
         return (expected + self.gains.get(kind, 0)) / (usual + spent)
 
     def is_gain(self, attempt: PhaseAttempt) -> bool:
@@ -296,7 +280,7 @@ class SearchState:
         if rank.group != best.group:
             return rank.group < best.group
         if not best.feasible:
-            return rank.amount < NEARER * best.amount
+            return rank.amount < TUNING.nearer * best.amount
         known = attempt.point.sequence == self.leader.sequence
         return rank.amount < self._above(-SAME_OBJECTIVE if known else -LEAST_GAIN)
 
@@ -316,11 +300,13 @@ class SearchState:
         best = self.leader is not None and sequence == self.leader.sequence
         if kind not in known and (len(known) < most or best):
             return True
-        return all(np.sqrt(np.mean((place - other) ** 2)) > OTHER_MOTION for other in self.places.get(sequence, ()))
+        return all(
+            np.sqrt(np.mean((place - other) ** 2)) > TUNING.other_motion for other in self.places.get(sequence, ())
+        )
 
     def is_worth_trying(self, sequence: Sequence) -> bool:
         """True if a neighbour was not tried yet, and its program is not too large."""
-        return sequence not in self.tried and len(sequence.phases) <= PHASES
+        return sequence not in self.tried and len(sequence.phases) <= TUNING.most_phases
 
     def with_tried(self, sequence: Sequence, kind: str, place: np.ndarray | None = None) -> SearchState:
         """Return the state that knows that a kind of start has tried a sequence, from a motion with these samples."""

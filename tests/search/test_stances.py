@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.search.portfolio import PHASES, with_longest_phases
+from nosnoc_py.search.portfolio import with_longest_phases
 from nosnoc_py.search.stances import contact_sets, stances
 from nosnoc_py.search.starts import StartTask
+from nosnoc_py.search.tuning import TUNING
 from nosnoc_py.sequences.plan import Plan
 from nosnoc_py.sequences.refinement import laws_of
 from problems.benchmarks.contact import posed
@@ -75,7 +76,7 @@ def test_a_motion_that_rattles_keeps_its_long_phases() -> None:
     items = [{}, *["impact ground", {}] * 40]
     times = np.cumsum(np.geomspace(0.5, 1e-4, 40))
     short = with_longest_phases(ns.Sequence(items, times), laws, float(times[-1]) + 1e-5)
-    assert len(short.phases) <= PHASES
+    assert len(short.phases) <= TUNING.most_phases
     few = ns.Sequence([{}, "impact ground", {}], [0.3])
     assert with_longest_phases(few, laws, 1.0) is few
 

@@ -17,6 +17,7 @@ from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE
 from nosnoc_py.search.state import GUESS, MOVES, STANCES, SearchState, SequenceNode
+from nosnoc_py.search.tuning import TUNING
 from nosnoc_py.sequences.refinement import NO_CUTOFF, PhaseAttempt
 from nosnoc_py.solution import Candidate, Sequence
 from nosnoc_py.status import Status, Verdict
@@ -613,7 +614,7 @@ class TestTurn:
         lengths = np.where(np.isin(np.arange(40), (3, 8, 9, 20)), 1.0, 0.01)
         rattling = Sequence(phases, np.cumsum(lengths)[:-1])
         kept = portfolio.with_longest_phases(rattling, laws, float(lengths.sum()))
-        assert len(kept) <= portfolio.PHASES
+        assert len(kept) <= TUNING.most_phases
         short = Sequence(phases[:4], [1.0, 2.0, 3.0])
         assert portfolio.with_longest_phases(short, laws, 4.0) is short
         # The four long phases are there, in their order, among equal ones of the same length.
