@@ -79,7 +79,8 @@ class SearchTuning:
         A descent far out that falls below the best objective by so many times its size says that there may be no
         optimum.
     expanded, nearly : int
-        Number of best motions whose neighbours are tried; one turn of so many goes to a sequence that misses constraints.
+        Number of best motions whose neighbours are tried; one turn of so many goes to a sequence that misses
+        constraints.
     nearer : float
         A violation reduced to this fraction of the least one counts as a gain.
     same_sequence : float
