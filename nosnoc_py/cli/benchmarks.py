@@ -11,7 +11,6 @@ from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.sweep import references
 
 BENCHMARKS = {
-    "cold_start": "what `solve` finds without a guess, beside finite elements, random starts and a relaxation",
     "contact_table": "contact problems of others from a naive start: the default beside elements and smoothing",
     "simulation_cost": "whole simulations by default against DOP853 written by hand, at equal errors",
     "simulation_accuracy": "error over time of simulations with contacts, beside MuJoCo ([bench]) and Drake",
@@ -28,15 +27,11 @@ BENCHMARKS = {
     "bouncing_bodies_ensemble": "energy and counts of collisions of tumbling bodies over long times",
     "many_balls": "seconds per step of time-stepping with up to thousands of contacts",
     "friction_cases": "errors of states and events on fifty motions with friction in closed form",
-    "step_sensitivities": "errors of derivatives through a switch",
     "impact_instants": "all methods on random impacts of several contacts, against enumeration of the law's solutions",
-    "rescaled_scenes": "the same motions with friction in other units: states, events and verdicts",
     "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
-    "random_nlps": "the interior-point method beside IPOPT on random smooth programs, compared by residuals",
-    "random_mpccs": "claims of MPCC solvers on random programs, against enumeration of their branches",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
 }
 REFERENCES = "tests.references"  # closed forms and oracles, which benchmarks compare with
