@@ -75,6 +75,11 @@ def nominal(scheme: str, rk_stages: int) -> int:
     return 2 * rk_stages - (scheme == "radau_iia")
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers; NaN for none."""
+    return float(np.exp(np.mean(np.log(values)))) if len(values) else float("nan")
+
+
 def check_names(**asked: tuple[Sequence[str], Sequence[str] | Mapping[str, Any]]) -> None:
     """Refuse names that are not known: (names, known ones) by what they name.
 
