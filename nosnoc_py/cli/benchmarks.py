@@ -17,7 +17,6 @@ BENCHMARKS = {
     "simulation_speed": "seconds per step by Newton's method and by MPCCs",
     "simulation_orders": "orders of convergence of all simulators",
     "resolve_speed": "solving again through one transcribed problem, beside fresh solves",
-    "closed_loops": "plans that are solved again at every sample under noise: how, how fast, how good",
     "two_balls_order": "order of FESD-J through impacts, and its loss without switch detection",
     "oscillator_order": "order of FESD through switches, and its loss with fixed steps",
     "event_selected_order": "order of event-selected integration, with the published projection and a better one",

@@ -22,7 +22,6 @@ from models.many_balls import Constants
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
-from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
@@ -138,7 +137,6 @@ def run(settings: Settings, progress: Progress) -> Report:
                 trajectory.t0 + trajectory.duration * np.array([0.0, 0.1, 0.2, 1.0]),
                 arrangement="panels",
             ),
-            "many_balls_costs.png": lambda: _costs(costs, trajectory.t, depths),
         },
         [line],
     )
@@ -162,19 +160,6 @@ def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, cos
 def contact_count(constants: Constants) -> int:
     """Return the number of contacts that may close."""
     return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
-
-
-def _costs(costs: Costs, t: Array, depths: Array) -> Any:
-    """Draw the time per step over the active contacts, and contacts and penetration over time."""
-    cloud = Curve(costs.contacts, 1e3 * costs.seconds, style={**DOTS, "ms": 1.5})
-    deepest = Curve(t, np.maximum(100.0 * depths, 1e-12))
-    return chart(
-        [
-            Panel(curves=[cloud], x="active contacts", y="time per step [ms]", log="y"),
-            Panel(curves=[Curve(costs.t, costs.contacts)], y="contacts"),
-            Panel(curves=[deepest], y="penetration [% of r]", log="y", levels=(100.0 * LIMIT,)),
-        ]
-    )
 
 
 PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, fixed=("friction", "solver"))

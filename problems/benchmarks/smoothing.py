@@ -20,7 +20,7 @@ with that from the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,6 @@ from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.progress import Progress
 from problems import disc_manipulation, particle
 from problems.benchmarks.orders import check_names
-from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
@@ -157,20 +156,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {**best.to_dict(), "rows": rows},
         best.success,
         {f"{task}: true, by event-driven simulation": each for task, each in rows.items()},
-        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in rows_by_task.items()])},
     )
-
-
-def _panel(task: str, task_rows: Sequence[Row]) -> Panel:
-    """Draw the error of the end state over the remaining smoothing, with lines of the methods that detect switches."""
-    curves = []
-    for steps in sorted({row.steps for row in task_rows if row.steps}):
-        rows = sorted((row for row in task_rows if row.steps == steps), key=lambda row: row.sigma)
-        points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
-        curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
-    levels = [error for row in task_rows if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
-    label = "error of the end state; dotted: FESD-J"
-    return Panel(curves=curves, title=task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
 
 
 def error_of(row: Row) -> float:
