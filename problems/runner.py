@@ -11,7 +11,7 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -356,6 +356,11 @@ def run_by_name(name: str, argv: Sequence[str]) -> int:
     here = importlib.util.find_spec(f"problems.{name}") is not None
     module = importlib.import_module(f"problems.{name}" if here else f"problems.benchmarks.{name}")
     return main(module.PROGRAM, argv)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    return [f"| {' | '.join(map(str, line))} |" for line in (columns, ["---"] * len(columns), *rows)]
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -35,7 +35,7 @@ from problems.benchmarks.accuracy.scene import Candidate, Scene
 from problems.benchmarks.accuracy.scenes import SCENES
 from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
-from problems.runner import Report, program, tabled
+from problems.runner import Report, markdown, program, tabled
 from problems.settings import Settings
 
 PEERS = ("ours", "mujoco", "drake")
@@ -280,9 +280,8 @@ def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
     for scene, title in titles.items():
         lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]
         columns = [*(f"{target:g}" for target in TARGETS), "least error", "with", "set-up"]
-        lines += ["| " + " | ".join(["", *columns]) + " |", "| --- |" + " --- |" * len(columns)]
-        for row in table_of(rows, scene):
-            lines.append("| " + " | ".join([row["program"], *(_cell(row[column]) for column in columns)]) + " |")
+        rows_shown = table_of(rows, scene)
+        lines += markdown(["", *columns], ([row["program"], *(_cell(row[c]) for c in columns)] for row in rows_shown))
     return "\n".join(lines) + "\n"
 
 
