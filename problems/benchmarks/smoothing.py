@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,20 +54,10 @@ TASKS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Row:
-    """Result of one method on a task.
+class Row(NamedTuple):
+    """A solution of a task and the referee's certificate, with the smoothing that is left and the steps per stage.
 
-    Parameters
-    ----------
-    method : str
-    solution : Solution
-    certificate : Certificate
-        The referee's.
-    sigma : float
-        Smoothing that is left; 0 without any.
-    steps : int
-        Integration steps per control stage of a smoothed system; 0 for the others.
+    Both are 0 for methods without smoothing.
     """
 
     method: str
@@ -83,18 +73,14 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints of a row."""
+        said = ("objective", "complementarity", "infeasibility", "wall_seconds")
         return {
-            "method": self.method,
-            "sigma": self.sigma,
-            "steps": self.steps,
+            **{name: getattr(self, name) for name in ("method", "sigma", "steps")},
             "status": self.solution.status.value,
-            "objective": self.solution.objective,
+            **{name: getattr(self.solution, name) for name in said},
             "true_objective": self.certificate.true_objective,
             "end_state_error": self.certificate.end_state_error,
             "violation": self.violation,
-            "complementarity": self.solution.complementarity,
-            "infeasibility": self.solution.infeasibility,
-            "wall_seconds": self.solution.wall_seconds,
         }
 
 
