@@ -19,7 +19,6 @@ import numpy as np
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.progress import Progress
-from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
@@ -117,22 +116,8 @@ def run(settings: Settings, progress: Progress) -> Report:
         },
         success,
         {"samples; warm: from the previous plan, shifted; cold: from the default guess": rows},
-        {"receding_horizon.png": lambda: chart([_motion(steps), _effort(rows)])},
-        [f"after the first sample: {totals}"],
+        said=[f"after the first sample: {totals}"],
     )
-
-
-def _motion(steps: list[Step]) -> Panel:
-    """Draw the path of the particle, and the planned paths (dashed)."""
-    real = [Curve(s.time + s.motion.t, s.motion.x[:, i], style={"color": "black"}) for s in steps for i in (0, 1)]
-    plans = [Curve(s.time + s.plan.t, s.plan.x[:, i], style={"ls": "--", "lw": 0.5}) for s in steps for i in (0, 1)]
-    return Panel(curves=[*plans, *real], y="$x$, $y$ [m]", levels=(GOAL,))
-
-
-def _effort(rows: list[dict[str, Any]]) -> Panel:
-    times = [row["time"] for row in rows]
-    curves = [Curve(times, [row[f"{start}_iterations"] for row in rows], start, DOTS) for start in ("warm", "cold")]
-    return Panel(curves=curves, y="iterations", log="y")
 
 
 def _row(step: Step) -> dict[str, Any]:

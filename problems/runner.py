@@ -11,7 +11,7 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -76,6 +76,8 @@ class Program:
     quick : mapping
         Changes of the settings by `--quick`.
     run : function (settings, progress) -> Report
+    positional : str
+        Name of the argument that is given without its name; empty if there is none.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Program:
     settings: Settings
     quick: Mapping[str, Any]
     run: Run
+    positional: str = ""
 
 
 class Meter:
@@ -125,6 +128,7 @@ def program(
     arguments: Callable[..., Any] | Mapping[str, Any] | None = None,
     *,
     quick: Mapping[str, Any],
+    positional: str = "",
     **settings: Any,
 ) -> Program:
     """Return the program of a module, and run it where the module is the one that Python was started with.
@@ -141,6 +145,8 @@ def program(
         Keys of `--set` with their defaults; of a function all arguments that have one, without options and callbacks.
     quick : mapping
         Changes by `--quick`.
+    positional : str
+        Name of the argument that is given without its name.
     **settings
         Arguments of `Settings`: method, solver, methods, solvers, fixed.
     """
@@ -154,6 +160,7 @@ def program(
         settings=Settings(**{"method": Options(), "solver": Options(), **settings}, arguments=known),
         quick=quick,
         run=run,
+        positional=positional,
     )
     if module == "__main__":
         raise SystemExit(main(problem))
@@ -165,6 +172,8 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
     arguments = _parser(program).parse_args(argv)
     try:
         changes = {**(program.quick if arguments.quick else {}), **parse(arguments.set)}
+        if program.positional and arguments.positional:
+            changes[program.positional] = arguments.positional
         settings = program.settings.changed(changes)
         with Progress() if not arguments.json else _silent() as progress:
             report = program.run(settings, progress)
@@ -346,8 +355,12 @@ def run_by_name(name: str, argv: Sequence[str]) -> int:
     """Run a problem or benchmark by name as `python -m` does, but in this process; return the exit code."""
     here = importlib.util.find_spec(f"problems.{name}") is not None
     module = importlib.import_module(f"problems.{name}" if here else f"problems.benchmarks.{name}")
-    code: int = main(module.PROGRAM, argv) if hasattr(module, "PROGRAM") else module.main(argv)
-    return code
+    return main(module.PROGRAM, argv)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    return [f"| {' | '.join(map(str, line))} |" for line in (columns, ["---"] * len(columns), *rows)]
 
 
 def table(*columns: str, title: str | None = None) -> Table:
@@ -398,6 +411,8 @@ def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m problems.{program.name}", description=program.about, epilog=_keys_text(program.settings)
     )
+    if program.positional:
+        parser.add_argument("positional", nargs="?", metavar=program.positional)
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
     parser.add_argument("--quick", action="store_true", help="a smaller version, which takes seconds")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="change settings")

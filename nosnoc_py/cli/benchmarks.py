@@ -11,14 +11,12 @@ from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.sweep import references
 
 BENCHMARKS = {
-    "cold_start": "what `solve` finds without a guess, beside finite elements, random starts and a relaxation",
     "contact_table": "contact problems of others from a naive start: the default beside elements and smoothing",
     "simulation_cost": "whole simulations by default against DOP853 written by hand, at equal errors",
     "simulation_accuracy": "error over time of simulations with contacts, beside MuJoCo ([bench]) and Drake",
     "simulation_speed": "seconds per step by Newton's method and by MPCCs",
     "simulation_orders": "orders of convergence of all simulators",
     "resolve_speed": "solving again through one transcribed problem, beside fresh solves",
-    "closed_loops": "plans that are solved again at every sample under noise: how, how fast, how good",
     "two_balls_order": "order of FESD-J through impacts, and its loss without switch detection",
     "oscillator_order": "order of FESD through switches, and its loss with fixed steps",
     "event_selected_order": "order of event-selected integration, with the published projection and a better one",
@@ -28,15 +26,11 @@ BENCHMARKS = {
     "bouncing_bodies_ensemble": "energy and counts of collisions of tumbling bodies over long times",
     "many_balls": "seconds per step of time-stepping with up to thousands of contacts",
     "friction_cases": "errors of states and events on fifty motions with friction in closed form",
-    "step_sensitivities": "errors of derivatives through a switch",
     "impact_instants": "all methods on random impacts of several contacts, against enumeration of the law's solutions",
-    "rescaled_scenes": "the same motions with friction in other units: states, events and verdicts",
     "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
-    "random_nlps": "the interior-point method beside IPOPT on random smooth programs, compared by residuals",
-    "random_mpccs": "claims of MPCC solvers on random programs, against enumeration of their branches",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
 }
 REFERENCES = "tests.references"  # closed forms and oracles, which benchmarks compare with

@@ -9,10 +9,10 @@ is within 1 % of the reference, and where it is not: the share of the latter is 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,6 @@ from scipy.stats import binomtest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems.benchmarks.cold_start import Row, measured
 from problems.benchmarks.orders import check_names
 from problems.benchmarks.random_ocps import FAMILIES, problem
 from problems.runner import Report, program, tabled
@@ -33,6 +32,43 @@ NOTHING = 1e-9
 Effort = Literal["quick", "normal", "thorough"]
 # A search says so in its message where fewer kinds of start agree than its effort asks for.
 ALONE = "the optimum may be local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Result of the plain call on one problem.
+
+    Parameters
+    ----------
+    problem : str
+    verdict, message : str
+        The verdict of the certificate, or the status where there is none.
+    objective, best : float
+        The true objective, infinite without a motion that is confirmed; the least one that is known.
+    seconds : float
+        Processor time of all processes.
+    near : float
+        The ratio of objectives up to which they count as equal.
+    sequence : str
+        The modes of the motion.
+    agreement : tuple of str
+        Kinds of start that found the same optimum.
+    """
+
+    problem: str
+    verdict: str
+    objective: float
+    best: float
+    seconds: float
+    near: float
+    sequence: str = ""
+    agreement: tuple[str, ...] = ()
+    message: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Ratio of the objective to the best known one."""
+        return self.objective / self.best
 
 
 def experiment(
@@ -65,16 +101,18 @@ def experiment(
     check_names(family=(families, FAMILIES))
     chosen, file = list(families or FAMILIES), Path(kept) if kept else None
     known = {row.problem: row for row in _kept(file)}
-    efforts: list[Effort] = ["normal" if count < references else "thorough" for count in range(references + thorough)]
+    efforts: list[tuple[int, Effort]] = [
+        (seed, "normal" if seed <= references else "thorough") for seed in range(1, references + thorough + 1)
+    ]
     for count in range(first, first + number):
         family, drawn = chosen[count % len(chosen)], count // len(chosen)
         name = f"{family} {drawn}"
         if name not in known:
             ocp = problem(family, drawn)
-            row = measured(name, ocp, np.nan, "plain", 0, partial(ns.solve, ocp, effort=effort, progress=False))
-            others = (_objective(ocp, each, seed) for seed, each in enumerate(efforts, start=1))
-            best = max(min((row.objective, *others)), float(np.finfo(float).tiny))
-            known[name] = replace(row, best=best, near=NEAR + NOTHING * _full(ocp) / best)
+            plain = _plain(ocp, effort)
+            others = (_objective(ns.solve(ocp, effort=each, seed=seed, progress=False)) for seed, each in efforts)
+            best = max(min((plain["objective"], *others)), float(np.finfo(float).tiny))
+            known[name] = Row(**plain, problem=name, best=best, near=NEAR + NOTHING * _full(ocp) / best)
             if file is not None:
                 with file.open("a") as lines:
                     lines.write(json.dumps(vars(known[name])) + "\n")
@@ -93,10 +131,39 @@ def _full(ocp: ns.OCP) -> float:
     return float(ocp.horizon) * float(np.square(np.maximum(*map(np.abs, ocp.u_bounds))).sum())
 
 
-def _objective(ocp: ns.OCP, effort: Effort, seed: int) -> float:
-    """Return the true objective of a search; infinite without a confirmed motion."""
-    found = ns.solve(ocp, effort=effort, seed=seed, progress=False)
+def _objective(found: ns.Solution) -> float:
+    """Return the true objective of a solution; infinite without a confirmed motion."""
     return found.certificate.true_objective if found.success and found.certificate is not None else np.inf
+
+
+def _plain(ocp: ns.OCP, effort: Effort) -> dict[str, Any]:
+    """Return what the plain call found; an exception is counted as no motion."""
+    before = _seconds()
+    try:
+        found = ns.solve(ocp, effort=effort, progress=False)
+    except Exception as error:  # a benchmark continues, and counts it as a failure
+        message = f"{type(error).__name__}: {error}"[:200]
+        return {"verdict": "exception", "objective": np.inf, "seconds": _seconds() - before, "message": message}
+    return {
+        "verdict": (found.status if found.certificate is None else found.certificate.verdict).value,
+        "objective": _objective(found),
+        "seconds": _seconds() - before,
+        "sequence": "" if found.sequence is None else _shortened(found.sequence),
+        "agreement": tuple(found.agreement or ()),
+        "message": found.message[:200],
+    }
+
+
+def _shortened(sequence: ns.Sequence) -> str:
+    """Return a sequence in one line; a phase in which nothing touches is a dot."""
+    return " > ".join(
+        item if isinstance(item, str) else ", ".join(f"{name} {mode}" for name, mode in item.items()) or "."
+        for item in sequence.items
+    )
+
+
+def _seconds() -> float:
+    return sum(os.times()[:4])
 
 
 def counts(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -126,19 +193,8 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Run the benchmark and report."""
     started = time.monotonic()
     rows = list(experiment(**settings.arguments))
-    table = [
-        {
-            "problem": row.problem,
-            "objective": row.objective,
-            "reference": row.best,
-            "ratio": row.ratio,
-            "verdict": row.verdict or row.status,
-            "seconds": row.seconds,
-            "agreement": ", ".join(row.agreement),
-            "sequence": row.sequence,
-        }
-        for row in rows
-    ]
+    shown = ("problem", "objective", "best", "ratio", "verdict", "seconds", "agreement", "sequence")
+    table = [{name: getattr(row, name) for name in shown} for row in rows]
     counted = counts(rows)
     results = {"rows": [vars(row) for row in rows], "counts": counted, "wall_seconds": time.monotonic() - started}
     return tabled(

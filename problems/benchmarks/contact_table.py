@@ -37,7 +37,7 @@ from problems.benchmarks.contact import NAMES, nosnoc_program, posed
 from problems.benchmarks.contact.methods import ABSENT, METHODS, Answer
 from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
-from problems.runner import Report, program, tabled
+from problems.runner import Report, markdown, program, tabled
 from problems.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -287,17 +287,16 @@ def page_of(rows: Sequence[Row]) -> str:
         "",
         ", ".join(f"{name} {version}" for name, version in VERSIONS.items()) + ".",
         "",
-        "| " + " | ".join(["problem", "best known", *methods]) + " |",
-        "| " + " | ".join("---" for _ in range(len(methods) + 2)) + " |",
     ]
+    cells = []
     for name in dict.fromkeys(row.problem for row in rows):
         best = best_of(rows, name)
-        own = {row.method: row for row in rows if row.problem == name}
-        cells = [_cell(own[method], best) if method in own else "" for method in methods]
-        lines.append("| " + " | ".join([posed(name).title, f"{best:.5g}" if np.isfinite(best) else "-", *cells]) + " |")
-    lines += ["", "| " + " | ".join(counts(rows)[0]) + " |", "| --- | --- | --- | --- | --- |"]
-    for count in counts(rows):
-        lines.append("| " + " | ".join(f"{v:.0f} s" if isinstance(v, float) else str(v) for v in count.values()) + " |")
+        own = {row.method: _cell(row, best) for row in rows if row.problem == name}
+        known = f"{best:.5g}" if np.isfinite(best) else "-"
+        cells.append([posed(name).title, known, *(own.get(method, "") for method in methods)])
+    lines += [*markdown(["problem", "best known", *methods], cells), ""]
+    summary = [[f"{v:.0f} s" if isinstance(v, float) else v for v in each.values()] for each in counts(rows)]
+    lines += markdown(list(counts(rows)[0]), summary)
     lines += ["", "Sources, and differences of a problem here from its source:", ""]
     for name in dict.fromkeys(row.problem for row in rows):
         one = posed(name)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 import nosnoc_py as ns
 
@@ -25,3 +28,25 @@ def results_of(trajectory: ns.Trajectory, started: float, infeasibility: float =
         "iterations": len(trajectory.t) - 1,
         "wall_seconds": time.monotonic() - started,
     }
+
+
+def median_seconds(
+    programs: Mapping[str, Callable[..., Any]],
+    given: Sequence[Any] | np.ndarray,
+    slow: Collection[str] = (),
+    few: int = 0,
+) -> dict[str, float]:
+    """Return the median processor time [s] of every program over what it is given; they take turns.
+
+    The first call of each does not count; programs that are slow are given the first `few` only.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for turn, value in enumerate([given[0], *given]):
+        for name, call in programs.items():
+            if name in slow and turn > few:
+                continue
+            began = time.process_time()
+            call(value)
+            if turn:
+                taken[name].append(time.process_time() - began)
+    return {name: float(np.median(values)) for name, values in taken.items()}

@@ -24,7 +24,7 @@ from models import spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.progress import Progress
 from problems.benchmarks import event_selected_listing
-from problems.benchmarks.event_selected_common import CHOSEN, results_of
+from problems.benchmarks.event_selected_common import CHOSEN, median_seconds, results_of
 from problems.figures import DASHED, Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -98,27 +98,27 @@ def experiment(
     system = spring_hopper.build_numeric(constants)
     best = ours(system)
     states: dict[str, Array] = {BETTER: best(t)}
-    programs: dict[str, Callable[[], Any]] = {f"{BETTER}, NumPy": lambda: ours(system)}
+    programs: dict[str, Callable[..., Any]] = {f"{BETTER}, NumPy": lambda _: ours(system)}
     eps, widths = None, []
     if importlib.util.find_spec("mujoco") is not None:
         from models import mujoco_springs as mujoco_models
 
         model, start = mujoco_models.hopper(constants, method.step), np.array(constants.start)
         states[MUJOCO] = mujoco_models.trajectory(model, start, count)
-        programs[MUJOCO] = lambda: mujoco_models.final_state(model, start, count)
+        programs[MUJOCO] = lambda _: mujoco_models.final_state(model, start, count)
         aim = rms(states[MUJOCO] - exact)
         eps = bisect(lambda value: rms(ours(system, projection="euler", eps=value)(t) - exact), aim)
         widths = [_width(value, duration, method) for value in SPRINGS]
     if eps is not None:
         width = eps
         states[EULER] = ours(system, projection="euler", eps=width)(t)
-        programs[f"{EULER}, NumPy"] = lambda: ours(system, projection="euler", eps=width)
-        programs[LISTING] = lambda: listing(constants, duration, method.step, width)
+        programs[f"{EULER}, NumPy"] = lambda _: ours(system, projection="euler", eps=width)
+        programs[LISTING] = lambda _: listing(constants, duration, method.step, width)
     if compiled.available():
         fast = spring_hopper.build_numeric(constants, fast=True)
-        programs[f"{BETTER}, compiled"] = lambda: ours(fast)
+        programs[f"{BETTER}, compiled"] = lambda _: ours(fast)
         if eps is not None:
-            programs[f"{EULER}, compiled"] = lambda: ours(fast, projection="euler", eps=eps)
+            programs[f"{EULER}, compiled"] = lambda _: ours(fast, projection="euler", eps=eps)
     times = [event.time for event in best.events]
     known = [time for _, time in spring_hopper.crossing_times(duration, constants)]
     same = len(times) == len(known)
@@ -127,7 +127,7 @@ def experiment(
         exact=exact,
         states=states,
         eps=eps,
-        seconds=measure(programs, repeats),
+        seconds=median_seconds(programs, range(repeats)),
         best=best,
         time_error=float(np.abs(np.subtract(times, known)).max()) if same else float("inf"),
         widths=widths,
@@ -179,18 +179,6 @@ def bisect(error: Callable[[float], float], aim: float, *, halvings: int = 30) -
         middle = 0.5 * (low + high)
         low, high = (middle, high) if error(float(np.exp(middle))) < aim else (low, middle)
     return float(np.exp(0.5 * (low + high)))
-
-
-def measure(programs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return the median processor time [s] of every program; they take turns, after a first call without count."""
-    taken: dict[str, list[float]] = {name: [] for name in programs}
-    for turn in range(repeats + 1):
-        for name, call in programs.items():
-            began = time.process_time()
-            call()
-            if turn:
-                taken[name].append(time.process_time() - began)
-    return {name: float(np.median(values)) for name, values in taken.items()}
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -15,8 +15,8 @@ it bounce, and `damping=0` too, which is what tendons always do, as their damper
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from models.plate_on_springs import Constants
 from nosnoc_py.methods.event_selected.functions import fields_of
 from nosnoc_py.methods.event_selected.run import EventSelectedRun, initial_mode
 from nosnoc_py.progress import Progress
-from problems.benchmarks.event_selected_common import CHOSEN, results_of
+from problems.benchmarks.event_selected_common import CHOSEN, median_seconds, results_of
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -44,51 +44,6 @@ NUMPY, EULER_NUMPY = "RK-Newton, NumPy", "Euler, NumPy"
 CONTACTS, TENDONS = "MuJoCo, contacts", "MuJoCo, tendons"
 SLOW = (NUMPY, EULER_NUMPY)
 QUICK = {"contacts": (2, 20, 50), "starts": 3, "numpy_starts": 1, "error_starts": 2}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Row:
-    """Result of a program on all beds.
-
-    Parameters
-    ----------
-    name : str
-    contacts : (beds,)
-    seconds : (beds,)
-        Median times of the processor [s].
-    errors : (beds,)
-        Median errors of the state at the end, in the maximum norm.
-    steps : int
-    """
-
-    name: str
-    contacts: tuple[int, ...]
-    seconds: Array
-    errors: Array
-    steps: int
-
-    @property
-    def marginal(self) -> float:
-        """Fitted slope [us per contact and 1000 steps]."""
-        return float(np.polyfit(self.contacts, self.seconds, 1)[0] * self.scale)
-
-    @property
-    def derivative(self) -> Array:
-        """Derivative between the beds (beds - 1,) [us per contact and 1000 steps]."""
-        return np.asarray(np.diff(self.seconds) / np.diff(self.contacts) * self.scale)
-
-    @property
-    def scale(self) -> float:
-        """Factor from seconds to microseconds per 1000 steps."""
-        return 1e9 / self.steps
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the printed values."""
-        return {
-            "marginal_microseconds": self.marginal,
-            "milliseconds": dict(zip(map(str, self.contacts), 1e3 * self.seconds, strict=True)),
-            "errors": dict(zip(map(str, self.contacts), self.errors, strict=True)),
-        }
 
 
 def programs(constants: Constants, duration: float, method: ns.EventSelected = METHOD) -> dict[str, Call]:
@@ -144,37 +99,27 @@ def experiment(
     seed: int = 0,
     *,
     method: ns.EventSelected = METHOD,
-) -> list[Row]:
-    """Measure all programs; those in plain NumPy on the first `numpy_starts` only, errors on `error_starts`."""
-    drawn = plate_on_springs.starts(starts, seed)
-    seconds: dict[str, list[float]] = {}
-    errors: dict[str, list[float]] = {}
-    for count in contacts:
-        constants = replace(plate_on_springs.STANDARD, contacts=count, damping=damping)
-        calls = programs(constants, duration, method)
-        for name, taken in measure(calls, drawn, numpy_starts).items():
-            seconds.setdefault(name, []).append(taken)
-        for name, error in errors_of(calls, constants, duration, drawn[:error_starts]).items():
-            errors.setdefault(name, []).append(error)
-    steps = round(duration / method.step)
-    return [
-        Row(name=n, contacts=contacts, seconds=np.array(seconds[n]), errors=np.array(errors[n]), steps=steps)
-        for n in seconds
-    ]
+) -> dict[str, dict[str, Any]]:
+    """Measure all programs; those in plain NumPy on the first `numpy_starts` only, errors on `error_starts`.
 
-
-def measure(calls: Mapping[str, Call], starts: Array, slow_starts: int) -> dict[str, float]:
-    """Return the median processor time [s] over the starts of every program, which take turns."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for turn, x0 in enumerate([starts[0], *starts]):
-        for name, call in calls.items():
-            if name in SLOW and turn > slow_starts:
-                continue
-            began = time.process_time()
-            call(x0)
-            if turn:
-                taken[name].append(time.process_time() - began)
-    return {name: float(np.median(values)) for name, values in taken.items()}
+    Times and errors are medians over the starts. The marginal cost of a contact [us per contact and 1000 steps] is the
+    fitted slope of the times; "derivative" has the ratios between neighbouring beds.
+    """
+    drawn, steps = plate_on_springs.starts(starts, seed), round(duration / method.step)
+    beds = {count: replace(plate_on_springs.STANDARD, contacts=count, damping=damping) for count in contacts}
+    calls = {count: programs(constants, duration, method) for count, constants in beds.items()}
+    seconds = {count: median_seconds(each, drawn, SLOW, numpy_starts) for count, each in calls.items()}
+    errors = {c: errors_of(each, beds[c], duration, drawn[:error_starts]) for c, each in calls.items()}
+    rows = {}
+    for name in calls[contacts[0]]:
+        spent = np.array([seconds[count][name] for count in contacts])
+        rows[name] = {
+            "marginal_microseconds": float(np.polyfit(contacts, spent, 1)[0] * 1e9 / steps),
+            "derivative": np.diff(spent) / np.diff(contacts) * 1e9 / steps,
+            "milliseconds": {str(count): 1e3 * seconds[count][name] for count in contacts},
+            "errors": {str(count): errors[count][name] for count in contacts},
+        }
+    return rows
 
 
 def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, starts: Array) -> dict[str, float]:
@@ -204,39 +149,41 @@ def run(settings: Settings, progress: Progress) -> Report:
         duration=arguments["duration"],
         method=settings.method,
     )
-    marginal = {row.name: row.marginal for row in rows}
-    ratios = {name: marginal[CONTACTS] / value for name, value in marginal.items()}
-    results = {"rows": {row.name: row.to_dict() for row in rows}, "ratio_to_mujoco_contacts": ratios}
-    title = f"processor time [ms] of {arguments['duration']:g} s in {rows[0].steps} steps, median over starts"
+    ratios = {name: marginal_of(rows, CONTACTS) / marginal_of(rows, name) for name in rows}
+    results = {"rows": rows, "ratio_to_mujoco_contacts": ratios}
+    steps = round(arguments["duration"] / settings.method.step)
+    title = f"processor time [ms] of {arguments['duration']:g} s in {steps} steps, median over starts"
     return tabled(
         {**results_of(shown, started), **results, "constants": {**vars(constants)}},
         shown.success,
         {
-            f"{title}, by contacts": [{"program": row.name, **row.to_dict()["milliseconds"]} for row in rows],
+            f"{title}, by contacts": [{"program": name, **row["milliseconds"]} for name, row in rows.items()],
             "marginal cost per contact and 1000 steps [us], and errors": [
                 {
-                    "program": row.name,
-                    "marginal": row.marginal,
-                    "of MuJoCo's contacts": row.marginal / marginal[CONTACTS],
-                    "error, fewest": float(row.errors[0]),
-                    "error, most contacts": float(row.errors[-1]),
+                    "program": name,
+                    "marginal": row["marginal_microseconds"],
+                    "of MuJoCo's contacts": 1.0 / ratios[name],
+                    "error, fewest": next(iter(row["errors"].values())),
+                    "error, most contacts": [*row["errors"].values()][-1],
                 }
-                for row in rows
+                for name, row in rows.items()
             ],
         },
-        {"event_selected_mujoco.png": lambda: _costs(rows)},
+        {"event_selected_mujoco.png": lambda: _costs(rows, np.array(arguments["contacts"]))},
         [str(constants)],
     )
 
 
-def _costs(rows: Sequence[Row]) -> Any:
-    """Draw times and, as in Fig. 5, marginal costs over the number of contacts."""
-    contacts = np.array(rows[0].contacts)
+def marginal_of(rows: Mapping[str, Mapping[str, Any]], name: str) -> float:
+    """Return the marginal cost of a program."""
+    return float(rows[name]["marginal_microseconds"])
+
+
+def _costs(rows: Mapping[str, Mapping[str, Any]], contacts: Array) -> Any:
+    """Draw times and, as in Fig. 5, marginal costs over the number of contacts; decreasing times are noise."""
     middles = 0.5 * (contacts[1:] + contacts[:-1])
-    rises = {
-        row.name: np.where(row.derivative > 0.0, row.derivative, np.nan) for row in rows
-    }  # decreasing values are noise
-    times = [Curve(contacts, 1e3 * row.seconds, row.name) for row in rows]
+    rises = {name: np.where(row["derivative"] > 0.0, row["derivative"], np.nan) for name, row in rows.items()}
+    times = [Curve(contacts, [*row["milliseconds"].values()], name) for name, row in rows.items()]
     marginal = [Curve(middles, values, name) for name, values in rises.items()]
     label = "marginal cost [µs / (contact × 1000 steps)]"
     return chart(

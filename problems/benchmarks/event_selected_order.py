@@ -9,8 +9,7 @@ of the steps of dopri5 between the guards, is at rounding.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import nosnoc_py as ns
 from models import affine_guards
 from nosnoc_py.progress import Progress
 from problems.benchmarks.event_selected_common import results_of
+from problems.benchmarks.orders import Convergence
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -37,29 +37,12 @@ FLOOR = 1e-12  # smallest error of the fit: below, rounding decides
 QUICK = {"eps": (0.01, 0.00562, 0.00316, 0.00178, 0.001)}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Errors:
-    """Errors of a projection over the widths eps of the bands: RMS over the motion, and maximal of the crossings [s].
-
-    The order is fitted to the runs with eps in `fitted` whose errors are above rounding.
-    """
-
-    name: str
-    eps: tuple[float, ...]
-    errors: tuple[float, ...]
-    event_errors: tuple[float, ...]
-    success: bool
-    fitted: tuple[float, float]
-
-    @property
-    def order(self) -> float | None:
-        """Slope of the errors over eps; None with fewer than three of them above rounding."""
-        eps, errors = np.array(self.eps), np.array(self.errors)
-        low, high = self.fitted
-        counts = (eps >= low * (1 - 1e-9)) & (eps <= high * (1 + 1e-9)) & (errors > FLOOR)
-        if counts.sum() < 3:
-            return None
-        return float(np.polyfit(np.log(eps[counts]), np.log(errors[counts]), 1)[0])
+def order_of(eps: Sequence[float], errors: Sequence[float], fitted: tuple[float, float]) -> float | None:
+    """Return the slope of the errors over eps in a range; None with fewer than three of them above rounding."""
+    low, high = fitted[0] * (1 - 1e-9), fitted[1] * (1 + 1e-9)
+    pairs = [(1.0 / width, error) for width, error in zip(eps, errors, strict=True) if low <= width <= high]
+    steps, chosen = zip(*pairs, strict=True) if pairs else ((), ())
+    return Convergence(label="", nominal=0, steps=steps, errors=chosen, clean=(FLOOR, np.inf)).order
 
 
 def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> ns.Trajectory:
@@ -71,21 +54,23 @@ def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> 
 
 def experiment(
     eps: tuple[float, ...] = EPS, fitted: tuple[float, float] = (1e-4, 0.01), *, method: ns.EventSelected = METHOD
-) -> list[Errors]:
-    """Return the curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
-    exact = affine_guards.crossing_times()
-    curves = []
+) -> list[dict[str, Any]]:
+    """Return RMS errors over the motion and largest errors of the crossings [s] of all projections over eps.
+
+    The order is fitted to the runs with `fitted[0] <= eps <= fitted[1]` whose errors are above rounding.
+    """
+    exact, curves = affine_guards.crossing_times(), []
     for name in PROJECTIONS:
         runs = [simulate(value, name, method) for value in eps]
+        errors = [rms_error(run, affine_guards.exact) for run in runs]
         curves.append(
-            Errors(
-                name=name,
-                eps=tuple(eps),
-                errors=tuple(rms_error(run, affine_guards.exact) for run in runs),
-                event_errors=tuple(event_error(run, exact) for run in runs),
-                success=all(run.success for run in runs),
-                fitted=(fitted[0], fitted[1]),
-            )
+            {
+                "name": name,
+                "errors": errors,
+                "event_errors": [event_error(run, exact) for run in runs],
+                "order": order_of(eps, errors, fitted),
+                "success": all(run.success for run in runs),
+            }
         )
     return curves
 
@@ -100,23 +85,23 @@ def event_error(trajectory: ns.Trajectory, exact: Mapping[str, float]) -> float:
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment, and simulate once more for the printed values."""
     started = time.monotonic()
-    method = settings.method
+    method, eps = settings.method, settings.arguments["eps"]
     curves = experiment(**settings.arguments, method=method)
     best = simulate(PRINTED, "two corrections", method)
     exact = affine_guards.exact([affine_guards.DURATION])[0]
     results = {
         "final_state_error": float(np.abs(best.final_state - exact).max()),
         "event_time_error": event_error(best, affine_guards.crossing_times()),
-        "rms": {curve.name: dict(zip(map(str, curve.eps), curve.errors, strict=True)) for curve in curves},
+        "rms": {one["name"]: dict(zip(map(str, eps), one["errors"], strict=True)) for one in curves},
         "rms_at": {name: rms_error(simulate(PRINTED, name, method), affine_guards.exact) for name in PROJECTIONS},
-        "event_errors": {c.name: dict(zip(map(str, c.eps), c.event_errors, strict=True)) for c in curves},
-        "orders": {curve.name: curve.order for curve in curves},
+        "event_errors": {one["name"]: dict(zip(map(str, eps), one["event_errors"], strict=True)) for one in curves},
+        "orders": {one["name"]: one["order"] for one in curves},
     }
-    success = best.success and all(curve.success for curve in curves)
+    success = best.success and all(one["success"] for one in curves)
     residual = off_guard(best, affine_guards.build_numeric())
     status = (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value
     drawn = [
-        Curve(1.0 / np.array(one.eps), one.errors, f"{one.name}, order {one.order or np.nan:.2f}", {"marker": "o"})
+        Curve(1.0 / np.array(eps), one["errors"], f"{one['name']}, order {one['order'] or np.nan:.2f}", {"marker": "o"})
         for one in curves
     ]
     panel = Panel(curves=drawn, x=r"$1 / \varepsilon$", y="RMS error over the motion", log="xy")
@@ -125,7 +110,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         success,
         {
             "RMS error over the motion, by the width of the bands": [
-                {"eps": eps, **{one.name: one.errors[i] for one in curves}} for i, eps in enumerate(curves[0].eps)
+                {"eps": width, **{one["name"]: one["errors"][i] for one in curves}} for i, width in enumerate(eps)
             ],
             f"crossings, two corrections, eps = {PRINTED:g}": [event.to_dict() for event in best.events],
         },

@@ -26,6 +26,7 @@ from tests.references.friction_closed_forms import BY_NAME, CASES
 from tests.references.friction_runs import METHOD, Row, simulate
 
 SOLVERS = ("newton", "mpcc")
+SHOWN = ("case", "cone", "impulse_form", "status", "error", "event_error", "homotopies", "wall_seconds", "missing")
 QUICK = {"impulse_form": ("sum",), "steps": 4}
 
 
@@ -89,17 +90,6 @@ def run(settings: Settings, progress: Progress) -> Report:
     solved_cases = experiment(**settings.arguments, method=settings.method, homotopy=settings.solver, callback=progress)
     rows = list(solved_cases)
     results = _results(rows)
-    columns = (
-        "case",
-        "cone",
-        "impulse_form",
-        "status",
-        "error",
-        "event_error",
-        "homotopies",
-        "wall_seconds",
-        "missing",
-    )
     wrong = [
         f"{row.label}: {row.status}, error {row.error:.1e}; {'; '.join((*row.missing, row.message))}"
         for row in rows
@@ -108,7 +98,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     return tabled(
         {**results, "wall_seconds": time.monotonic() - started},
         not wrong,
-        {"errors against closed forms": [{name: getattr(row, name) for name in columns} for row in rows]},
+        {"errors against closed forms": [{name: getattr(row, name) for name in SHOWN} for row in rows]},
         {"friction_cases.png": lambda: _errors(rows)},
         [f"{len(rows) - len(wrong)} of {len(rows)} runs are right, within {rows[0].tolerance:g}", *wrong],
     )

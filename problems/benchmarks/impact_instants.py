@@ -69,12 +69,9 @@ def _simulated(instant: Instant, node: int = -1, **options: Any) -> Answer:
     return Answer(np.array(trajectory.x[at, instant.before.size :]), trajectory.success, message)
 
 
-def _newton(instant: Instant, settings: Settings) -> Answer:
-    return _simulated(instant, method=settings.method, steps=1)
-
-
-def _mpcc(instant: Instant, settings: Settings) -> Answer:
-    return _simulated(instant, method=settings.method, steps=1, solver=settings.solver)
+def _elements(instant: Instant, settings: Settings, *, as_mpcc: bool) -> Answer:
+    solver = settings.solver if as_mpcc else None
+    return _simulated(instant, method=settings.method, steps=1, solver=solver)
 
 
 def _event(instant: Instant, _: Settings) -> Answer:
@@ -107,8 +104,8 @@ def _algorithm(algorithm: Algorithm, instant: Instant, _: Settings) -> Answer:
 
 
 METHODS: Mapping[str, Run] = {
-    "newton": _newton,
-    "mpcc": _mpcc,
+    "newton": partial(_elements, as_mpcc=False),
+    "mpcc": partial(_elements, as_mpcc=True),
     "event": _event,
     "stepping": _stepping,
     "enumeration": partial(_algorithm, "enumeration"),

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from models.many_balls import Constants
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
-from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
@@ -35,38 +33,20 @@ LIMIT = 0.02  # largest penetration, relative to the radius, for success
 CONES = ("conic", "polyhedral")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Costs:
-    """Every step: its end [s], its seconds on the clock, contacts that took part, sweeps, residual [m/s]."""
-
-    t: Array
-    seconds: Array
-    contacts: Array
-    sweeps: Array
-    residual: Array
-
-
 class Clock:
-    """Callback that records the time of every step and passes the state on."""
+    """Callback that records seconds on the clock, contacts and sweeps of every step, and passes the state on."""
 
-    def __init__(self, following: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, following: Callable[[Any], Any]) -> None:
         self.following = following
-        self._rows: list[tuple[float, ...]] = []
+        self.rows: list[tuple[float, ...]] = []
         self._last = time.perf_counter()
 
     def __call__(self, state: TimeSteppingState) -> Any:
         """Record one step."""
-        seconds = time.perf_counter() - self._last
-        self._rows.append((state.t, seconds, state.contacts, state.iterations, state.complementarity))
-        answer = None if self.following is None else self.following(state)
+        self.rows.append((time.perf_counter() - self._last, state.contacts, state.iterations))
+        answer = self.following(state)
         self._last = time.perf_counter()
         return answer
-
-    @property
-    def costs(self) -> Costs:
-        """All steps except the first, which includes the set-up."""
-        t, seconds, contacts, sweeps, residual = np.array(self._rows).reshape(-1, 5)[1:].T
-        return Costs(t=t, seconds=seconds, contacts=contacts, sweeps=sweeps, residual=residual)
 
 
 def simulate(
@@ -122,8 +102,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     progress.describe("building the balls")
     clock = Clock(meter)
     trajectory = simulate(**arguments, method=settings.method, callback=clock)
-    depths, costs = penetrations(trajectory, constants), clock.costs
-    values = findings(trajectory, constants, depths, costs)
+    values = findings(trajectory, constants, clock.rows[1:])  # the first step includes the set-up
     results = meter.results(trajectory) | values
     results["events"] = [event.to_dict() for event in trajectory.impacts]  # the other thousands are only counted
     line = f"{trajectory.status} {trajectory.message}; deepest {100 * values['penetration']:.2g} % of the radius"
@@ -138,22 +117,23 @@ def run(settings: Settings, progress: Progress) -> Report:
                 trajectory.t0 + trajectory.duration * np.array([0.0, 0.1, 0.2, 1.0]),
                 arrangement="panels",
             ),
-            "many_balls_costs.png": lambda: _costs(costs, trajectory.t, depths),
         },
         [line],
     )
 
 
-def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, costs: Costs) -> dict[str, Any]:
+def findings(trajectory: ns.Trajectory, constants: Constants, steps: Sequence[tuple[float, ...]]) -> dict[str, Any]:
     """Return the measured values of a simulation, by name."""
+    depths = penetrations(trajectory, constants)
+    seconds, contacts, sweeps = np.array(steps).reshape(-1, 3).T
     deepest = int(np.argmax(depths))
     return {
         "penetration": float(depths[deepest]),
         "penetration_time": float(trajectory.t[deepest]),
         "contacts": contact_count(constants),
-        "active_contacts": float(costs.contacts.max(initial=0.0)),
-        "seconds_per_step": float(costs.seconds.mean()) if costs.t.size else None,
-        "sweeps_per_step": float(costs.sweeps.mean()) if costs.t.size else None,
+        "active_contacts": float(contacts.max(initial=0.0)),
+        "seconds_per_step": float(seconds.mean()) if steps else None,
+        "sweeps_per_step": float(sweeps.mean()) if steps else None,
         "energy": [many_balls.energy(x, constants) for x in (trajectory.x[0], trajectory.x[-1])],
         "event_counts": dict(Counter(event.kind for event in trajectory.events)),
     }
@@ -162,19 +142,6 @@ def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, cos
 def contact_count(constants: Constants) -> int:
     """Return the number of contacts that may close."""
     return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
-
-
-def _costs(costs: Costs, t: Array, depths: Array) -> Any:
-    """Draw the time per step over the active contacts, and contacts and penetration over time."""
-    cloud = Curve(costs.contacts, 1e3 * costs.seconds, style={**DOTS, "ms": 1.5})
-    deepest = Curve(t, np.maximum(100.0 * depths, 1e-12))
-    return chart(
-        [
-            Panel(curves=[cloud], x="active contacts", y="time per step [ms]", log="y"),
-            Panel(curves=[Curve(costs.t, costs.contacts)], y="contacts"),
-            Panel(curves=[deepest], y="penetration [% of r]", log="y", levels=(100.0 * LIMIT,)),
-        ]
-    )
 
 
 PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, fixed=("friction", "solver"))

@@ -1,170 +1,290 @@
-"""A benchmark of MPCC solvers on the problems of NOSBENCH: `python -m problems.benchmarks.nosbench DIR`.
+"""MPCC solvers on the problems of NOSBENCH: `python -m problems.benchmarks.nosbench DIR`.
+
+NOSBENCH (Nurkanovic, Pozharskiy, Diehl 2024) has one JSON file per MPCC, with numbers and serialised CasADi functions:
+
+    minimise    augmented_objective_fun(w, p) = objective + penalty
+    subject to  lbw <= w <= ubw,  lbg <= g_fun(w, p) <= ubg,  0 <= G_fun(w, p), H_fun(w, p) >= 0,  G_i H_i = 0.
 
 Every problem and solver is one row; failures are rows too. The benchmark itself decides if a point is a
-solution, from the functions in the problem's file and its own LPEC, not by the solver's status. Every row comes from a
-process of its own. With `--output` rows are stored in a folder, and a second run continues where the first one stopped.
-
-With `--random N` every problem is solved N times from random starts and with randomly scaled rows of G and H: nothing
-may crash, overrun its time limit or claim a false success.
-
-Exit codes: 0; 1 when a row failed or a success was false (in random runs also for an overrun); 2 for a wrong argument.
+solution, from the functions in the problem's file and its own LPEC (`tests.references.nosbench_judge`), not by the
+solver's status. Every row comes from a process of its own, so that a damaged file, on which CasADi may crash, is a row.
+With `--set output=DIR` rows are stored in a folder, and a second run continues where the first one stopped.
 """
 
 from __future__ import annotations
 
-import argparse
+import hashlib
 import json
-import os
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import casadi as ca
 import numpy as np
-from rich.console import Console
 
-from nosnoc_py.errors import NosnocError, OptionError
-from nosnoc_py.solution.trajectory import jsonable
+import nosnoc_py as ns
+from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.progress import Progress
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.perform import perform
 from nosnoc_py.sweep.store import Store
-from nosnoc_py.sweep.tasks import Executor
-from problems.benchmarks import nosbench_report as report
-from problems.benchmarks.nosbench_task import SOLVERS, Row, Task, make_solver, row_of
+from nosnoc_py.sweep.tasks import FAILED, Task
+from problems.benchmarks.orders import check_names, geometric_mean
 from problems.figures import DOTS, Curve, Panel, chart
-from problems.runner import FIGURES
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references import nosbench_judge
 
-WIDTH = 190  # characters in a line of the table of all rows
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ROOT = Path(__file__).resolve().parents[2]
+GRACE = 240.0  # seconds beyond the time limit, for imports, reading and judging
+SAME_OBJECTIVE = 1e-4  # relative difference that a relaxation of 1e-9 leaves
+TIGHT = ("tol", "dual_inf_tol", "compl_inf_tol", "constr_viol_tol")
+# Common practice elsewhere: every product relaxed by itself, ten NLPs at full accuracy, primal warm start.
+BASE = ns.Homotopy(
+    relaxation="scholtes",
+    steering="direct",
+    sigma_0=1.0,
+    kappa=0.1,
+    sigma_min=1e-9,
+    complementarity_tolerance=1e-9,
+    infeasibility_tolerance=1e-6,
+    finish="none",
+    max_iterations=500,
+    ipopt={**dict.fromkeys(TIGHT, 1e-12), "mu_target": 0.0, "acceptable_tol": 1e-6, "acceptable_iter": 15},
+)
+SOLVERS: Mapping[str, Any] = {
+    "base": BASE,
+    "auto": ns.Auto(),
+    "homotopy": ns.Homotopy(),
+    "elastic": ns.Homotopy(steering="l_inf"),
+    "active_set": ns.ActiveSet(),
+}
+# Of a row, in the order of the table; what a run did not reach is missing.
+SHOWN = (
+    *("problem", "solver", "variables", "pairs", "status", "solved", "objective", "minimised", "complementarity"),
+    *("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds", "message"),
+)
+Row = Mapping[str, Any]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark from the command line; return the exit code."""
-    arguments = _parser().parse_args(argv)
+def load(path: str | Path) -> MPCC:
+    """Return the MPCC of a file, with the function that NOSBENCH minimises as its objective.
+
+    The penalty is part of it, because an active-set finish would remove one of its own, which is another problem than
+    that of the file. Without an objective every feasible point is a solution, and the penalty selects among them.
+
+    Raises
+    ------
+    ModelError
+        For a file that is no NOSBENCH problem, and for all that `MPCC.of_pairs` refuses.
+    """
     try:
-        _check(arguments)
-        tasks = tasks_of(arguments)
-        with TemporaryDirectory() as folder:
-            rows = run(
-                tasks, Store(arguments.output or folder), LocalExecutor(arguments.jobs, tasks_each=1), arguments.json
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        w, p = (ca.vec(ca.SX.deserialize(fields[name])) for name in "wp")
+        names = ("objective_fun", "augmented_objective_fun", "g_fun", "G_fun", "H_fun")
+        functions = (ca.Function.deserialize(fields[name]) for name in names)
+        objective, augmented, g, G, H = (ca.vec(ca.densify(function(w, p))) for function in functions)
+        numbers = {name: np.ravel(fields[name]).astype(float) for name in ("lbw", "ubw", "w0", "lbg", "ubg", "p0")}
+    except KeyError as error:
+        raise ModelError(f"{path}: missing field {error}.") from error
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # CasADi raises several for damaged texts
+        raise ModelError(f"{path}: not a NOSBENCH problem: {error}.") from error
+    constant = objective.is_constant()
+    parts = {"objective": objective if constant else augmented, "penalty": augmented - objective if constant else 0.0}
+    return MPCC.of_pairs(w=w, p=p, g=g, G=G, H=H, **parts, **numbers)
+
+
+def solve(mpcc: MPCC, solver: Any, time_limit: float) -> Any:
+    """Call the library."""
+    return ns.solve_mpcc(mpcc, solver, time_limit=time_limit)
+
+
+def answer(path: str, solver: str, time_limit: float) -> dict[str, Any]:
+    """Solve one problem by one solver, and judge the point; return the row."""
+    x = ca.SX.sym("x", 2)
+    tiny = MPCC.of_pairs(w=x, G=x[0], H=x[1], objective=ca.sumsqr(x - 1), lbw=0.0, w0=0.5)
+    with suppress(Exception):  # loads IPOPT, which is not measured; the problem itself will report an error
+        solve(tiny, SOLVERS[solver], 10.0)
+    mpcc = load(path)
+    started = time.perf_counter()
+    result = solve(mpcc, SOLVERS[solver], time_limit)
+    seconds = time.perf_counter() - started
+    problem, w = nosbench_judge.read(Path(path)), np.asarray(result.w, float)
+    verdict = nosbench_judge.judge(problem, w)
+    slope = nosbench_judge.lpec(problem, w) if verdict.solved else None
+    return {
+        "variables": mpcc.w.numel(),
+        "constraints": mpcc.g.numel(),
+        "pairs": mpcc.G.numel(),
+        "status": str(result.status),
+        "claimed": bool(result.success),
+        **asdict(verdict),
+        "minimised": verdict.objective + verdict.penalty,
+        "false_success": bool(result.success) and not verdict.solved,
+        "stationarity": result.stationarity.value,
+        "certified": slope is not None and slope.certified,
+        "lpec_value": None if slope is None else slope.value,
+        "iterations": int(result.iterations),
+        "wall_seconds": seconds,
+    }
+
+
+def tasks_of(files: Iterable[Path], solvers: Sequence[str], time_limit: float) -> dict[str, tuple[Task, Row]]:
+    """Return the tasks by their keys, and the problem and solver of each; a key has all that determines a row."""
+    tasks: dict[str, tuple[Task, Row]] = {}
+    for path in files:
+        for solver in solvers:
+            known = (SOLVERS[solver].model_dump_json(), ns.__version__, repr(time_limit))
+            digest = hashlib.sha256("|".join(known).encode() + path.read_bytes()).hexdigest()[:16]
+            task = Task(
+                key=f"{path.stem}-{solver}-{digest}",
+                function="problems.benchmarks.nosbench:answer",
+                arguments={"path": str(path.resolve()), "solver": solver, "time_limit": time_limit},
+                paths=(str(ROOT),),
+                timeout=time_limit + GRACE,
             )
-    except (NosnocError, OSError) as error:
-        print(f"problems.benchmarks.nosbench: {error}", file=sys.stderr)
-        return 2
-    console = Console(highlight=False, soft_wrap=True, quiet=arguments.json)
-    console.width = max(console.width, WIDTH)
-    report.show(console, rows, arguments.solver)
-    paths = _draw(rows, arguments)
-    if arguments.json:
-        results = {"problem": "nosbench", "folder": str(arguments.folder), **report.summary(rows, arguments.solver)}
-        print(json.dumps(jsonable({**results, "figures": [str(path) for path in paths]})))
-    for path in paths:
-        console.print(f"figure: {path}")
-    if len(rows) < len(tasks):
-        print(f"problems.benchmarks.nosbench: stopped after {len(rows)} of {len(tasks)} rows", file=sys.stderr)
-        return 130
-    return 0 if report.sound(rows, random=arguments.random > 0) else 1
+            tasks[task.key] = (task, {"problem": path.stem, "solver": solver})
+    return tasks
 
 
-def tasks_of(arguments: argparse.Namespace) -> list[Task]:
-    """Return all tasks, problem by problem from small files to large ones.
+def experiment(
+    folder: str = "",
+    solvers: tuple[str, ...] = ("base", "auto"),
+    time_limit: float = 300.0,
+    jobs: int = 1,
+    output: str = "",
+    *,
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """Return all rows, problem by problem from small files to large ones.
+
+    Parameters
+    ----------
+    folder : str
+        Folder of the problems (*.json).
+    solvers : tuple of str
+        Names in `SOLVERS`.
+    time_limit : float
+        Seconds per problem and solver.
+    jobs : int
+        Problems at a time.
+    output : str
+        Folder of the rows; existing ones are not repeated.
 
     Raises
     ------
     OptionError
-        If the folder does not exist or holds no JSON.
+        For a folder without problems, an unknown solver, and numbers that are not positive.
     """
-    folder: Path = arguments.folder
-    if not folder.is_dir():
-        raise OptionError(f"{folder}: expected a folder with NOSBENCH problems (*.json), there is no such folder.")
-    files = sorted((path for path in folder.glob("*.json") if path.is_file()), key=lambda p: (p.stat().st_size, p.name))
+    check_names(solver=(solvers, SOLVERS))
+    if jobs < 1 or not 0 < time_limit < float("inf"):
+        raise OptionError(f"jobs, time_limit: expected positive numbers, given {jobs} and {time_limit:g}.")
+    files = sorted(Path(folder).glob("*.json"), key=lambda path: (path.stat().st_size, path.name)) if folder else []
     if not files:
-        raise OptionError(f"{folder}: expected NOSBENCH problems (*.json), there is none in this folder.")
-    draws = range(arguments.random) if arguments.random else (-1,)
-    common = {"time_limit": arguments.time_limit, "seed": arguments.seed}
+        raise OptionError(f"{folder or 'DIR'}: expected a folder with NOSBENCH problems (*.json), there are none.")
+    tasks = tasks_of(files, solvers, time_limit)
+    with TemporaryDirectory() as spare:
+        work, executor = [task for task, _ in tasks.values()], LocalExecutor(jobs, tasks_each=1)
+        rows = perform(work, Store(output or spare), executor, attempts=1, callback=progress)
+    return [{**tasks[row["key"]][1], **row} for row in rows]
+
+
+def solved_by(rows: Sequence[Row], solver: str) -> dict[str, Row]:
+    """Return the rows of the problems that a solver solves, by problem."""
+    return {row["problem"]: row for row in rows if row["solver"] == solver and row.get("solved")}
+
+
+def ratios(rows: Sequence[Row], reference: str, solver: str) -> list[dict[str, Any]]:
+    """Return the time of the reference over the time of the solver where both solve, smallest first.
+
+    Results are compared by the function that is minimised, the objective with its penalty: a solver may lower the
+    objective alone at the expense of the penalty.
+    """
+    first, second = solved_by(rows, reference), solved_by(rows, solver)
+    both = [(first[name], second[name]) for name in first if name in second]
+    compared = [
+        {
+            "problem": a["problem"],
+            "ratio": a["wall_seconds"] / b["wall_seconds"],
+            "result": _compared(a["minimised"], b["minimised"]),
+            **{f"{reference}_{name}": a[name] for name in ("minimised", "objective")},
+            **{f"{solver}_{name}": b[name] for name in ("minimised", "objective")},
+        }
+        for a, b in both
+    ]
+    return sorted(compared, key=lambda row: (row["ratio"], row["problem"]))
+
+
+def _compared(reference: float, value: float) -> str:
+    if abs(value - reference) <= SAME_OBJECTIVE * max(1.0, abs(reference)):
+        return "same"
+    return "worse" if value > reference else "better"
+
+
+def profiles(rows: Sequence[Row], solvers: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the performance ratios of Dolan and More: time of a solver over the best time on the problem, sorted.
+
+    rho_s(tau) is the fraction of all problems with ratio <= tau. Where a solver fails its ratio is infinite.
+    """
+    names = list(dict.fromkeys(row["problem"] for row in rows))
+    solved = [solved_by(rows, solver) for solver in solvers]
+    times = np.array([[one[name]["wall_seconds"] if name in one else np.inf for name in names] for one in solved])
+    best = times.min(axis=0, initial=np.inf)
+    return dict(zip(solvers, np.sort(times / np.where(np.isfinite(best), best, 1.0), axis=1), strict=True))
+
+
+def counts(rows: Sequence[Row], solvers: Sequence[str]) -> list[dict[str, Any]]:
+    """Return how many rows of every solver are what."""
+    counted = ("solved", "claimed", "certified", "false_success")
+    groups = {solver: [row for row in rows if row["solver"] == solver] for solver in solvers}
     return [
-        Task(path=str(path.resolve()), solver=solver, draw=draw, **common)
-        for path in files
-        for draw in draws
-        for solver in arguments.solver
+        {
+            "solver": solver,
+            "problems": len(group),
+            **{name: sum(bool(row.get(name)) for row in group) for name in counted},
+            "failed": sum(row["status"] in FAILED for row in group),
+            "seconds": sum(row.get("wall_seconds", 0.0) for row in group),
+        }
+        for solver, group in groups.items()
     ]
 
 
-def run(tasks: Sequence[Task], store: Store, executor: Executor, silent: bool = True) -> list[Row]:
-    """Compute the missing rows; return all rows in the order of the tasks, fewer when interrupted by Ctrl-C."""
-    for name in THREADS:  # inherited by the processes, so that their times do not depend on the number of cores
-        os.environ[name] = "1"
-    work = {task.work.key: task for task in tasks}
-
-    def tell(state: Any) -> None:
-        if state.row is not None and not silent:
-            print(_line(row_of(work[state.row["key"]], state.row)))
-
-    with suppress(KeyboardInterrupt):
-        perform([task.work for task in tasks], store, executor, attempts=1, callback=tell)
-    known = {key: store.row(key) for key in work}
-    return [row_of(work[key], row) for key, row in known.items() if row is not None]
-
-
-def _check(arguments: argparse.Namespace) -> None:
-    arguments.solver = list(dict.fromkeys(arguments.solver or ("base", "auto")))
-    for name in arguments.solver:
-        make_solver(name)
-    for name, least in (("jobs", 1), ("random", 0), ("seed", 0)):
-        if getattr(arguments, name) < least:
-            raise OptionError(f"--{name}: expected at least {least}, given {getattr(arguments, name)}.")
-    if not 0 < arguments.time_limit < float("inf"):
-        raise OptionError(f"--time-limit: expected positive seconds, given {arguments.time_limit:g}.")
-    if arguments.output is not None and arguments.output.is_file():
-        raise OptionError(f"--output: expected a folder, given the file {arguments.output}.")
-
-
-def _line(row: Row) -> str:
-    seconds = "" if row.wall_seconds is None else f" in {row.wall_seconds:.2f} s"
-    verdict = "solved" if row.solved else "FALSE SUCCESS" if row.false_success else row.status
-    return f"{row.problem} {row.variant}".strip() + f", {row.solver}: {verdict}{seconds} {row.message}".rstrip()
-
-
-def _draw(rows: Sequence[Row], arguments: argparse.Namespace) -> list[Path]:
-    folder: Path | None = arguments.figures or (None if arguments.json else FIGURES)
-    if folder is None or not any(row.solved for row in rows):
-        return []
-    folder.mkdir(parents=True, exist_ok=True)
-    solvers = arguments.solver
-    shares = {name: (r, np.arange(1, r.size + 1) / r.size) for name, r in report.profiles(rows, solvers).items()}
-    solved = {name: (r[np.isfinite(r)], share[np.isfinite(r)]) for name, (r, share) in shares.items()}
-    curves = [Curve(r, share, name, {"drawstyle": "steps-post"}) for name, (r, share) in solved.items()]
-    panels = {"profile": Panel(curves=curves, x="time over that of the fastest", y="share of problems", log="x")}
-    for a, b in report.pairs_of(solvers):
-        if ratios := report.ratios(rows, a, b):
-            points = [Curve(np.arange(len(ratios)), [one.ratio for one in ratios], f"time {a} / {b}", DOTS)]
-            panels[f"ratios_{a}_{b}"] = Panel(curves=points, x="problem", y="ratio", log="y", levels=(1.0,))
-    paths = [folder / f"nosbench_{name}.png" for name in panels]
-    for path, panel in zip(paths, panels.values(), strict=True):
-        chart([panel]).savefig(path)
-    return paths
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m problems.benchmarks.nosbench",
-        description="Solve the MPCCs of a folder with several solvers, side by side.",
+def run(settings: Settings, progress: Progress) -> Report:
+    """Solve all problems; the exit code is 1 if a row failed or a success was false."""
+    rows, solvers = experiment(**settings.arguments, progress=progress), settings.arguments["solvers"]
+    reference = "base" if "base" in solvers else solvers[0]
+    pairs = {f"{reference}/{name}": ratios(rows, reference, name) for name in solvers if name != reference}
+    means = {name: geometric_mean([row["ratio"] for row in each]) for name, each in pairs.items()}
+    counted = counts(rows, solvers)
+    results = {"rows": rows, "solvers": counted, "ratios": pairs, "geometric_means": means}
+    tables = {"problems": [{name: row.get(name) for name in SHOWN} for row in rows], "solvers": counted}
+    return tabled(
+        results,
+        not any(row["failed"] or row["false_success"] for row in counted),
+        {**tables, **{f"time {name}": each for name, each in pairs.items()}},
+        _figures(rows, solvers, pairs),
+        [f"time {name}: geometric mean {mean:.2f} over the problems that both solve" for name, mean in means.items()],
     )
-    add = parser.add_argument
-    add("folder", type=Path, metavar="DIR", help="folder with problems of NOSBENCH (*.json)")
-    names = ", ".join(SOLVERS)
-    add("--solver", action="extend", nargs="+", metavar="NAME", help=f"one or several of {names}; default base auto")
-    add("--time-limit", type=float, default=300.0, metavar="s", help="seconds per problem and solver; default 300")
-    add("--jobs", type=int, default=1, metavar="N", help="problems at a time, each in its own process; default 1")
-    add("--output", type=Path, metavar="DIR", help="folder for rows; existing rows are not repeated")
-    add("--figures", type=Path, metavar="DIR", help=f"folder for figures; default ./{FIGURES}, with --json none")
-    add("--json", action="store_true", help="last line of the output: one JSON object with the results")
-    add("--random", type=int, default=0, metavar="N", help="N random starts and scalings instead of the problem itself")
-    add("--seed", type=int, default=0, metavar="S", help="seed of the random starts and scalings; default 0")
-    return parser
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def _figures(rows: Sequence[Row], solvers: Sequence[str], pairs: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    panels = {}
+    if any(row.get("solved") for row in rows):
+        curves = []
+        for name, relative in profiles(rows, solvers).items():
+            finite = relative[np.isfinite(relative)]
+            share = np.arange(1, finite.size + 1) / relative.size
+            curves.append(Curve(finite, share, name, {"drawstyle": "steps-post"}))
+        panels["profile"] = Panel(curves=curves, x="time over that of the fastest", y="share of problems", log="x")
+    for name, each in pairs.items():
+        curve = Curve(np.arange(len(each)), [row["ratio"] for row in each], f"time {name}", DOTS)
+        panels[f"ratios_{name.replace('/', '_')}"] = Panel(curves=[curve], x="problem", y="ratio", log="y", levels=(1,))
+    return {f"nosbench_{name}.png": lambda panel=panel: chart([panel]) for name, panel in panels.items()}
+
+
+PROGRAM = program(__name__, run, experiment, quick={"time_limit": 20.0}, positional="folder")

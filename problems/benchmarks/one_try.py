@@ -28,7 +28,7 @@ from nosnoc_py.progress import Progress
 from problems.benchmarks.one_try_cases import CASES, Bounce
 from problems.benchmarks.one_try_peers import by_opti, by_scipy, step_of_mujoco
 from problems.benchmarks.orders import check_names
-from problems.runner import Report, program, tabled
+from problems.runner import Report, markdown, program, tabled
 from problems.settings import Settings
 
 COMMAND = "python -m problems.benchmarks.one_try"
@@ -201,11 +201,8 @@ def page_of(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the lines of a table; None is a dash."""
-    if not rows:
-        return []
     cells = [["-" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *cells]
-    return [f"| {' | '.join(line)} |" for line in lines]
+    return markdown(list(rows[0]), cells) if rows else []
 
 
 def run(settings: Settings, progress: Progress) -> Report:

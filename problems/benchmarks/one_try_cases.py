@@ -13,7 +13,6 @@ import nosnoc_py as ns
 from models import ant, biped, gripper_arm, kneed_hopper, quadruped
 from problems import arm_pushes_box, biped_step, quadruped_jump
 from problems import kneed_hopper as kneed_jump
-from problems.benchmarks.cold_start_problems import SUITE
 from problems.benchmarks.contact import push_t
 
 GRAVITY = 9.81
@@ -120,6 +119,38 @@ def _struck(x: Any) -> list[Any]:
     return [x[0], x[1], x[2] - impulse, x[3] + impulse / 0.1]
 
 
+def pushed_disc() -> ns.OCP:
+    """Return the problem: one disc pushes another one, which resists, near a place."""
+    q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
+    touching = ns.Contact("discs", gap=ca.norm_2(q[:2] - q[2:]) - 0.6)
+    force = ca.vertcat(u - 0.3 * v[:2], -v[2:])
+    mass = ca.diag(ca.DM([1.0, 1.0, 2.0, 2.0]))
+    return ns.OCP(
+        ns.CLS(q=q, v=v, u=u, mass_matrix=mass, force=force, contacts=[touching]),
+        horizon=2.0,
+        x0=[-1.5, 0.4, *6 * [0.0]],
+        stage_cost=0.05 * ca.sumsqr(u),
+        terminal_cost=20.0 * ca.sumsqr(q[2:] - ca.DM([0.8, 0.7])) + ca.sumsqr(v[2:]),
+        bounds=ns.Bounds(u=(-15.0, 15.0)),
+    )
+
+
+def hop_to_apex() -> ns.OCP:
+    """Return the problem: body and foot on a leg with a force between them; one jump whose apex is at the end."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
+    mass, force = ca.diag(ca.DM([1.0, 0.2])), ca.vertcat(u - GRAVITY, -u - 0.2 * GRAVITY)
+    apex = ns.Constraint(ca.vertcat(q[1], q[0] - q[1], v), equals=[0.4, 0.6, 0.0, 0.0], name="goal")
+    return ns.OCP(
+        ns.CLS(q=q, v=v, u=u, mass_matrix=mass, force=force, contacts=[ns.Contact("foot", gap=q[1])]),
+        horizon=1.0,
+        x0=[0.6, 0.0, 0.0, 0.0],
+        stage_cost=0.001 * u**2,
+        terminal_constraints=[apex],
+        path_constraints=[ns.Constraint(q[0] - q[1], 0.3, 0.9, name="leg")],
+        bounds=ns.Bounds(u=(-60.0, 60.0)),
+    )
+
+
 def ant_lands() -> ns.OCP:
     """Return the problem: an ant falls from 5 cm on its feet and remains level, with little torque."""
     system, x0 = ant.build(), ant.start()
@@ -161,9 +192,9 @@ CASES: dict[str, Case] = {
             most=50.0,
         ),
     ),
-    "discs": Case(build=SUITE["discs"].ocp, guess=lambda: [3.0, 0.0]),
+    "discs": Case(build=pushed_disc, guess=lambda: [3.0, 0.0]),
     "hopper": Case(
-        build=SUITE["hopper_apex"].ocp,
+        build=hop_to_apex,
         method=COARSE.replace(sequence=ns.Sequence([{"foot": "closed"}, {}], times=[0.7])),
     ),
     "push_t": Case(build=push_t.build, method=ns.FESD(control_stages=16, finite_elements=1)),

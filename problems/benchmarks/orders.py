@@ -70,9 +70,55 @@ class Convergence:
         return {"label": self.label, "nominal": self.nominal, "steps": self.steps, "errors": self.errors, **rest}
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Example:
+    """Motion with its exact end, and the range of errors (floor, ceiling) for fits of the order."""
+
+    title: str
+    system: Any
+    method: ns.FESD
+    start: tuple[float, ...]
+    duration: float
+    end: ArrayLike
+    clean: tuple[float, float]
+
+    def simulate(self, steps: int, **given: Any) -> ns.Trajectory:
+        """Simulate in `steps` steps; other arguments are those of `ns.simulate`."""
+        return ns.simulate(
+            self.system, x0=self.start, duration=self.duration, steps=steps, **{"method": self.method, **given}
+        )
+
+    def converge(
+        self,
+        method: ns.FESD,
+        steps: Sequence[int],
+        note: str = "",
+        fixed_order: int = 0,
+        must_solve: bool = True,
+        **given: Any,
+    ) -> tuple[Convergence, list[ns.Trajectory]]:
+        """Simulate by finite elements with every number of steps; `fixed_order` is expected of fixed steps."""
+        errors, runs = final_errors(steps, lambda count: self.simulate(count, method=method, **given), self.end)
+        detects = method.switch_detection
+        curve = Convergence(
+            label=f"{FAMILIES[method.scheme]} {method.rk_stages}{'' if detects else ', fixed'}{note}",
+            nominal=nominal(method.scheme, method.rk_stages) if detects else fixed_order,
+            steps=tuple(int(count) for count in steps),
+            errors=errors,
+            clean=self.clean,
+            must_solve=detects and must_solve,
+        )
+        return curve, runs
+
+
 def nominal(scheme: str, rk_stages: int) -> int:
     """Return the order of a Runge-Kutta method."""
     return 2 * rk_stages - (scheme == "radau_iia")
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers; NaN for none."""
+    return float(np.exp(np.mean(np.log(values)))) if len(values) else float("nan")
 
 
 def check_names(**asked: tuple[Sequence[str], Sequence[str] | Mapping[str, Any]]) -> None:

@@ -10,6 +10,7 @@ Radau IIA with one stage damps the rotation so strongly that its order does not 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,9 @@ from nosnoc_py.progress import Progress
 from problems.benchmarks.orders import (
     FAMILIES,
     Convergence,
+    Example,
     check_names,
     figure_of,
-    final_errors,
-    nominal,
     results_of,
     rows_of,
 )
@@ -45,16 +45,16 @@ FIXED_STAGES = 2  # RK stages of the curves with fixed steps
 CLEAN = (1e-11, 0.5)
 
 
-def simulate(steps: int, *, method: ns.FESD = METHOD, solver: Any = SOLVER, callback: Any = None) -> ns.Trajectory:
-    """Simulate the oscillator in `steps` steps."""
-    return ns.simulate(
-        oscillator.build(),
-        x0=oscillator.STANDARD.start,
-        duration=DURATION,
-        steps=steps,
+def circle(method: ns.FESD = METHOD) -> Example:
+    """Return the oscillator, until pi / 2 s."""
+    return Example(
+        title="oscillator (a switch)",
+        system=oscillator.build(),
         method=method,
-        solver=solver,
-        callback=callback,
+        start=oscillator.STANDARD.start,
+        duration=DURATION,
+        end=oscillator.exact([DURATION])[0],
+        clean=CLEAN,
     )
 
 
@@ -72,20 +72,11 @@ def converge(
     """Simulate with every number of steps; return errors at the end and at the switch, from the nearest element."""
     options = {"dcs_mode": representation, "switch_detection": switch_detection}
     method = method.replace(scheme=scheme, rk_stages=rk_stages, **options)
-    end = oscillator.exact([DURATION])[0]
-    errors, trajectories = final_errors(
-        steps, lambda count: simulate(count, method=method, solver=solver, callback=callback), end
+    curve, runs = circle().converge(
+        method, steps, f", {representation}", fixed_order=1, solver=solver, callback=callback
     )
-    switches = [boundary_errors(run, [oscillator.STANDARD.switch_time])[0] for run in trajectories]
-    return Convergence(
-        label=f"{FAMILIES[scheme]} {rk_stages}{'' if switch_detection else ', fixed'}, {representation}",
-        nominal=nominal(scheme, rk_stages) if switch_detection else 1,
-        steps=tuple(int(count) for count in steps),
-        errors=errors,
-        clean=CLEAN,
-        must_solve=switch_detection,
-        more={"switch_errors": tuple(switches)},
-    )
+    switches = tuple(boundary_errors(run, [oscillator.STANDARD.switch_time])[0] for run in runs)
+    return replace(curve, more={"switch_errors": switches})
 
 
 def experiment(
@@ -114,7 +105,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment, and simulate once more for the figure of the motion."""
     meter, options = Meter(progress), {"method": settings.method, "solver": settings.solver}
     curves = experiment(**settings.arguments, **options, callback=meter)
-    trajectory = simulate(max(settings.arguments["steps"]), **options, callback=meter)
+    trajectory = circle().simulate(max(settings.arguments["steps"]), **options, callback=meter)
     results, success = results_of(curves, trajectory.success)
     return tabled(
         {**meter.results(trajectory), **results},
@@ -122,7 +113,6 @@ def run(settings: Settings, progress: Progress) -> Report:
         {"largest error of the state at T over steps": rows_of(curves)},
         {
             "oscillator_order.png": lambda: figure_of({"oscillator": curves}),
-            "oscillator.png": lambda: ns.plot_phase(trajectory, "x_1", "x_2"),
         },
     )
 

@@ -14,8 +14,7 @@ constants; those of `models.plate_on_springs` are: mass 1 kg, width 6 m (inertia
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,54 +39,6 @@ TIME_LIMIT = 1e-8  # largest error of its event times [s]
 FLAT_SPRINGS, FLAT_DURATION = (2, 10, 100), 2.0
 QUICK = {"contacts": (2, 10), "starts": 4}
 NEAR, FAR = {**DOTS, "color": "C0"}, {**DOTS, "color": "C1"}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Bed:
-    """Results on a bed.
-
-    Parameters
-    ----------
-    contacts : int
-    errors, euler_errors : (starts,)
-        Largest error of a component of the state at the end, by the better projection and by Euler's; NaN where that
-        does not come to the end.
-    time_errors : (starts,)
-        Largest error of the time of an event [s]; infinite if the events differ.
-    events : (starts,)
-        Numbers of events.
-    slowest : float
-        Smallest speed of a crossing [m/s].
-    statuses : tuple of Status
-        Statuses of the better projection.
-    failures : int
-        Starts at which Euler's projection with a fixed width of the bands does not come to the end.
-    """
-
-    contacts: int
-    errors: Array
-    euler_errors: Array
-    time_errors: Array
-    events: Array
-    slowest: float
-    statuses: tuple[ns.Status, ...]
-    failures: int
-
-    @property
-    def success(self) -> bool:
-        """True if all starts were solved within the limits, with all events; a NaN time error counts as a failure."""
-        exact = bool(self.errors.max() < LIMIT) and bool(self.time_errors.max() < TIME_LIMIT)
-        return exact and all(status.success for status in self.statuses)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the largest and median errors."""
-        kinds = {"rk_newton": self.errors, "euler": self.euler_errors, "event_times": self.time_errors}
-        largest = {f"{name}_max": float(np.nanmax(values)) for name, values in kinds.items()}
-        median = {f"{name}_median": float(np.nanmedian(values)) for name, values in kinds.items()}
-        counts = {"events_min": int(self.events.min()), "events_max": int(self.events.max())}
-        failures = {"euler_failures": int(np.isnan(self.euler_errors).sum()), "fixed_eps_failures": self.failures}
-        more = {"slowest": self.slowest, **failures}
-        return {"contacts": self.contacts, **largest, **median, **counts, **more}
 
 
 def simulate(
@@ -117,32 +68,45 @@ def flat_errors(
     return errors
 
 
-def bed(contacts: int, starts: Array, eps: float, method: ns.EventSelected = METHOD) -> Bed:
-    """Compare all starts (starts, 6) with DOP853 on a bed of so many springs."""
-    constants = plate_on_springs.Constants(contacts=contacts)
-    errors, euler_errors, time_errors, events, slowest, statuses = [], [], [], [], [], []
-    failures = 0
-    for x0 in starts:
-        exact = reference(x0, constants, plate_on_springs.DURATION)
-        better = simulate(x0, constants, method=method)
-        euler = simulate(x0, constants, method=method.replace(projection="euler"))
-        failures += not simulate(x0, constants, method=method.replace(projection="euler", eps=eps)).success
-        errors.append(np.abs(better.final_state - exact.x).max())
-        euler_errors.append(np.abs(euler.final_state - exact.x).max() if euler.success else np.nan)
-        time_errors.append(_time_error(better, exact))
-        events.append(len(exact.events))
-        slowest.append(exact.slowest)
-        statuses.append(better.status)
-    return Bed(
-        contacts=contacts,
-        errors=np.array(errors),
-        euler_errors=np.array(euler_errors),
-        time_errors=np.array(time_errors),
-        events=np.array(events),
-        slowest=float(min(slowest)),
-        statuses=tuple(statuses),
-        failures=failures,
-    )
+def compared(x0: Array, constants: plate_on_springs.Constants, eps: float, method: ns.EventSelected) -> dict[str, Any]:
+    """Compare a start with DOP853: largest errors of a component of the state at the end, and of the time of an event.
+
+    Errors of Euler's projection are NaN where it does not come to the end, those of times infinite if events differ.
+    """
+    exact = reference(x0, constants, plate_on_springs.DURATION)
+    better = simulate(x0, constants, method=method)
+    euler = simulate(x0, constants, method=method.replace(projection="euler"))
+    fixed = simulate(x0, constants, method=method.replace(projection="euler", eps=eps))
+    return {
+        "rk_newton": float(np.abs(better.final_state - exact.x).max()),
+        "euler": float(np.abs(euler.final_state - exact.x).max()) if euler.success else np.nan,
+        "event_times": _time_error(better, exact),
+        "events": len(exact.events),
+        "slowest": exact.slowest,
+        "solved": better.success,
+        "fixed": fixed.success,
+    }
+
+
+def right(start: Mapping[str, Any]) -> bool:
+    """Return True if a start was solved within the limits, with all events; an error that is NaN is too large."""
+    return bool(start["rk_newton"] < LIMIT and start["event_times"] < TIME_LIMIT and start["solved"])
+
+
+def summary(contacts: int, starts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the largest and median errors on a bed, and what failed."""
+    values = {name: [start[name] for start in starts] for name in starts[0]}
+    kinds = ("rk_newton", "euler", "event_times")
+    return {
+        "contacts": contacts,
+        **{f"{name}_max": float(np.nanmax(values[name])) for name in kinds},
+        **{f"{name}_median": float(np.nanmedian(values[name])) for name in kinds},
+        "events_min": min(values["events"]),
+        "events_max": max(values["events"]),
+        "slowest": min(values["slowest"]),
+        "euler_failures": int(np.isnan(values["euler"]).sum()),
+        "fixed_eps_failures": values["fixed"].count(False),
+    }
 
 
 def experiment(
@@ -152,10 +116,11 @@ def experiment(
     eps: float = 0.0039,
     *,
     method: ns.EventSelected = METHOD,
-) -> list[Bed]:
-    """Return the results on all beds; `eps` is the fixed width of the bands whose failures are counted [m]."""
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the results of all starts by bed; `eps` is the fixed width of the bands whose failures are counted [m]."""
     drawn = plate_on_springs.starts(starts, seed)
-    return [bed(count, drawn, eps, method) for count in contacts]
+    beds = {count: plate_on_springs.Constants(contacts=count) for count in contacts}
+    return {count: [compared(x0, bed, eps, method) for x0 in drawn] for count, bed in beds.items()}
 
 
 def _time_error(trajectory: ns.Trajectory, exact: Reference) -> float:
@@ -174,29 +139,32 @@ def run(settings: Settings, progress: Progress) -> Report:
     beds = experiment(**arguments, method=method)
     flat = flat_errors(method=method)
     shown = simulate(plate_on_springs.starts(1, arguments["seed"])[0], method=method)
-    success = all(bed.success for bed in beds) and shown.success and max(flat.values()) < LIMIT
+    solved = all(right(start) for bed in beds.values() for start in bed)
+    success = solved and shown.success and max(flat.values()) < LIMIT
     status = ns.Status.SOLVED if success else ns.Status.STEP_FAILED
     residual = off_guard(shown, plate_on_springs.build_numeric())
+    rows = [summary(count, bed) for count, bed in beds.items()]
     results = {
         "status": status.value,
-        "beds": [bed.to_dict() for bed in beds],
-        "largest_error": max(float(bed.errors.max()) for bed in beds),
-        "largest_euler_error": max(float(np.nanmax(bed.euler_errors)) for bed in beds),
+        "beds": rows,
+        "largest_error": max(row["rk_newton_max"] for row in rows),
+        "largest_euler_error": max(row["euler_max"] for row in rows),
         "flat_errors": {str(count): error for count, error in flat.items()},
         "constants": {**vars(plate_on_springs.STANDARD), "duration": plate_on_springs.DURATION},
     }
     line = ", ".join(f"{count} springs {error:.1e}" for count, error in flat.items())
     points = [
-        Curve(np.full(values.size, bed.contacts), np.maximum(values, 1e-16), label if bed is beds[0] else "", style)
-        for label, name, style in (("RK-Newton", "errors", NEAR), ("Euler's projection", "euler_errors", FAR))
-        for bed in beds
-        for values in (getattr(bed, name),)
+        Curve(count, max(start[name], 1e-16), style=style)
+        for name, style in (("rk_newton", NEAR), ("euler", FAR))
+        for count, bed in beds.items()
+        for start in bed
     ]
-    panel = Panel(curves=points, x="springs", y="error at the end [m, rad, m/s, rad/s]", log="xy", levels=(LIMIT,))
+    label = "error at the end [m, rad, m/s, rad/s]; orange: Euler's projection"
+    panel = Panel(curves=points, x="springs", y=label, log="xy", levels=(LIMIT,))
     return tabled(
         {**results_of(shown, started, residual), **results},
         success,
-        {f"errors over {len(beds[0].errors)} starts, against DOP853": [bed.to_dict() for bed in beds]},
+        {f"errors over {arguments['starts']} starts, against DOP853": rows},
         {
             "plate_on_springs.png": lambda: ns.plot(shown, shown.state_names),
             "plate_on_springs_errors.png": lambda: chart([panel]),

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +38,7 @@ QUICK = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Findings:
+class Findings(NamedTuple):
     """All results: one row of a table each."""
 
     agreements: tuple[Agreement, ...] = ()
@@ -48,19 +46,9 @@ class Findings:
     certificates: tuple[Certified, ...] = ()
 
     @property
-    def rows(self) -> tuple[Agreement | Convergence | Certified, ...]:
-        """Rows of all tables."""
-        return (*self.agreements, *self.convergences, *self.certificates)
-
-    @property
     def success(self) -> bool:
         """True if all results are as expected."""
-        return all(row.success for row in self.rows)
-
-    @property
-    def grids(self) -> tuple[Certified, ...]:
-        """Rows of the discs on all grids, the coarsest first."""
-        return tuple(row for row in self.certificates if row.label.startswith("discs") and not row.wrong)
+        return all(row.success for rows in self for row in rows)
 
 
 def experiment(
@@ -165,6 +153,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     wrong = [f"{row.label}, {row.wrong}: {row.certificate.reason}" for row in findings.certificates if row.wrong]
     whole = [f"{row.label}\n{row.certificate}" for row in findings.certificates if not row.wrong]
     count = [f"{right} of {len(findings.agreements)} motions are right"] if findings.agreements else []
+    grids = [row for row in findings.certificates if row.label.startswith("discs") and not row.wrong]
     return tabled(
         {**values, "wall_seconds": time.monotonic() - started},
         findings.success,
@@ -173,32 +162,9 @@ def run(settings: Settings, progress: Progress) -> Report:
             "FESD-J against the referee": values["fesdj"],
             "certificates": [{n: v for n, v in row.items() if n != "certificate"} for row in values["certificates"]],
         },
-        _figures(findings),
+        {"referee_discs.png": lambda: _distances(grids[0])} if grids else {},
         [*count, *wrong, *whole],
     )
-
-
-def _figures(findings: Findings) -> dict[str, Callable[[], Any]]:
-    figures: dict[str, Callable[[], Any]] = {}
-    if findings.grids:
-        figures["referee_grids.png"] = lambda: _grids(findings.grids)
-        figures["referee_discs.png"] = lambda: _distances(findings.grids[0])
-    if findings.certificates:
-        figures["referee_windows.png"] = lambda: _windows(findings.certificates)
-    return figures
-
-
-def _grids(rows: Sequence[Certified]) -> Any:
-    """Draw errors of the end state and defects of the windows over the number of control stages."""
-    stages = [row.control_stages for row in rows]
-    curves = {
-        "end state": [row.certificate.end_state_error for row in rows],
-        "worst window": [row.largest_defect for row in rows],
-        "median window": [row.median_defect for row in rows],
-    }
-    drawn = [Curve(stages, values, label, {"marker": "o"}) for label, values in curves.items()]
-    label = "difference from the true motion [m, m/s]"
-    return chart([Panel(curves=drawn, x="control stages", y=label, log="xy")])
 
 
 def _distances(row: Certified) -> Any:
@@ -211,18 +177,6 @@ def _distances(row: Certified) -> Any:
     ]
     times = [event.time for event in true.impacts]
     return chart([Panel(curves=curves, y="distance from the true position [m]", log="y", times=times)])
-
-
-def _windows(rows: Sequence[Certified]) -> Any:
-    """Draw the defects of the windows over time; dashed lines have deliberate errors."""
-    curves = []
-    for row in rows:
-        windows = row.certificate.windows
-        edges = [*(window.start for window in windows), *(window.end for window in windows[-1:])]
-        defects = np.maximum([window.defect for window in windows], 1e-16)
-        dashes = {"ls": "--" if row.wrong else "-"}
-        curves.append(Curve(edges, defects, f"{row.label} {row.wrong}", dashes, steps=True))
-    return chart([Panel(curves=curves, y="defect of a window [m, m/s]", log="y")])
 
 
 def results(findings: Findings) -> dict[str, Any]:

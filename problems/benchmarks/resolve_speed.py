@@ -116,12 +116,11 @@ def run(settings: Settings, progress: Progress) -> Report:
 
 
 def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    values = {name: [row[name] for row in rows] for name in ("seconds", "iterations")}
     return {
         "solved": sum(row["status"] == "solved" for row in rows),
-        "seconds": sum(row["seconds"] for row in rows),
-        "median_seconds": median(row["seconds"] for row in rows),
-        "iterations": sum(row["iterations"] for row in rows),
-        "median_iterations": median(row["iterations"] for row in rows),
+        **{name: sum(each) for name, each in values.items()},
+        **{f"median_{name}": median(each) for name, each in values.items()},
     }
 
 

@@ -35,7 +35,7 @@ from problems.benchmarks.accuracy.scene import Candidate, Scene
 from problems.benchmarks.accuracy.scenes import SCENES
 from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
-from problems.runner import Report, program, tabled
+from problems.runner import Report, markdown, program, tabled
 from problems.settings import Settings
 
 PEERS = ("ours", "mujoco", "drake")
@@ -131,41 +131,21 @@ def _measured(scene: Scene, peer: str, coarse: bool, time_limit: float, repeats:
 
 def measure(scene: Scene, peer: str, candidate: Candidate, repeats: int) -> Measured:
     """Prepare, simulate at least twice, and return the best time; one that fails has an infinite error."""
+    about = {"scene": scene.name, "peer": peer, "program": candidate.program, "settings": candidate.settings}
     began = time.process_time()
     try:
         run = candidate.prepare()
         prepared = time.process_time()
         positions = run()
-        first = time.process_time() - prepared
-    except (
-        RuntimeError,
-        ValueError,
-        ns.NosnocError,
-    ):  # Drake: step too small, or too slow
-        return Measured(
-            scene=scene.name,
-            peer=peer,
-            program=candidate.program,
-            settings=candidate.settings,
-            setup=0.0,
-            seconds=time.process_time() - began,
-            error=np.inf,
-        )
-    times = [first]
+        times = [time.process_time() - prepared]
+    except (RuntimeError, ValueError, ns.NosnocError):  # Drake: step too small, or too slow
+        return Measured(**about, setup=0.0, seconds=time.process_time() - began, error=np.inf)
     while len(times) < repeats and sum(times[1:]) < ENOUGH:  # the first run may compile
         started = time.process_time()
         positions = run()
         times.append(time.process_time() - started)
-    best = min(times)
-    return Measured(
-        scene=scene.name,
-        peer=peer,
-        program=candidate.program,
-        settings=candidate.settings,
-        setup=prepared - began + first - best,
-        seconds=best,
-        error=scene.error(positions),
-    )
+    setup, best = prepared - began + times[0] - min(times), min(times)
+    return Measured(**about, setup=setup, seconds=best, error=scene.error(positions))
 
 
 def _candidates(scene: Scene, peer: str, coarse: bool, limit: float) -> Iterator[Candidate]:
@@ -215,7 +195,7 @@ def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
 
 def versions() -> dict[str, str]:
     """Return the versions of all programs."""
-    known = {
+    return {
         "Python": platform.python_version(),
         "nosnoc_py": ns.__version__,
         "casadi": ca.__version__,
@@ -223,7 +203,6 @@ def versions() -> dict[str, str]:
         "mujoco": mujoco_peer.available() or "not installed",
         "drake": drake_peer.available() or "not installed",
     }
-    return known
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -280,9 +259,8 @@ def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
     for scene, title in titles.items():
         lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]
         columns = [*(f"{target:g}" for target in TARGETS), "least error", "with", "set-up"]
-        lines += ["| " + " | ".join(["", *columns]) + " |", "| --- |" + " --- |" * len(columns)]
-        for row in table_of(rows, scene):
-            lines.append("| " + " | ".join([row["program"], *(_cell(row[column]) for column in columns)]) + " |")
+        rows_shown = table_of(rows, scene)
+        lines += markdown(["", *columns], ([row["program"], *(_cell(row[c]) for c in columns)] for row in rows_shown))
     return "\n".join(lines) + "\n"
 
 

@@ -13,62 +13,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems.benchmarks.orders import check_names
-from problems.benchmarks.simulation_timing import geometric_mean
+from problems.benchmarks.orders import check_names, geometric_mean
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.restarts import CASES, RestartCase
 
 TIGHTEST, AIM = 1e-13, 2.0
+Row = dict[str, Any]
 TOLERANCES = tuple(10.0**-k for k in range(2, 14))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Cost of a target accuracy: tolerance, error, and time of both sides.
-
-    Parameters
-    ----------
-    case : str
-    target : float
-        For the error; 0 for `ns.simulate` without options, beside DOP853 at the tightest tolerance.
-    tolerance, error, milliseconds : float
-        Values of `ns.simulate`.
-    its_tolerance, its_error, its_milliseconds : float
-        Values of DOP853.
-    """
-
-    case: str
-    target: float
-    tolerance: float
-    error: float
-    milliseconds: float
-    its_tolerance: float
-    its_error: float
-    its_milliseconds: float
-
-    @property
-    def ratio(self) -> float:
-        """Ratio of the times, by default over DOP853."""
-        return self.milliseconds / self.its_milliseconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calls:
-    """Milliseconds of calls without options: the first one of a system, later ones, and those by a Simulator."""
-
-    case: str
-    first: float
-    again: float
-    simulator: float
-    events: int
 
 
 def experiment(
@@ -77,8 +35,12 @@ def experiment(
     repeats: int = 15,
     *,
     progress: Progress,
-) -> tuple[tuple[Cost, ...], tuple[Calls, ...]]:
+) -> tuple[list[Row], list[Row]]:
     """Return costs of every case and target, and of calls.
+
+    A cost has tolerance, error and milliseconds of `ns.simulate` and, as `its_...`, of DOP853; with the target 0
+    `ns.simulate` has no options, and DOP853 the tightest tolerance. Calls are the first one of a system, later ones,
+    and those by a Simulator, in milliseconds.
 
     Parameters
     ----------
@@ -89,14 +51,14 @@ def experiment(
     repeats : int
         Turns, of which the best one counts.
     """
-    costs, calls = list[Cost](), list[Calls]()
+    costs, calls = list[Row](), list[Row]()
     check_names(cases=(cases, CASES))
     for name in cases:
         progress.describe(name)
         system = CASES[name].build()
         calls.append(_calls(CASES[name], system, repeats))
         costs += _costs(CASES[name], system, targets, repeats)
-    return tuple(costs), tuple(calls)
+    return costs, calls
 
 
 def simulate(case: RestartCase, system: Any, tolerance: float | None = None) -> ns.Trajectory:
@@ -105,15 +67,16 @@ def simulate(case: RestartCase, system: Any, tolerance: float | None = None) -> 
     return ns.simulate(system, x0=case.x0, duration=case.duration, u=case.u, **options)
 
 
-def _calls(case: RestartCase, system: Any, repeats: int) -> Calls:
+def _calls(case: RestartCase, system: Any, repeats: int) -> Row:
     first, trajectory = _timed(lambda: simulate(case, system))
     simulator = ns.Simulator(system, ns.EventDriven(), step=case.duration)
     sides = (lambda: simulate(case, system), lambda: simulator.run(case.x0, steps=1, u=case.u))
     again, by_simulator = _best(sides, repeats)
-    return Calls(case=case.name, first=1e3 * first, again=again, simulator=by_simulator, events=len(trajectory.events))
+    events = len(trajectory.events)
+    return {"case": case.name, "first": 1e3 * first, "again": again, "simulator": by_simulator, "events": events}
 
 
-def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: int) -> list[Cost]:
+def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: int) -> list[Row]:
     reference = case.by_restarts(TIGHTEST)
 
     def errors(run: Callable[[float], Any]) -> list[float]:
@@ -133,16 +96,17 @@ def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: in
         sides = (lambda t=tolerance: mine(t), lambda t=its: case.by_restarts(t))
         spent, its_spent = _best(sides, repeats)
         costs.append(
-            Cost(
-                case=case.name,
-                target=target,
-                tolerance=ns.EventDriven().rtol if tolerance is None else tolerance,
-                error=error,
-                milliseconds=spent,
-                its_tolerance=its,
-                its_error=its_error,
-                its_milliseconds=its_spent,
-            )
+            {
+                "case": case.name,
+                "target": target,
+                "tolerance": ns.EventDriven().rtol if tolerance is None else tolerance,
+                "error": error,
+                "milliseconds": spent,
+                "its_tolerance": its,
+                "its_error": its_error,
+                "its_milliseconds": its_spent,
+                "ratio": spent / its_spent,
+            }
         )
     return costs
 
@@ -170,36 +134,25 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Measure; times do not matter, but every target has to be reached."""
     targets = settings.arguments["targets"]
     costs, calls = experiment(**settings.arguments, progress=progress)
-    means = {target: geometric_mean([c.ratio for c in costs if c.target == target]) for target in (*targets, 0.0)}
-    ratios = [cost.ratio for cost in costs if cost.target]
+    means = {target: geometric_mean([c["ratio"] for c in costs if c["target"] == target]) for target in (*targets, 0.0)}
+    ratios = [cost["ratio"] for cost in costs if cost["target"]]
     reached = len(ratios) == len(targets) * len(calls)
-    slow = sorted({cost.case for cost in costs if cost.target and cost.ratio > AIM})
-    tables: dict[str, list[dict[str, Any]]] = {
+    slow = sorted({cost["case"] for cost in costs if cost["target"] and cost["ratio"] > AIM})
+    tables: dict[str, list[Row]] = {
         f"errors below {target:g}" if target else "without options, beside DOP853 at 1e-12": [
-            {
-                "case": cost.case,
-                "rtol": cost.tolerance,
-                "error": cost.error,
-                "ms": cost.milliseconds,
-                "DOP853": cost.its_tolerance,
-                "its error": cost.its_error,
-                "its ms": cost.its_milliseconds,
-                "ratio": cost.ratio,
-            }
-            for cost in costs
-            if cost.target == target
+            cost for cost in costs if cost["target"] == target
         ]
         for target in means
     }
-    tables["ms of calls without options"] = [vars(call) for call in calls]
+    tables["ms of calls without options"] = calls
     lines = [f"ratio, geometric mean: {_told(means, targets)}; all targets {geometric_mean(ratios):.3g} (aim {AIM:g})"]
     lines.append(f"above the aim: {', '.join(slow) or 'none'}")
     results = {
         "ratios": {f"{target:g}": mean for target, mean in means.items() if target},
         "ratio": geometric_mean(ratios),
         "ratio_without_options": means[0.0],
-        "costs": [{**vars(cost), "ratio": cost.ratio} for cost in costs],
-        "calls": [vars(call) for call in calls],
+        "costs": costs,
+        "calls": calls,
     }
     status = ns.Status.SOLVED if reached else ns.Status.INACCURATE
     return tabled({"status": status.value, **results}, reached, tables, said=lines)

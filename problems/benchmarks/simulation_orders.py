@@ -9,21 +9,16 @@ of first order show theirs on these grids, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import nosnoc_py as ns
-from models import oscillator, two_balls_spring
 from nosnoc_py.progress import Progress
-from problems.benchmarks.orders import FAMILIES, Convergence, figure_of, final_errors, nominal, rows_of
+from problems.benchmarks import two_balls_order
+from problems.benchmarks.orders import FAMILIES, Convergence, Example, figure_of, final_errors, nominal, rows_of
+from problems.benchmarks.oscillator_order import circle
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
-from tests.references.two_balls_spring import exact as exact_balls
-
-Array = NDArray[np.float64]
 
 SOFT = 100.0  # [N/m]
 STEPPING = {"moreau_jean": "Moreau-Jean", "stewart_trinkle": "Stewart-Trinkle"}
@@ -33,92 +28,26 @@ EVENT_DRIVEN = ns.EventDriven(rtol=1e-13, atol=1e-14)
 QUICK = {"stages": (2, 3), "contact_steps": (100, 141, 200, 283), "switch_steps": (27, 38, 49), "fixed_steps": (27,)}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Example:
-    """Motion with its exact end, and the range of errors (floor, ceiling) for fits of the order."""
-
-    title: str
-    system: Any
-    method: ns.FESD
-    start: tuple[float, ...]
-    duration: float
-    end: Array
-    units: str
-    clean: tuple[float, float]
-
-    def error(self, trajectory: ns.Trajectory) -> float:
-        """Return the error of the state at the end; NaN if it was not reached."""
-        return float(np.abs(trajectory.final_state - self.end).max()) if trajectory.success else np.nan
-
-
-def two_balls(stiffness: float = two_balls_spring.PAPER.stiffness) -> Example:
-    """Return the two balls with a spring [N/m], by default that of the paper, for one second; impacts up to 4 m/s."""
-    start = (1.0, 2.0, 0.0, 0.0)
-    constants = two_balls_spring.Constants(stiffness=stiffness)
-    return Example(
-        title=f"two balls, spring of {stiffness:g} N/m (impacts)",
-        system=two_balls_spring.build(stiffness),
-        method=ns.FESDJ(finite_elements=2, error_tolerance=None),
-        start=start,
-        duration=1.0,
-        end=exact_balls(1.0, start[:2], start[2:], constants)([1.0])[0],
-        units="m, m/s",
-        clean=(1e-12, 0.4),
-    )
-
-
-def circle() -> Example:
-    """Return the oscillator, until pi / 2 s."""
-    duration = float(np.pi / 2.0)
-    return Example(
-        title="oscillator (a switch)",
-        system=oscillator.build(),
-        method=ns.FESD(finite_elements=2, error_tolerance=None),
-        start=oscillator.STANDARD.start,
-        duration=duration,
-        end=oscillator.exact([duration])[0],
-        units="-",
-        clean=(1e-11, 0.5),
-    )
-
-
-def by_elements(example: Example, steps: int, callback: Any = None, **options: Any) -> tuple[ns.Trajectory, int]:
-    """Simulate by finite elements; also return how many steps Newton's method did not do alone."""
-    meter = Meter(callback or (lambda state: None))
-    trajectory = ns.simulate(
-        example.system,
-        x0=example.start,
-        duration=example.duration,
-        steps=steps,
-        method=example.method.replace(**options),
-        callback=meter,
-    )
-    return trajectory, meter.homotopies
+def two_balls(stiffness: float = two_balls_order.STIFF) -> Example:
+    """Return the two balls with a spring [N/m], with a range of errors for a soft one."""
+    return replace(two_balls_order.example(stiffness), clean=(1e-12, 0.4))
 
 
 def curve_of(
     example: Example, scheme: str, stages: int, steps: Sequence[int], *, detect: bool = True, callback: Any = None
 ) -> Convergence:
     """Simulate by finite elements with every number of steps; without `detect` the steps are fixed, and MPCCs."""
-    options = dict(scheme=scheme, rk_stages=stages, switch_detection=detect)
-    runs = [by_elements(example, count, callback, **options) for count in steps]
-    fixed_order = int(not isinstance(example.system, ns.CLS))
-    return Convergence(
-        label=f"{FAMILIES[scheme]} {stages}" + ("" if detect else ", fixed"),
-        nominal=nominal(scheme, stages) if detect else fixed_order,
-        steps=tuple(steps),
-        errors=tuple(example.error(trajectory) for trajectory, _ in runs),
-        clean=example.clean,
-        must_solve=detect and nominal(scheme, stages) > 1,
-        more={"fallbacks": sum(count for _, count in runs) if detect else 0},
-    )
+    meter = Meter(callback or (lambda state: None))  # counts steps that Newton's method did not do alone
+    method = example.method.replace(scheme=scheme, rk_stages=stages, switch_detection=detect)
+    fixed_order, must_solve = int(not isinstance(example.system, ns.CLS)), nominal(scheme, stages) > 1
+    curve, _ = example.converge(method, steps, fixed_order=fixed_order, must_solve=must_solve, callback=meter)
+    return replace(curve, more={"fallbacks": meter.homotopies if detect else 0})
 
 
 def stepping_of(example: Example, scheme: str, steps: Sequence[int]) -> Convergence:
     """Simulate by time-stepping with every number of steps."""
     method = ns.TimeStepping(tolerance=1e-10).replace(scheme=scheme)
-    motion = dict[str, Any](x0=example.start, duration=example.duration, method=method)
-    errors, _ = final_errors(steps, lambda count: ns.simulate(example.system, steps=count, **motion), example.end)
+    errors, _ = final_errors(steps, lambda count: example.simulate(count, method=method), example.end)
     return Convergence(label=STEPPING[scheme], nominal=1, steps=tuple(steps), errors=errors, clean=example.clean)
 
 
@@ -140,7 +69,8 @@ def panel_of(
 
 def rounding_of(example: Example) -> float:
     """Return the error of event-driven simulation."""
-    return example.error(ns.simulate(example.system, x0=example.start, duration=example.duration, method=EVENT_DRIVEN))
+    ((error,), _) = final_errors([1], lambda count: example.simulate(count, method=EVENT_DRIVEN), example.end)
+    return error
 
 
 def _grids(example: Example, scheme: str, stages: int, steps: Sequence[int]) -> tuple[int, ...]:
@@ -179,7 +109,8 @@ def experiment(
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment, and simulate the two balls once more for the numbers that all problems report."""
     meter = Meter(progress)
-    trajectory, _ = by_elements(two_balls(), 200, meter, rk_stages=3)
+    balls = two_balls()
+    trajectory = balls.simulate(200, method=balls.method.replace(rk_stages=3), callback=meter)
     panels = experiment(**settings.arguments, progress=progress)
     curves = {example.title: each for example, each in panels.items()}
     success = trajectory.success and not any(one.failures for each in curves.values() for one in each if one.must_solve)

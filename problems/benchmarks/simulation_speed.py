@@ -3,51 +3,78 @@
 Steps are solved by the active-set Newton method and as MPCCs by a homotopy, with equal scheme and step, and the results
 are compared. A test compares them on every simulation of the library (`tests/problems/test_simulation_speed.py`);
 `simulation_cost` measures whole simulations by default.
+
+All times are processor seconds of this thread, so that other work on the machine does not count. Simulators are
+built and have stepped before anything is measured; then all methods take turns with the whole motion, Newton's method
+several times in each, and the best turn of each method counts. The clock is read twice per turn: a reading may take as
+long as a step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_timing import Row, geometric_mean, measure
-from problems.figures import DOTS, Curve, Panel, chart
+from problems.benchmarks.orders import geometric_mean
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
-from tests.references.simulation_steps import HOMOTOPY, NEWTON, SOLVERS, TIGHT, Fallback
-from tests.references.simulations import SPEED
+from tests.references.simulation_steps import (
+    HOMOTOPY,
+    MPCC,
+    NEWTON,
+    RELAXED,
+    SOLVERS,
+    TIGHT,
+    chain,
+    distance,
+    error_of,
+    simulator_of,
+)
+from tests.references.simulations import SPEED, Case
 
 AIM = 50.0  # target for the speedup of a step
+AGAIN = 5  # simulations by Newton's method per turn, whose mean counts
+SPEEDUPS = {"speedup": HOMOTOPY, "speedup_tight": TIGHT, "speedup_relaxed": RELAXED}
 QUICK = {"repeats": 1, "speed_steps": 12}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Findings:
-    """Results: a row for every case."""
+def measure(case: Case, repeats: int, progress: Progress) -> dict[str, Any]:
+    """Simulate a case by all solvers in turns; return milliseconds per step, errors and differences by solver.
 
-    rows: tuple[Row, ...] = ()
+    "fallbacks" are steps that Newton's method left to an MPCC, "broken" those that were not solved then, either, and
+    "failures" those of the homotopies, which then continue from Newton's states.
+    """
+    progress.describe(case.name)
+    simulators = {name: simulator_of(case, name) for name in SOLVERS}
+    reference = chain(case, simulators[NEWTON]).x
+    for name in MPCC:
+        chain(case.shortened(1), simulators[name])
+    turns, seconds = [], []
+    for _ in range(repeats):
+        turns.append({name: chain(case, simulator, reference) for name, simulator in simulators.items()})
+        again = float(np.mean([chain(case, simulators[NEWTON]).seconds for _ in range(AGAIN)]))
+        seconds.append([again if name == NEWTON else turns[-1][name].seconds for name in SOLVERS])
+    milliseconds = dict(zip(SOLVERS, (1e3 * np.min(seconds, axis=0) / case.steps).tolist(), strict=True))
+    first = turns[0]
+    return {
+        "case": case.name,
+        "steps": case.steps,
+        "milliseconds": milliseconds,
+        **{name: milliseconds[solver] / milliseconds[NEWTON] for name, solver in SPEEDUPS.items()},
+        "differences": {name: distance(first[name].x, reference) for name in MPCC},
+        "error": error_of(case, first[NEWTON].x),
+        "fallbacks": [asdict(step) for step in first[NEWTON].fallbacks],
+        "broken": [asdict(step) for step in first[NEWTON].failures],
+        "failures": [asdict(step) for name in MPCC for step in first[name].failures],
+    }
 
-    @property
-    def fallbacks(self) -> list[Fallback]:
-        """Steps of the benchmark that Newton's method did not do alone."""
-        return [entry for row in self.rows for entry in row.fallbacks]
 
-    @property
-    def speedup(self) -> float:
-        """Geometric mean over the cases."""
-        return geometric_mean([row.speedup for row in self.rows])
-
-    @property
-    def success(self) -> bool:
-        """True if every step was solved; times and fallbacks are printed, but do not matter."""
-        return not any(row.broken for row in self.rows)
-
-
-def experiment(repeats: int = 3, speed_steps: int = 1000, *, progress: Progress) -> Findings:
+def experiment(repeats: int = 3, speed_steps: int = 1000, *, progress: Progress) -> list[dict[str, Any]]:
     """Measure the steps of all cases.
 
     Parameters
@@ -57,67 +84,50 @@ def experiment(repeats: int = 3, speed_steps: int = 1000, *, progress: Progress)
     speed_steps : int
         At most so many steps of every case are measured.
     """
-    return Findings(rows=tuple(measure(build().shortened(speed_steps), repeats, progress) for build in SPEED.values()))
+    return [measure(build().shortened(speed_steps), repeats, progress) for build in SPEED.values()]
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Measure, and simulate the oscillator once more for the numbers that all problems report."""
-    meter = Meter(progress)
-    case = SPEED["oscillator"]()
+    """Measure, and simulate the oscillator once more; times and fallbacks are printed, but do not matter."""
+    meter, case = Meter(progress), SPEED["oscillator"]()
     trajectory = ns.simulate(
         case.system, x0=case.x0, duration=case.duration, steps=case.steps, method=case.method, callback=meter
     )
-    findings = experiment(**settings.arguments, progress=progress)
-    success = trajectory.success and findings.success
-    results = _results(findings, success)
-    entries = [*findings.fallbacks, *(e for row in findings.rows for e in row.failures)]
-    lines = [f"{e.case}, step {e.step} at {e.time:.6g} s, {e.seconds:.3g} s: {e.reason}" for e in entries]
-    slow = ", ".join(row.case for row in findings.rows if row.speedup < AIM)
-    lines.insert(0, f"geometric mean {findings.speedup:.0f}x; below {AIM:g}x: {slow or 'none'}")
+    rows = experiment(**settings.arguments, progress=progress)
+    success = trajectory.success and not any(row["broken"] for row in rows)
+    mean = geometric_mean([row["speedup"] for row in rows])
+    slow = ", ".join(row["case"] for row in rows if row["speedup"] < AIM)
+    results = {
+        "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
+        "speedup_geometric_mean": mean,
+        "speedups": {row["case"]: row["speedup"] for row in rows},
+        "fallback_steps": sum(len(row["fallbacks"]) for row in rows),
+        "rows": rows,
+    }
     return tabled(
         {**meter.results(trajectory), **results},
         success,
-        {
-            "processor time of a step [ms], and speedup over homotopies": [_cost(row) for row in findings.rows],
-        },
-        _figures(findings),
-        lines,
+        {"processor time of a step [ms], and speedup over homotopies": [_cost(row) for row in rows]},
+        said=[f"geometric mean {mean:.0f}x; below {AIM:g}x: {slow or 'none'}", *_reasons(rows)],
     )
 
 
-def _cost(row: Row) -> dict[str, Any]:
-    speedups = {"speedup": row.speedup, "tight": row.speedup_tight, "relaxed": row.speedup_relaxed}
-    counts = {"fell back": len(row.fallbacks), "failed": len(row.failures)}
-    differ = max(row.differences[name] for name in (HOMOTOPY, TIGHT))
-    times = {f"{name} [ms]": row.milliseconds[name] for name in SOLVERS}
+def _cost(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "case": row.case,
-        "steps": row.steps,
-        **times,
-        **speedups,
-        "differ": differ,
-        "error": row.errors[NEWTON],
-        **counts,
+        "case": row["case"],
+        "steps": row["steps"],
+        **{f"{name} [ms]": value for name, value in row["milliseconds"].items()},
+        **{name: row[name] for name in SPEEDUPS},
+        "differ": max(row["differences"][name] for name in (HOMOTOPY, TIGHT)),
+        "error": row["error"],
+        "fell back": len(row["fallbacks"]),
+        "failed": len(row["failures"]),
     }
 
 
-def _figures(findings: Findings) -> dict[str, Any]:
-    at = np.arange(len(findings.rows))
-    names = ("speedup", "speedup_tight", "speedup_relaxed")
-    curves = [Curve(at, [getattr(row, name) for row in findings.rows], name, DOTS) for name in names]
-    label = ", ".join(f"{i} {row.case}" for i, row in enumerate(findings.rows))
-    panel = Panel(curves=curves, x=label, y="time of a step over that of Newton", log="y", levels=(AIM,))
-    return {"simulation_speed.png": lambda: chart([panel])}
-
-
-def _results(findings: Findings, success: bool) -> dict[str, Any]:
-    return {
-        "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
-        "speedup_geometric_mean": findings.speedup,
-        "speedups": {row.case: row.speedup for row in findings.rows},
-        "fallback_steps": len(findings.fallbacks),
-        "rows": [row.to_dict() for row in findings.rows],
-    }
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    steps = [step for name in ("fallbacks", "failures") for row in rows for step in row[name]]
+    return ["{case}, step {step} at {time:.6g} s, {seconds:.3g} s: {reason}".format(**step) for step in steps]
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK)

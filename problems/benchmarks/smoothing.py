@@ -20,9 +20,9 @@ with that from the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.progress import Progress
 from problems import disc_manipulation, particle
 from problems.benchmarks.orders import check_names
-from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
@@ -55,20 +54,10 @@ TASKS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Row:
-    """Result of one method on a task.
+class Row(NamedTuple):
+    """A solution of a task and the referee's certificate, with the smoothing that is left and the steps per stage.
 
-    Parameters
-    ----------
-    method : str
-    solution : Solution
-    certificate : Certificate
-        The referee's.
-    sigma : float
-        Smoothing that is left; 0 without any.
-    steps : int
-        Integration steps per control stage of a smoothed system; 0 for the others.
+    Both are 0 for methods without smoothing.
     """
 
     method: str
@@ -84,18 +73,14 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints of a row."""
+        said = ("objective", "complementarity", "infeasibility", "wall_seconds")
         return {
-            "method": self.method,
-            "sigma": self.sigma,
-            "steps": self.steps,
+            **{name: getattr(self, name) for name in ("method", "sigma", "steps")},
             "status": self.solution.status.value,
-            "objective": self.solution.objective,
+            **{name: getattr(self.solution, name) for name in said},
             "true_objective": self.certificate.true_objective,
             "end_state_error": self.certificate.end_state_error,
             "violation": self.violation,
-            "complementarity": self.solution.complementarity,
-            "infeasibility": self.solution.infeasibility,
-            "wall_seconds": self.solution.wall_seconds,
         }
 
 
@@ -157,20 +142,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         {**best.to_dict(), "rows": rows},
         best.success,
         {f"{task}: true, by event-driven simulation": each for task, each in rows.items()},
-        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in rows_by_task.items()])},
     )
-
-
-def _panel(task: str, task_rows: Sequence[Row]) -> Panel:
-    """Draw the error of the end state over the remaining smoothing, with lines of the methods that detect switches."""
-    curves = []
-    for steps in sorted({row.steps for row in task_rows if row.steps}):
-        rows = sorted((row for row in task_rows if row.steps == steps), key=lambda row: row.sigma)
-        points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
-        curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
-    levels = [error for row in task_rows if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
-    label = "error of the end state; dotted: FESD-J"
-    return Panel(curves=curves, title=task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
 
 
 def error_of(row: Row) -> float:

@@ -28,9 +28,9 @@ from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems.benchmarks.orders import (
     FAMILIES,
     Convergence,
+    Example,
     check_names,
     figure_of,
-    final_errors,
     nominal,
     results_of,
     rows_of,
@@ -54,13 +54,19 @@ SHOWN_STEPS = 400  # steps of the simulation in the figure
 STIFF = two_balls_spring.PAPER.stiffness
 
 
-def simulate(
-    steps: int, *, stiffness: float, method: ns.FESDJ = METHOD, solver: ns.Homotopy = SOLVER, callback: Any = None
-) -> ns.Trajectory:
-    """Simulate the two balls for one second in `steps` steps; another solver than `SOLVER` solves them as MPCCs."""
-    mpcc = None if solver == SOLVER else solver
-    system = two_balls_spring.build(stiffness)
-    return ns.simulate(system, x0=START, duration=1.0, steps=steps, method=method, solver=mpcc, callback=callback)
+def example(stiffness: float = STIFF, method: ns.FESDJ = METHOD) -> Example:
+    """Return the two balls with a spring [N/m], by default that of the paper, for one second."""
+    exact = exact_balls(1.0, START[:2], START[2:], two_balls_spring.Constants(stiffness=stiffness))
+    scale = max(-impact.v_before[0] for impact in exact.impacts)
+    return Example(
+        title=f"two balls, spring of {stiffness:g} N/m (impacts)",
+        system=two_balls_spring.build(stiffness),
+        method=method,
+        start=START,
+        duration=1.0,
+        end=exact([1.0])[0],
+        clean=(FLOOR * scale, CEILING * scale),
+    )
 
 
 def converge(
@@ -74,27 +80,14 @@ def converge(
     solver: ns.Homotopy = SOLVER,
     callback: Any = None,
 ) -> Convergence:
-    """Simulate with every number of steps and compare with the exact state at the end.
+    """Simulate with every number of steps; another solver than `SOLVER` solves them as MPCCs.
 
     With Radau IIA 1 on the stiff spring some long steps have no solution, and fixed steps do not converge at all.
     """
-    exact = exact_balls(1.0, START[:2], START[2:], two_balls_spring.Constants(stiffness=stiffness))
     method = method.replace(scheme=scheme, rk_stages=rk_stages, switch_detection=switch_detection)
-    errors, _ = final_errors(
-        steps,
-        lambda count: simulate(count, stiffness=stiffness, method=method, solver=solver, callback=callback),
-        exact([1.0])[0],
-    )
-    order, soft, scale = nominal(scheme, rk_stages), stiffness < STIFF, max(-i.v_before[0] for i in exact.impacts)
-    special = ("" if switch_detection else ", fixed") + (", soft" if soft else "")
-    return Convergence(
-        label=f"{FAMILIES[scheme]} {rk_stages}{special}",
-        nominal=order if switch_detection else 0,
-        steps=tuple(int(count) for count in steps),
-        errors=errors,
-        clean=(FLOOR * scale, CEILING * scale),
-        must_solve=switch_detection and (order > 1 or soft),
-    )
+    soft, given = stiffness < STIFF, {"solver": None if solver == SOLVER else solver, "callback": callback}
+    must_solve = nominal(scheme, rk_stages) > 1 or soft
+    return example(stiffness).converge(method, steps, ", soft" if soft else "", must_solve=must_solve, **given)[0]
 
 
 def implicit_euler(steps: int, constants: two_balls_spring.Constants) -> np.ndarray:
@@ -138,13 +131,9 @@ def implicit_euler(steps: int, constants: two_balls_spring.Constants) -> np.ndar
 
 def fine(stiffness: float = STIFF, steps: Sequence[int] = FINE_STEPS) -> Convergence:
     """Return the errors of Radau IIA 1 where its order shows on the stiff spring."""
-    constants = two_balls_spring.Constants(stiffness=stiffness)
-    exact = exact_balls(1.0, START[:2], START[2:], constants)
-    end, scale = exact([1.0])[0], max(-i.v_before[0] for i in exact.impacts)
-    errors = tuple(float(np.abs(implicit_euler(count, constants) - end).max()) for count in steps)
-    return Convergence(
-        label="Radau 1, fine", nominal=1, steps=tuple(steps), errors=errors, clean=(FLOOR * scale, CEILING * scale)
-    )
+    constants, balls = two_balls_spring.Constants(stiffness=stiffness), example(stiffness)
+    errors = tuple(float(np.abs(implicit_euler(count, constants) - balls.end).max()) for count in steps)
+    return Convergence(label="Radau 1, fine", nominal=1, steps=tuple(steps), errors=errors, clean=balls.clean)
 
 
 def measure(
@@ -192,8 +181,8 @@ def run(settings: Settings, progress: Progress) -> Report:
     meter = Meter(progress)
     curves = experiment(**arguments, method=method, solver=solver, callback=meter)
     shown = method.replace(scheme="radau_iia", rk_stages=3)
-    stiffness = arguments["stiffness"]
-    trajectory = simulate(SHOWN_STEPS, stiffness=stiffness, method=shown, solver=solver, callback=meter)
+    given = {"solver": None if solver == SOLVER else solver, "callback": meter}
+    trajectory = example(arguments["stiffness"], shown).simulate(SHOWN_STEPS, **given)
     results, success = results_of(curves, trajectory.success)
     return tabled(
         {**meter.results(trajectory), **results},

@@ -17,8 +17,7 @@ of problem 5.2 is found; what fails elsewhere is a status in its row.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from problems.settings import Settings
 from problems.two_discs import EXPERIMENTS
 from tests.references.two_discs import optimum
 
+FOUND = ("rows", "errors", "phases", "histories", "descents", "relaxations", "excursions")
 PARTS = ("compare", "grids", "rates", "sequences")
 PROBLEMS = tuple(EXPERIMENTS)
 ENERGY = ("concentric", "general", "wall")  # problems with the cost epsilon |u|^2
@@ -52,54 +52,39 @@ QUICK = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Findings:
-    """Results of the parts; empty if a part was not requested."""
+Findings = Mapping[str, Any]
 
-    rows: tuple[rows.Row, ...] = ()
-    errors: tuple[history.GridError, ...] = ()
-    phases: tuple[history.GridError, ...] = ()
-    histories: tuple[history.History, ...] = ()
-    descents: tuple[history.History, ...] = ()
-    relaxations: tuple[history.History, ...] = ()
-    excursions: tuple[history.Excursion, ...] = ()
 
-    @property
-    def series(self) -> dict[tuple[str, str], list[history.GridError]]:
-        """Return errors by problem and method, over N."""
-        keys = dict.fromkeys((error.experiment, error.method) for error in self.errors)
-        ordered = sorted(keys, key=lambda key: (MSA, DESCENT).index(key[1]))
-        return {key: [e for e in self.errors if (e.experiment, e.method) == key] for key in ordered}
+def series_of(errors: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """Return errors by problem and method, over N."""
+    keys = dict.fromkeys((error["experiment"], error["method"]) for error in errors)
+    ordered = sorted(keys, key=lambda key: (MSA, DESCENT).index(key[1]))
+    return {key: [e for e in errors if (e["experiment"], e["method"]) == key] for key in ordered}
 
-    @property
-    def fits(self) -> list[dict[str, Any]]:
-        """Return sigma / N of every problem, method and quantity, where there are two grids at least."""
-        several = {key: errors for key, errors in self.series.items() if len(errors) > 1}
-        return [
-            {"experiment": key[0], "method": key[1], "quantity": name, **vars(history.fit(errors, name))}
+
+def farther(histories: Sequence[history.History], descents: Sequence[history.History]) -> dict[str, float]:
+    """Return the ratio of the distances from u_opt of gradient descent and Algorithm 1 at the end, by problem."""
+    ends = {one.experiment: float(one.error[-1]) for one in histories}
+    return {one.experiment: float(one.error[-1]) / ends[one.experiment] for one in descents}
+
+
+def printed(findings: Findings) -> dict[str, Any]:
+    """Return everything by name; sigma / N of every problem, method and quantity with two grids at least."""
+    several = {key: errors for key, errors in series_of(findings["errors"]).items() if len(errors) > 1}
+    phases = findings["phases"]
+    return {
+        **{name: findings[name] for name in ("rows", "errors", "phases")},
+        "fits": [
+            {"experiment": key[0], "method": key[1], "quantity": name, **history.fit(errors, name)}
             for key, errors in several.items()
             for name in QUANTITIES
-        ]
-
-    @property
-    def stalls(self) -> dict[str, float]:
-        """Ratio of the distances from u_opt of gradient descent and Algorithm 1 at the end, by problem."""
-        ends = {one.experiment: float(one.error[-1]) for one in self.histories}
-        return {one.experiment: float(one.error[-1]) / ends[one.experiment] for one in self.descents}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything by name."""
-        return {
-            "rows": [asdict(row) for row in self.rows],
-            "errors": [asdict(error) for error in self.errors],
-            "fits": self.fits,
-            "phases": [asdict(error) for error in self.phases],
-            "phase_fits": {name: vars(history.fit(self.phases, name)) for name in QUANTITIES if len(self.phases) > 1},
-            "histories": [one.to_dict() for one in (*self.histories, *self.descents)],
-            "relaxations": [one.to_dict() for one in self.relaxations],
-            "farther_by_descent": self.stalls,
-            "sequences": [one.to_dict() for one in self.excursions],
-        }
+        ],
+        "phase_fits": {name: history.fit(phases, name) for name in QUANTITIES if len(phases) > 1},
+        "histories": [one.to_dict() for one in (*findings["histories"], *findings["descents"])],
+        "relaxations": [one.to_dict() for one in findings["relaxations"]],
+        "farther_by_descent": farther(findings["histories"], findings["descents"]),
+        "sequences": [one.to_dict() for one in findings["excursions"]],
+    }
 
 
 def experiment(
@@ -119,7 +104,7 @@ def experiment(
     *,
     progress: Progress,
 ) -> Findings:
-    """Do the requested parts.
+    """Do the requested parts; the findings of others are empty.
 
     Parameters
     ----------
@@ -153,7 +138,7 @@ def experiment(
     check_names(part=((part,), (*PARTS, "all")), problem=(problems, PROBLEMS), method=(methods, rows.CONTENDERS))
     parts = PARTS if part == "all" else (part,)
     energy = [name for name in problems if name in ENERGY]
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = dict.fromkeys(FOUND, ())
     if "compare" in parts:
         results["rows"] = _compared(problems, methods, time_limit, progress)
     if "grids" in parts:
@@ -170,11 +155,11 @@ def experiment(
             history.successive_approximation(p, steps, iterations=iterations) for p in problems
         )
         results["descents"] = tuple(history.gradient_descent(p, steps, iterations=descent_iterations) for p in energy)
-        results["relaxations"] = tuple(_relaxed(alpha, steps, iterations) for alpha in relaxations)
+        results["relaxations"] = [_relaxed(alpha, steps, iterations) for alpha in relaxations]
     if "sequences" in parts:
         progress.describe("starts with three collisions")
         results["excursions"] = tuple(history.excursion(u, steps, iterations) for u in STARTS[:starts])
-    return Findings(**results)
+    return results
 
 
 def _compared(
@@ -201,7 +186,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     started = time.monotonic()
     refined = rows.CONTENDERS[rows.REFINED].solve("general")
     findings = experiment(**settings.arguments, progress=progress)
-    values = findings.to_dict()
+    values = printed(findings)
     sequences = [{"start": one["start"], **one["hmp_mas"]} for one in values["sequences"]]
     shed = [{"start": one["start"], **one["minimum_principle"]} for one in values["sequences"]]
     return tabled(
@@ -218,39 +203,36 @@ def run(settings: Settings, progress: Progress) -> Report:
             "5.3 from starts with three collisions: HMP-MAS": sequences,
         },
         _figures(findings),
-        [f"gradient descent ends farther from u_opt than Algorithm 1: {findings.stalls}"] if findings.stalls else (),
+        [f"gradient descent ends farther from u_opt than Algorithm 1: {values['farther_by_descent']}"],
     )
 
 
 def _figures(findings: Findings) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    if findings.rows:
-        figures["two_discs_methods.png"] = lambda: _methods(findings.rows)
-    if findings.histories:
-        figures["two_discs_motions.png"] = lambda: chart([_motion(one) for one in findings.histories], 2)
-        figures["two_discs_convergence.png"] = lambda: _convergence(findings.histories)
-        figures["two_discs_relaxation.png"] = lambda: _over_iterations(findings.relaxations)
-    if findings.descents:
-        figures["two_discs_descent.png"] = lambda: _over_iterations((*findings.histories, *findings.descents))
-    for one in findings.histories:
-        if one.experiment == "length":
-            figures["two_discs_length.png"] = lambda one=one: chart([_motion(one), _control(one)], 2)
-    if findings.errors:
-        figures["two_discs_grids.png"] = lambda: _grids(findings)
-    if findings.excursions:
-        figures["two_discs_sequences.png"] = lambda: _sequences(findings.excursions)
-    return figures
+    """Return the figures of the parts that were done."""
+    histories, descents = findings["histories"], findings["descents"]
+    length = [one for one in histories if one.experiment == "length"]
+    figures = {
+        "length": (length, lambda: chart([_motion(length[0]), _control(length[0])], 2)),
+        "methods": (findings["rows"], lambda: _methods(findings["rows"])),
+        "motions": (histories, lambda: chart([_motion(one) for one in histories], 2)),
+        "convergence": (histories, lambda: _convergence(histories)),
+        "relaxation": (histories, lambda: _over_iterations(findings["relaxations"])),
+        "descent": (descents, lambda: _over_iterations((*histories, *descents))),
+        "grids": (findings["errors"], lambda: _grids(findings["errors"])),
+        "sequences": (findings["excursions"], lambda: _sequences(findings["excursions"])),
+    }
+    return {f"two_discs_{name}.png": draw for name, (found, draw) in figures.items() if found}
 
 
 def _methods(findings: Sequence[rows.Row]) -> Any:
     """Draw the cost of every method's control in an event-driven simulation, over the time it took."""
-    timed = [row for row in findings if np.isfinite(row.true_error) and np.isfinite(row.seconds)]
+    timed = [row for row in findings if np.isfinite(row["true_error"]) and np.isfinite(row["seconds"])]
     panels = []
-    for problem in dict.fromkeys(row.experiment for row in timed):
+    for problem in dict.fromkeys(row["experiment"] for row in timed):
         points = [
-            Curve([max(r.seconds, 1e-3)], [max(abs(r.true_error), 1e-15)], f"{r.method}, {r.status}", DOTS)
+            Curve(max(r["seconds"], 1e-3), max(abs(r["true_error"]), 1e-15), f"{r['method']}, {r['status']}", DOTS)
             for r in timed
-            if r.experiment == problem
+            if r["experiment"] == problem
         ]
         panels.append(Panel(curves=points, title=problem, x="processor [s]", y="$|J - J^*|$, simulated", log="xy"))
     return chart(panels, 2)
@@ -305,12 +287,12 @@ def _over_iterations(findings: Sequence[history.History]) -> Any:
     return chart([Panel(curves=curves, x="iteration", y=r"$\Vert u - u^* \Vert$ [N]", log="y")])
 
 
-def _grids(findings: Findings) -> Any:
+def _grids(found: Sequence[Mapping[str, Any]]) -> Any:
     panels = []
     for quantity in QUANTITIES:
         curves = [
-            Curve([e.steps for e in errors], [getattr(e, quantity) for e in errors], ", ".join(key), {"marker": "o"})
-            for key, errors in findings.series.items()
+            Curve([e["steps"] for e in errors], [e[quantity] for e in errors], ", ".join(key), {"marker": "o"})
+            for key, errors in series_of(found).items()
         ]
         panels.append(Panel(curves=curves, x="$N$", y=f"error of the {quantity}", log="xy"))
     return chart(panels)

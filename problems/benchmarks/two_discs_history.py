@@ -8,7 +8,7 @@ exact collision is in the middle of a step, so that nothing is left of the saw-t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -176,67 +176,51 @@ CONVERGED: Callable[..., History] = partial(successive_approximation, tolerance=
 DESCENDED: Callable[..., History] = gradient_descent
 
 
-@dataclass(frozen=True, kw_only=True)
-class GridError:
-    """Errors with N = `steps`: of a collision [s] (NaN for another sequence), of u (semi-norm) [N], and |J - J_opt|."""
-
-    experiment: str
-    method: str
-    status: str
-    steps: int
-    iterations: int
-    slope: float
-    time: float
-    control: float
-    objective: float
-
-
 def of_one_phase(experiment: str, grids: Sequence[int]) -> tuple[int, ...]:
     """Return the next N from each of some for which the first collision is in the middle of a step (to 2 %)."""
     time = optimum(experiment).times[0] / HORIZON
     return tuple(next(n for n in itertools.count(first) if abs(n * time % 1.0 - 0.5) < MIDDLE) for first in grids)
 
 
-def over_grids(make: Callable[..., History], experiment: str, grids: Sequence[int], iterations: int) -> list[GridError]:
-    """Return the errors of `CONVERGED` or `DESCENDED` with every N."""
+def over_grids(
+    make: Callable[..., History], experiment: str, grids: Sequence[int], iterations: int
+) -> list[dict[str, Any]]:
+    """Return the errors of `CONVERGED` or `DESCENDED` with every N = "steps".
+
+    Errors are those of a collision [s] (NaN for another sequence), of u (semi-norm) [N], and |J - J_opt|.
+    """
     return [_error_of(make(experiment, steps=steps, iterations=iterations)) for steps in grids]
 
 
-def _error_of(history: History) -> GridError:
+def _error_of(history: History) -> dict[str, Any]:
     solution, exact = history.solution, history.exact
     times = np.array([event.time for event in solution.impacts])
     same = names(solution) == exact.contacts
-    return GridError(
-        experiment=history.experiment,
-        method=history.method,
-        status=solution.status.value,
-        steps=history.steps,
-        iterations=history.error.size,
-        slope=float(history.slope[-1]),
-        time=float(np.abs(times - exact.times).max()) if same else np.nan,
-        control=float(history.error[-1]),
-        objective=float(history.excess[-1]),
-    )
+    return {
+        "experiment": history.experiment,
+        "method": history.method,
+        "status": solution.status.value,
+        "steps": history.steps,
+        "iterations": history.error.size,
+        "slope": float(history.slope[-1]),
+        "time": float(np.abs(times - exact.times).max()) if same else np.nan,
+        "control": float(history.error[-1]),
+        "objective": float(history.excess[-1]),
+    }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Fit:
-    """error = sigma / N: sigma, the order by least squares of the logarithms, and the largest |error N / sigma - 1|."""
+def fit(errors: Sequence[Mapping[str, Any]], quantity: str) -> dict[str, float]:
+    """Fit error = sigma / N to one of the `QUANTITIES` of the same problem and method over all N.
 
-    sigma: float
-    order: float
-    spread: float
-
-
-def fit(errors: Sequence[GridError], quantity: str) -> Fit:
-    """Fit one of the `QUANTITIES` of the same problem and method over all N."""
-    values = np.array([getattr(error, quantity) for error in errors], dtype=float)
-    steps = np.array([error.steps for error in errors], dtype=float)
+    The order is by least squares of the logarithms, the spread the largest |error N / sigma - 1|.
+    """
+    values = np.array([error[quantity] for error in errors], dtype=float)
+    steps = np.array([error["steps"] for error in errors], dtype=float)
     known = np.isfinite(values)
     values, steps = values[known], steps[known]
     sigma = float(np.sum(values / steps) / np.sum(1.0 / steps**2))
     order = -float(np.polyfit(np.log(steps), np.log(values), 1)[0]) if values.size > 1 else np.nan
-    return Fit(sigma=sigma, order=order, spread=float(np.abs(values * steps / sigma - 1.0).max()))
+    return {"sigma": sigma, "order": order, "spread": float(np.abs(values * steps / sigma - 1.0).max())}
 
 
 # --- one collision too many ---

@@ -21,6 +21,7 @@ from problems.two_discs import EXPERIMENTS, HORIZON, RADII, build
 from tests.references.two_discs import Optimum
 from tests.references.two_discs_control import control_error, true_objective
 
+Row = dict[str, Any]
 REFUSED, QUOTED, EXACT = "refused", "quoted", "exact"
 REFINED = "HMP refined"
 ALGORITHM_1 = "HMP N=480"
@@ -112,94 +113,58 @@ def meeting(experiment: str, stages: int, stage: float) -> ns.Trajectory:
     return ns.simulate(ocp.system, x0=ocp.x0, duration=HORIZON, u=force, method=method, steps=stages)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Row:
-    """Result of a method.
-
-    Parameters
-    ----------
-    experiment, method : str
-    status, message : str
-    objective : float
-        Objective of the method, with its own discretisation.
-    error : float
-        objective - J_opt.
-    true_error : float
-        The same for the objective of the control in the event-driven simulation of the problem without smoothing.
-    control_error : float
-        L2 semi-norm of u - u_opt.
-    time_error : float, optional
-        Largest error of the time of a collision [s]; None where the sequence is another one.
-    collisions : tuple of str
-        Their sequence.
-    iterations : int
-    seconds : float
-        Processor time.
-    """
-
-    experiment: str
-    method: str
-    status: str
-    objective: float
-    error: float
-    message: str = ""
-    true_error: float = np.nan
-    control_error: float = np.nan
-    time_error: float | None = None
-    collisions: tuple[str, ...] = ()
-    iterations: int = 0
-    seconds: float = np.nan
+# Of a row: the method's own objective, minus that of the optimum; minus it for the objective of the control in the
+# event-driven simulation of the problem without smoothing; |u - u_opt| in the L2 semi-norm [N]; the largest error of
+# the time of a collision [s], None where the sequence is another one; processor seconds.
+UNKNOWN: Row = {
+    "message": "",
+    "objective": np.nan,
+    "error": np.nan,
+    "true_error": np.nan,
+    "control_error": np.nan,
+    "time_error": None,
+    "collisions": (),
+    "iterations": 0,
+    "seconds": np.nan,
+}
 
 
 def row_of(experiment: str, name: str, exact: Optimum, time_limit: float | None = None) -> Row:
     """Solve a problem by a method and return the row; a refusal is a row, too."""
-    started = time.thread_time()
+    started, row = time.thread_time(), {"experiment": experiment, "method": name, **UNKNOWN}
     try:
         solution = CONTENDERS[name].solve(experiment, time_limit)
     except NosnocError as refusal:
-        text = str(refusal)
-        return Row(experiment=experiment, method=name, status=REFUSED, objective=np.nan, error=np.nan, message=text)
+        return {**row, "status": REFUSED, "message": str(refusal)}
     seconds = time.thread_time() - started
     collisions = tuple(event.name for event in solution.impacts)
     times = np.array([event.time for event in solution.impacts])
-    same = collisions == exact.contacts
-    return Row(
-        experiment=experiment,
-        method=name,
-        status=solution.status.value,
-        message=solution.message,
-        objective=solution.objective,
-        error=solution.objective - exact.objective,
-        true_error=true_objective(build(experiment), solution) - exact.objective,
-        control_error=control_error(solution, exact),
-        time_error=float(np.abs(times - exact.times).max()) if same else None,
-        collisions=collisions,
-        iterations=solution.iterations,
-        seconds=seconds,
-    )
+    return {
+        **row,
+        "status": solution.status.value,
+        "message": solution.message,
+        "objective": solution.objective,
+        "error": solution.objective - exact.objective,
+        "true_error": true_objective(build(experiment), solution) - exact.objective,
+        "control_error": control_error(solution, exact),
+        "time_error": float(np.abs(times - exact.times).max()) if collisions == exact.contacts else None,
+        "collisions": collisions,
+        "iterations": solution.iterations,
+        "seconds": seconds,
+    }
 
 
 def given_rows(experiment: str, exact: Optimum) -> list[Row]:
     """Return the exact optimum and, for the first problem, the paper's number for reinforcement learning."""
-    best = Row(
-        experiment=experiment,
-        method="exact optimum",
-        status=EXACT,
-        objective=exact.objective,
-        error=0.0,
-        true_error=0.0,
-        control_error=0.0,
-        time_error=0.0,
-        collisions=exact.contacts,
-    )
-    if experiment != "concentric":
-        return [best]
-    learnt = Row(
-        experiment=experiment,
-        method="reinforcement learning",
-        status=QUOTED,
-        objective=PPO,
-        error=PPO - exact.objective,
-        message=f"PPO, the paper's number, {PPO / exact.objective - 1.0:.2%} above the optimum; not run here",
-    )
-    return [best, learnt]
+    none = dict.fromkeys(("error", "true_error", "control_error", "time_error"), 0.0)
+    row = {"experiment": experiment, **UNKNOWN}
+    best = {**row, **none, "method": "exact optimum", "status": EXACT, "objective": exact.objective}
+    learnt = {
+        **row,
+        "method": "reinforcement learning",
+        "status": QUOTED,
+        "objective": PPO,
+        "error": PPO - exact.objective,
+        "message": f"PPO, the paper's number, {PPO / exact.objective - 1.0:.2%} above the optimum; not run here",
+    }
+    return [{**best, "collisions": exact.contacts}, *([learnt] if experiment == "concentric" else [])]

@@ -21,6 +21,7 @@ from problems.reproduction.plan import Run
 from problems.reproduction.records import Paper
 from problems.reproduction.rows import Kept, Row, ending
 from problems.reproduction.verdicts import Verdict
+from problems.runner import markdown as markdown_table
 
 PACKAGES = ("casadi", "numpy", "scipy", "numba", "mujoco")
 COLUMNS = ("where", "what", "paper", "ours", "difference", "verdict", "counts as agreement", "remark")
@@ -277,8 +278,7 @@ def _difference(row: Row) -> str:
 
 
 def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    lines_of_table = [columns, ["---"] * len(columns), *lines]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines_of_table)
+    return "\n".join(markdown_table(list(map(_cell, columns)), (list(map(_cell, line)) for line in lines)))
 
 
 def _cell(text: str) -> str:

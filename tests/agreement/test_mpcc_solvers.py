@@ -10,7 +10,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.status import Stationarity
 from problems import disc_manipulation
-from problems.benchmarks import nosbench_files
+from problems.benchmarks import nosbench
 from tests.references import nosbench_judge
 
 FOLDER = os.environ.get("NOSBENCH_DIR")
@@ -33,7 +33,7 @@ def test_nosbench_is_solved_and_certified() -> None:
     paths = sorted(Path(str(FOLDER)).glob("*.json"))
     solved, certified = [], []
     for path in paths:
-        result = ns.solve_mpcc(nosbench_files.load(path), time_limit=120.0)
+        result = ns.solve_mpcc(nosbench.load(path), time_limit=120.0)
         problem = nosbench_judge.read(path)
         verdict = nosbench_judge.judge(problem, result.w)
         assert verdict.solved or not result.success, f"{path.name}: success is claimed, the residuals say no"

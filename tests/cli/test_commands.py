@@ -149,8 +149,8 @@ def test_without_the_references(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_help_of_a_benchmark_names_its_module(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        benchmarks.run("step_sensitivities", ["--help"])
-    assert "python -m problems.benchmarks.step_sensitivities" in capsys.readouterr().out
+        benchmarks.run("oscillator_order", ["--help"])
+    assert "python -m problems.benchmarks.oscillator_order" in capsys.readouterr().out
 
 
 def test_reproduce_refuses_an_unknown_paper(capfd: pytest.CaptureFixture[str]):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems.benchmarks.agreement import ALONE, _full, counts, experiment
-from problems.benchmarks.cold_start import Row
+from problems.benchmarks.agreement import ALONE, Row, _full, counts, experiment
 from problems.benchmarks.random_ocps import FAMILIES, problem
 
 
@@ -31,17 +30,7 @@ def test_the_energy_of_the_full_control() -> None:
 
 
 def test_counts() -> None:
-    row = Row(
-        problem="",
-        method="",
-        seed=0,
-        status="solved",
-        verdict="confirmed",
-        objective=1.0,
-        best=1.0,
-        seconds=1.0,
-        near=1.01,
-    )
+    row = Row(problem="", verdict="confirmed", objective=1.0, best=1.0, seconds=1.0, near=1.01)
     alone = replace(row, message=f"{ALONE}: one kind of start")
     rows = [row, replace(row, objective=1.02), alone, replace(alone, objective=np.inf), replace(row, objective=1.005)]
     assert [(each["problems"], each["within 1 %"]) for each in counts(rows)] == [(3, 2), (1, 1), (1, 0)]

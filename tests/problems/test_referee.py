@@ -213,7 +213,7 @@ def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert found["fesdj"][0]["order"] == pytest.approx(5.0, abs=0.3)
     assert [row["certificate"]["verdict"] for row in found["certificates"]] == ["confirmed", "refuted", "refuted"]
     assert found["objective"] is found["events"] is found["final_state"] is None
-    assert (tmp_path / "referee_windows.png").read_bytes()[:8] == PNG
+    assert found["figures"] == []
 
 
 @pytest.mark.slow
@@ -237,9 +237,8 @@ def test_figures_of_the_discs(tmp_path: Path) -> None:
     """Solutions that were given up at once are drawn as well as they are."""
     rows = tuple(discs((4, 6), time_limit=1e-3))
     assert not any(row.success for row in rows)
-    for name, draw in referee._figures(referee.Findings(certificates=rows)).items():
-        draw().savefig(tmp_path / name)
-        assert (tmp_path / name).read_bytes()[:8] == PNG
+    referee._distances(rows[0]).savefig(tmp_path / "discs.png")
+    assert (tmp_path / "discs.png").read_bytes()[:8] == PNG
 
 
 @pytest.mark.slow
@@ -252,4 +251,4 @@ def test_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert [row["control_stages"] for row in grids] == [25, 50, 100]
     medians = [row["median_defect"] for row in grids]
     assert medians[0] > 4.0 * medians[1] > 16.0 * medians[2]
-    assert len(found["figures"]) == 3
+    assert len(found["figures"]) == 1

@@ -1,4 +1,4 @@
-"""Random systems for `problems.benchmarks.fuzz`: planar bodies with contacts, Filippov systems, and wrong inputs."""
+"""Random systems for `fuzzing`: planar bodies with contacts, Filippov systems, and wrong inputs."""
 
 from __future__ import annotations
 

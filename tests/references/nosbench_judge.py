@@ -1,13 +1,11 @@
 """The benchmark's own opinion of a point: residuals from the functions in the problem's file, and an LPEC.
 
-Nothing in here uses the evaluators, loaders or certificates of the library, so that a mistake there shows. `vary` makes
-the same problem with another start and other scales.
+Nothing in here uses the evaluators, loaders or certificates of the library, so that a mistake there shows.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -18,8 +16,6 @@ import casadi as ca
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, diags, vstack
-
-from nosnoc_py.mpcc.program import MPCC
 
 INFEASIBILITY = 1e-6
 COMPLEMENTARITY = 1e-7
@@ -53,7 +49,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Numbers of the benchmark about a point; see `problems.benchmarks.nosbench_task.Row`."""
+    """Numbers of the benchmark about a point; see `problems.benchmarks.nosbench`."""
 
     objective: float
     penalty: float
@@ -249,26 +245,3 @@ def _linear_program(
     reduced = c - A.T @ y - E.T @ z
     dual = b @ y + np.minimum(reduced * lower, reduced * upper).sum()
     return float(max(found.fun, dual)), np.asarray(found.x)
-
-
-def vary(mpcc: MPCC, name: str, draw: int, seed: int) -> tuple[MPCC, np.ndarray, np.ndarray]:
-    """The same problem with another start inside its bounds and rows of G and H times 10^[-2, 2].
-
-    Every draw has its own strength of perturbation, from 1 % to ten times the size of w0.
-
-    Returns
-    -------
-    (MPCC, factors of G, factors of H)
-    """
-    random = np.random.default_rng([seed, draw, zlib.crc32(name.encode())])
-    scale_G, scale_H = (10.0 ** random.uniform(-2.0, 2.0, mpcc.G.numel()) for _ in "GH")
-    strength = 10.0 ** random.uniform(-2.0, 1.0)
-    moved = mpcc.w0 + strength * np.maximum(1.0, np.abs(mpcc.w0)) * random.standard_normal(mpcc.w0.size)
-    kept = ("w", "p", "objective", "penalty", "g", "lbw", "ubw", "lbg", "ubg", "p0")
-    varied = MPCC.of_pairs(
-        **{field: getattr(mpcc, field) for field in kept},
-        G=ca.DM(scale_G) * mpcc.G,
-        H=ca.DM(scale_H) * mpcc.H,
-        w0=np.clip(moved, mpcc.lbw, mpcc.ubw),
-    )
-    return varied, scale_G, scale_H

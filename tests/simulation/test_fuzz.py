@@ -1,9 +1,7 @@
-"""Random scenes against the event-driven oracle: a small part of `problems.benchmarks.fuzz`, and what it would find."""
+"""Random scenes against the event-driven oracle: what is found, and what would be."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import casadi as ca
@@ -11,8 +9,6 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems.benchmarks import fuzz
-from problems.runner import main
 from tests.pairwise import slow_row
 from tests.references import fuzzing
 from tests.references.event_oracle import Contacts, Filippov, motion
@@ -114,16 +110,3 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fuzzing.judge("filippov", 0, 4, short)["verdict"] == fuzzing.HONEST
     monkeypatch.setattr(fuzzing, "SECONDS", 0.05)
     assert fuzzing.judge("filippov", 0, 4, never_ends)["verdict"] == fuzzing.HANG
-
-
-def test_scenes_in_the_file_are_not_run_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ["--json", "--set", "kinds=filippov", "seed=0", f"output={tmp_path / 'rows.jsonl'}"]
-    assert main(fuzz.PROGRAM, [*command, "count=1"]) == 0
-    first = json.loads(capsys.readouterr().out)
-    run: list[int] = []
-    monkeypatch.setattr(fuzz, "judge", lambda kind, seed, index: run.append(index) or fuzzing.judge(kind, seed, index))
-    assert main(fuzz.PROGRAM, [*command, "count=2"]) == 0
-    assert run == [1]
-    assert json.loads(capsys.readouterr().out)["scenes"][:1] == first["scenes"]

@@ -15,7 +15,6 @@ from nosnoc_py.api import Simulator
 from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.solution import Sensitivity
-from problems.benchmarks import oscillator_order, step_sensitivities
 from tests.pairwise import slow_but
 from tests.references.friction_closed_forms import BY_NAME
 
@@ -406,24 +405,3 @@ def test_smoothing_with_steps_in_proportion_does_not_see_it_either() -> None:
 
     assert min(error(steps, 0.1 * 0.7 / steps) for steps in (200, 400, 800)) > 0.3
     assert error(20000, 1e-2) < 0.1  # the same equations, with steps much shorter than eps
-
-
-@pytest.mark.slow
-def test_the_problem_shows_all_three() -> None:
-    """The benchmark `step_sensitivities` at three numbers of steps; its exact derivative is that of the closed form."""
-    h, by_difference = 1e-6, []
-    for d in h * np.eye(2):
-        ends = []
-        for start in (oscillator.STANDARD.start + d, oscillator.STANDARD.start - d):
-            radius, angle = float(np.linalg.norm(start)), float(np.arctan2(start[1], start[0]))
-            moved = oscillator.Constants(radius=radius, angle=angle)
-            ends.append(oscillator.exact(oscillator_order.DURATION, moved)[0])
-        by_difference.append((ends[0] - ends[1]) / (2 * h))
-    np.testing.assert_allclose(step_sensitivities.exact(), np.array(by_difference).T, rtol=0, atol=1e-6)
-    elements, fixed, smooth = step_sensitivities.experiment(steps=(16, 27, 38), stages=(2,))
-    assert elements.more["flags"] == 0
-    assert elements.order is not None
-    assert elements.order > 2.7
-    assert min(fixed.errors) > 50.0
-    assert fixed.more["state_errors"][-1] < 0.5 * fixed.more["state_errors"][0]
-    assert min(smooth.errors) > 1.0

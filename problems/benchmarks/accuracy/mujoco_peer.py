@@ -22,27 +22,16 @@ PROGRAM = "MuJoCo"
 STEPS = (2e-3, 5e-4, 1e-4, 2e-5, 4e-6, 1e-6)  # largest steps [s]
 HARD = 0.9999  # the highest impedance that MuJoCo accepts
 CONTACT_STEPS = (10, 40, 160, 640)  # during a contact with restitution
+DAMPED: dict[str, Any] = {"constant": 2.0, "impedance": HARD, "damping": 3.0, "elliptic": True}
 SETTINGS: dict[str, dict[str, Any]] = {
     "default contact": {},
     "stiff": {"constant": 2.0},
     "hard": {"constant": 2.0, "impedance": HARD},
-    "hard, damped, elliptic": {"constant": 2.0, "impedance": HARD, "damping": 3.0, "elliptic": True},
-    "hard, damped, impratio 100": {
-        "constant": 2.0,
-        "impedance": HARD,
-        "damping": 3.0,
-        "elliptic": True,
-        "impratio": 100.0,
-    },
-    "hard, damped, noslip": {"constant": 2.0, "impedance": HARD, "damping": 3.0, "elliptic": True, "noslip": 50},
-    "softer, damped, elliptic": {"constant": 20.0, "impedance": HARD, "damping": 3.0, "elliptic": True},
-    "hard, damped, implicitfast": {
-        "constant": 2.0,
-        "impedance": HARD,
-        "damping": 3.0,
-        "elliptic": True,
-        "integrator": "IMPLICITFAST",
-    },
+    "hard, damped, elliptic": DAMPED,
+    "hard, damped, impratio 100": {**DAMPED, "impratio": 100.0},
+    "hard, damped, noslip": {**DAMPED, "noslip": 50},
+    "softer, damped, elliptic": {**DAMPED, "constant": 20.0},
+    "hard, damped, implicitfast": {**DAMPED, "integrator": "IMPLICITFAST"},
 }
 
 

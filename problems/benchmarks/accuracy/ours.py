@@ -23,43 +23,27 @@ def candidates(scene: Scene, quick: bool) -> Iterator[Candidate]:
     # One model for each program, not one for all: the set-up of the others would seem to cost nothing.
     system = cache(lambda program: system_of(scene))
 
-    def prepared(program: str, method: Any, **options: Any) -> Callable[[], Callable[[], Array]]:
+    def made(program: str, settings: str, method: Any, grain: float, series: str = "", **options: Any) -> Candidate:
         def prepare() -> Callable[[], Array]:
+            motion = {"x0": scene.x0, "duration": scene.duration, "method": method, **options}
             built = system(program)
-            return lambda: _positions(
-                scene, ns.simulate(built, x0=scene.x0, duration=scene.duration, method=method, **options)
-            )
+            return lambda: _positions(scene, ns.simulate(built, **motion))
 
-        return prepare
+        return Candidate(program=program, settings=settings, grain=grain, series=series, prepare=prepare)
 
     for tolerance in TOLERANCES[1:2] if quick else TOLERANCES:
-        method = ns.EventDriven(rtol=tolerance, atol=0.1 * tolerance, grazing="continue")
-        yield Candidate(
-            program=EVENT_DRIVEN,
-            settings=f"rtol={tolerance:g}",
-            grain=0.0,
-            series="",
-            prepare=prepared(EVENT_DRIVEN, method),
-        )
+        events = ns.EventDriven(rtol=tolerance, atol=0.1 * tolerance, grazing="continue")
+        yield made(EVENT_DRIVEN, f"rtol={tolerance:g}", events, 0.0)
     for stages in (2,) if quick else (2, 3):
+        elements = ns.FESDJ(rk_stages=stages, error_tolerance=None)
         for count in ELEMENT_STEPS[:1] if quick else ELEMENT_STEPS:
-            elements = ns.FESDJ(rk_stages=stages, error_tolerance=None)
-            yield Candidate(
-                program=ELEMENTS,
-                settings=f"{SAMPLES * count} steps, {stages} stages",
-                grain=count,
-                series=str(stages),
-                prepare=prepared(ELEMENTS, elements, steps=SAMPLES * count),
-            )
+            steps = SAMPLES * count
+            yield made(ELEMENTS, f"{steps} steps, {stages} stages", elements, count, str(stages), steps=steps)
     for scheme in ("moreau_jean", "stewart_trinkle"):
+        stepping = ns.TimeStepping().replace(scheme=scheme)
         for count in FIXED_STEPS[:2] if quick else FIXED_STEPS:
-            yield Candidate(
-                program=STEPPING,
-                settings=f"{SAMPLES * count} steps, {scheme}",
-                grain=count,
-                series=scheme,
-                prepare=prepared(STEPPING, ns.TimeStepping(scheme=scheme), steps=SAMPLES * count),
-            )
+            steps = SAMPLES * count
+            yield made(STEPPING, f"{steps} steps, {scheme}", stepping, count, scheme, steps=steps)
 
 
 def _positions(scene: Scene, trajectory: ns.Trajectory) -> Array:

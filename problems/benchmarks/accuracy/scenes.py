@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,36 +22,10 @@ DROP, TILT = 0.02, (0.03, 0.05)  # initial height of the feet of the quadruped [
 TIGHT = ns.EventDriven(rtol=1e-13, atol=1e-14, grazing="continue")
 
 
-def _planar(
-    name: str,
-    title: str,
-    bodies: tuple[Body, ...],
-    reference: Callable[[Array], Array],
-    *,
-    duration: float,
-    measured: tuple[int, ...],
-    friction: float = 0.0,
-    restitution: float = 0.0,
-    slope: float = 0.0,
-    impact_speed: float = 1.0,
-    drift: bool = False,
-) -> Scene:
-    x0 = state(bodies)
-    return Scene(
-        name=name,
-        title=title,
-        duration=duration,
-        x0=x0,
-        n_q=x0.size // 2,
-        bodies=bodies,
-        reference=reference,
-        measured=measured,
-        gravity=(GRAVITY * float(np.sin(slope)), 0.0, -GRAVITY * float(np.cos(slope))),
-        friction=friction,
-        restitution=restitution,
-        impact_speed=impact_speed,
-        drift=drift,
-    )
+def _planar(name: str, title: str, bodies: tuple[Body, ...], *, slope: float = 0.0, **about: Any) -> Scene:
+    """Return a scene of bodies in the plane, on a slope [rad]."""
+    x0, gravity = state(bodies), (GRAVITY * float(np.sin(slope)), 0.0, -GRAVITY * float(np.cos(slope)))
+    return Scene(name=name, title=title, bodies=bodies, x0=x0, n_q=x0.size // 2, gravity=gravity, **about)
 
 
 def ball() -> Scene:
@@ -60,7 +35,7 @@ def ball() -> Scene:
         "ball",
         "ball, one rebound (e = 0.8)",
         (body,),
-        lambda t: bouncing_ball.exact(t, restitution=0.8, gravity=GRAVITY)[:, :1] + RADIUS,
+        reference=lambda t: bouncing_ball.exact(t, restitution=0.8, gravity=GRAVITY)[:, :1] + RADIUS,
         duration=1.0,
         measured=(0,),
         restitution=0.8,
@@ -84,7 +59,7 @@ def slide() -> Scene:
         "slide",
         "block lands and slides to a stop",
         (body,),
-        exact,
+        reference=exact,
         duration=0.8,
         measured=(0, 1),
         friction=friction,
@@ -99,7 +74,7 @@ def slope() -> Scene:
         "slope",
         "block on a slope: drift",
         (body,),
-        lambda t: np.zeros((t.size, 1)),
+        reference=lambda t: np.zeros((t.size, 1)),
         duration=5.0,
         measured=(0,),
         friction=0.5,
@@ -130,7 +105,7 @@ def pile(boxes: int = 5) -> Scene:
         "pile",
         f"{boxes} boxes pile up",
         bodies,
-        exact,
+        reference=exact,
         duration=0.4,
         measured=tuple(range(3 * boxes)),
         friction=0.5,

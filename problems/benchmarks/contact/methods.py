@@ -8,6 +8,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.search.portfolio import EFFORTS
@@ -106,17 +107,9 @@ def smoothed(posed: Posed, limit: float) -> Answer | None:
         terminal_constraints=ocp.terminal_constraints,
     )
     solution = ns.solve(soft, _elements(posed, soft), guess=start_of(posed), time_limit=limit)
-    return of_control(
-        ocp,
-        Control(
-            solution.u,
-            solution.duration,
-            solution.objective,
-            solution.status.value,
-            solution.success,
-            message=solution.message,
-        ),
-    )
+    status, message = solution.status.value, solution.message
+    found = Control(solution.u, solution.duration, solution.objective, status, solution.success, message)
+    return of_control(ocp, found)
 
 
 def nosnoc(posed: Posed, limit: float) -> Answer | None:
@@ -255,15 +248,4 @@ def _softened(system: ns.CLS) -> ns.CLS:
         if contact.tangent is not None:
             slip = ca.mtimes(ca.SX(contact.tangent).T, system.v)
             force -= 2 * ca.mtimes(ca.SX(contact.tangent), contact.friction * press * ca.tanh(slip / CREEP))
-    return ns.CLS(
-        q=system.q,
-        v=system.v,
-        u=system.u,
-        t=system.t,
-        p=system.p,
-        p_default=system.p_default,
-        mass_matrix=system.mass_matrix,
-        force=force,
-        contacts=[],
-        names=system.names,
-    )
+    return evolve(system, force=force, contacts=[])
