@@ -247,9 +247,10 @@ def _partitions(
     value: Modes | Hysteresis | Sequence[Modes | Hysteresis], what: str = "modes", owner: Any = None
 ) -> tuple[Any, ...]:
     given = (value,) if isinstance(value, Modes | Hysteresis) else value
-    if given in ((), []):
+    modes = parts(given, (Modes, Hysteresis), type(owner).__name__, "modes")
+    if not modes:
         raise ModelError(f"{what}: expected ns.Modes or a list of them, given {value!r}.")
-    return parts(given, (Modes, Hysteresis), type(owner).__name__, "modes")
+    return modes
 
 
 @declared(kw_only=True, repr=False)
