@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import casadi as ca
@@ -11,6 +12,8 @@ from scipy.optimize import minimize
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
+from nosnoc_py.tableaus import radau_iia
+from nosnoc_py.transcription.transcription import costates
 from tests.pairwise import slow_but
 
 METHOD = ns.FESDJ(control_stages=8)
@@ -71,6 +74,22 @@ def test_nominal_values_change_nothing() -> None:
 
 
 # --- multipliers ---
+
+
+def test_costates_leave_out_elements_without_a_length() -> None:
+    """-mu / b of Radau IIA with two stages, b = (3/4, 1/4); one of 1e-4 of its share has a length, one of 1e-8 none."""
+    tableau, rows = radau_iia(2), [SimpleNamespace(rows=[k]) for k in range(6)]
+    problem: Any = SimpleNamespace(
+        dcs=SimpleNamespace(x_names=("x",)),
+        tableau=tableau,
+        fesd=SimpleNamespace(rk_representation="integral"),
+        mpcc=SimpleNamespace(constraints=SimpleNamespace(blocks=lambda role: rows)),
+    )
+    mu = -np.array([0.75, 0.25, 1.5, 0.5, 2.25, 0.75])
+    for short, kept in ((1e-4, [1, 1, 2, 2, 3, 3]), (1e-8, [1, 1, 3, 3])):
+        (series,) = costates(problem, mu, np.array([1.0, short, 1.0])).values()
+        assert series.values == pytest.approx(kept, rel=1e-14)
+        assert series.t[[0, 1, -1]] == pytest.approx([1 / 3, 1.0, 2.0 + short], rel=1e-14)
 
 
 def test_the_multiplier_of_an_equation_is_minus_the_slope_of_the_objective() -> None:

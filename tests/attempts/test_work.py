@@ -73,6 +73,19 @@ class TestAccounts:
         assert work.of_iteration(2e6, 1e4) == pytest.approx(2e-4 + 2e6 * 5e-9 + 1e4 * 1.5e-7, rel=1e-12)
         assert work.of_step(1e4) == pytest.approx(8e-4 + 40 * 5e-9 * 1e4, rel=1e-12)
         assert work.of_program(1e5) == pytest.approx(2e-2 + 6e-7 * 1e5, rel=1e-12)
+        assert work.of_interior_iteration(2e6, 1e4) == pytest.approx(4.2e-4 + 2e6 * 2e-9 + 1e4 * 6e-8, rel=1e-12)
+        assert work.of_numeric_program(1e5) == pytest.approx(9e-3 + 5e-7 * 1e5, rel=1e-12)
+
+    def test_gaps_that_are_looked_at_between_steps_are_work(self) -> None:
+        """A wavy ceiling that is never touched: about 450 gaps of 1e-4 units, of a motion with the same steps."""
+        q, v, spent = ca.SX.sym("q"), ca.SX.sym("v"), []
+        for waves in (1, 40):
+            ceiling = ns.Contact("ceiling", gap=1.001 + ca.sin(waves * q), restitution=0.9)
+            system = ns.CLS(q=q, v=v, mass_matrix=1, force=-q, contacts=[ceiling])
+            with counted() as account:
+                assert not ns.simulate(system, x0=[1.0, 0.0], duration=4.0).events
+            spent.append(account.total)
+        assert spent[1] - spent[0] == pytest.approx(0.045, rel=0.5)
 
 
 def valley(size: int) -> Ipopt:

@@ -197,6 +197,17 @@ def test_what_is_no_number_breaks_its_law_altogether() -> None:
     assert "nan" not in str(worst)
 
 
+def test_a_tangent_that_is_no_number_explains_nothing() -> None:
+    """The jump is finite, the Jacobian is not: no impulse is computed from it."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1], restitution=0.5, tangent=ca.vertcat(ca.sqrt(q[0]), 0), friction=0.5)
+    force = ca.DM([0, -2.0 * GRAVITY])
+    system = ns.CLS(q=q, v=v, mass_matrix=2.0 * ca.DM.eye(2), force=force, contacts=[ground])
+    assert broken(system, [1, 0, 2, -3], [1, 0, 0, 1.5]) == {}
+    with np.errstate(invalid="ignore"):
+        assert broken(system, [-1, 0, 2, -3], [-1, 0, 0, 1.5])[Law.IMPULSES] == np.inf
+
+
 def slide() -> tuple[ns.OCP, ns.Solution]:
     """The point mass slides on the ground for a third of a second: 3 m/s, decelerated by g / 2."""
     system = point()

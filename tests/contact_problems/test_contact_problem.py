@@ -91,6 +91,21 @@ def test_one_spatial_contact_slips_opposite_to_its_force() -> None:
     np.testing.assert_allclose(inside.forces, [1.0, -0.3, 0.3], rtol=0, atol=1e-13)
 
 
+def test_directions_of_slip_that_are_tried_are_all_around() -> None:
+    """Eight for one contact, six each for two: at mu times the normal force, or times one if that is less."""
+    for count, angles in ((1, 8), (2, 6)):
+        kind = frames([2] * count, [0.5] * count)
+        start = np.array([4.0, 0.25, *np.zeros(4)]) if count == 2 else np.array([4.0, 0.0, 0.0])
+        tried = ContactSolver(kind)._candidates(problem(kind, np.eye(3 * count), -np.ones(3 * count)), start)
+        slips = [forces for modes, forces in tried if modes == (SLIP,) * count and (forces != start).any()]
+        assert len(slips) == angles**count
+        for c, size in enumerate((2.0, 0.5)[:count]):
+            pair = np.array(slips)[:, count + 2 * c : count + 2 * c + 2]
+            np.testing.assert_allclose(np.linalg.norm(pair, axis=1), size, rtol=1e-14)
+            found = np.unique(np.round(np.arctan2(pair[:, 1], pair[:, 0]) / (2 * np.pi / angles)).astype(int) % angles)
+            np.testing.assert_array_equal(found, np.arange(angles))
+
+
 @pytest.mark.parametrize("algorithm", [None, "enumeration", "sweeps", "newton"])
 @pytest.mark.parametrize("widths", [(1, 1), (2, 1), (2, 2), (1, 0, 2), (1, 1, 1)])
 def test_the_laws_hold_on_random_problems(widths: tuple[int, ...], algorithm: Algorithm | None) -> None:
@@ -257,6 +272,10 @@ def test_the_correction_of_a_singular_system_is_the_shortest() -> None:
     regular = np.array([[2.0, 1.0], [0.0, 4.0]])
     np.testing.assert_allclose(correction(regular, -regular @ [3.0, 5.0]), [3.0, 5.0], rtol=0, atol=1e-14)
     assert np.isnan(correction(np.full((1, 1), np.nan), np.ones(1))).all()
+    # A direction of 1e-11 of the largest one counts, one of rounding does not.
+    for size, moved in ((1e-11, 1.0), (1e-13, 0.0)):
+        nearly = np.diag([1.0, size, 0.0])
+        np.testing.assert_allclose(correction(nearly, -np.array([1.0, size, 0.0])), [1.0, moved, 0.0], atol=1e-9)
 
 
 def test_a_factorisation_that_fails_is_a_mode_that_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:

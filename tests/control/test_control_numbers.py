@@ -218,6 +218,17 @@ class TestWindows:
         (short,) = references_of(windows, windows.between(np.linspace(0, 1, 10)))
         assert (short.start, short.end) == (pytest.approx(0.5 - 1 / 3), pytest.approx(0.5 + 1 / 3))
 
+    def test_extensions_of_impacts_meet_half_way(self) -> None:
+        """Between elastic walls at 0.2 and 0.5 m a mass of 1 m/s has an impact every 0.3 s."""
+        q, v, u = (ca.SX.sym(name) for name in "qvu")
+        walls = [ns.Contact(f"wall {k}", gap=gap, restitution=1.0) for k, gap in enumerate((q - 0.2, 0.5 - q))]
+        system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=walls)
+        windows = PlanWindows(system, ns.simulate(system, x0=[0.25, 1.0], duration=1.0, u=0.0), np.zeros(0))
+        references = references_of(windows, windows.between(np.linspace(0, 1, 4)))
+        assert [each.time for each in references] == pytest.approx([0.25, 0.55, 0.85], abs=1e-9)
+        assert [each.start for each in references] == pytest.approx([0.1, 0.4, 0.7], abs=1e-9)
+        assert [each.end for each in references] == pytest.approx([0.4, 0.7, 1.0], abs=1e-9)
+
     def test_the_other_side_of_an_impact(self) -> None:
         event = Reference(time=0.5, start=0.2, end=0.8, before=lambda t: np.array([t]), after=lambda t: np.array([-t]))
         assert event.other_side(0.3) == pytest.approx([-0.3])
@@ -366,6 +377,10 @@ class TestFits:
         assert differences is not None
         assert differences[1] == pytest.approx(np.array([[-2.0, 0.0], [-2.0, -4.0]]), abs=1e-5)
         assert made.split(np.array([0.5, 7.0]))[1].tolist() == [7.0]
+        # A motion that has no derivatives.
+        for none in (None, SimpleNamespace(smooth=False, orbital=1), SimpleNamespace(smooth=True, orbital=None)):
+            motion: Any = SimpleNamespace(sensitivity=none)
+            assert made._of_motion(motion, data, made.outputs[0], np.array([3.0]), 0) is None
         outputs = {"twice": 2 * x + rate}
         seen = ns.Measurements([2.0], {"twice": [20.0]}, sigma=0.5)
         doubled = Predictions.of(system, (seen,), {"x": (-9, 9), "rate": (0, 9)}, None, None, None, outputs, None)
@@ -617,6 +632,9 @@ class TestPredictiveControl:
         mpc._lowest = -2.0
         assert mpc._has_risen(-2.0 + 2.0 * rise)
         assert not mpc._has_risen(-2.0 + 2.0 * (rise - 0.02))
+        mpc._lowest = 20.0
+        assert mpc._has_risen(20.0 + 20.0 * rise)
+        assert not mpc._has_risen(20.0 + 20.0 * (rise - 0.02))
 
     def test_controls_are_within_bounds_and_without_slacks(self) -> None:
         mpc = controller()
@@ -909,6 +927,15 @@ class TestLoops:
         assert (len(whole.parts), whole.late_parts) == (1, 1)
         prompt = closed_loop._SimulatedPlant(cart(), ns.EventDriven(), 0.4, 0.0)
         assert (len(prompt.parts), prompt.late_parts) == (1, 0)
+
+    def test_a_log_has_both_ends_and_some_points_of_every_step(self) -> None:
+        """Of 100 samples in one phase the first, the last and every fourteenth or fifteenth."""
+        t = np.linspace(2.0, 3.0, 101)
+        history = SimpleNamespace(steps=[SimpleNamespace(t=t, x=np.c_[t, 2 * t])], phases=[None], events=[])
+        times, states, events = closed_loop._step_motion(SimpleNamespace(history=history, t=3.0), 1.0)
+        assert times == pytest.approx([0.0, 0.14, 0.28, 0.42, 0.57, 0.71, 0.85, 1.0], abs=1e-12)
+        assert states[:, 1] == pytest.approx(2 * (2.0 + times), abs=1e-12)
+        assert events == []
 
     def test_events_have_the_time_of_the_loop(self) -> None:
         """A wall at 0.25 m is hit with 1 m/s after 0.25 s, in the third period of 0.1 s."""

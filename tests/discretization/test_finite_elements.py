@@ -50,8 +50,10 @@ def sticking(rate: float = -1.0, power: float = 0.0) -> DCS:
     )
 
 
-def discretise(dcs: DCS, x0: float, horizon: float, stages: int = 1, **options: Any) -> tuple[MPCC, Any]:
-    method = ns.FESDJ(control_stages=stages, **options)
+def discretise(
+    dcs: DCS, x0: float, horizon: float, stages: int = 1, kind: Any = ns.FESDJ, **options: Any
+) -> tuple[MPCC, Any]:
+    method = kind(control_stages=stages, **options)
     builder = ProgramBuilder()
     start = builder.parameter("x0", dcs.x_names, x0)
     bounds = StateBounds(lower=np.full(1, -np.inf), upper=np.full(1, np.inf), initial=np.full(1, x0))
@@ -129,6 +131,14 @@ def test_counts_of_a_program() -> None:
     assert mpcc.G.numel() == 8 * 2 + 1  # left boundaries are the right ends before them
     assert len(mpcc.pairs()[0]) == 8 * 3 * 2  # two stages and the left boundary against two stages
     assert mpcc.r.numel() == 4
+
+
+@pytest.mark.parametrize("scheme", ["radau_iia", "radau_i", "lobatto_iiic", "explicit"])
+def test_steps_without_detection_have_products_at_stages_only(scheme: str) -> None:
+    """Two elements with two stages, of which the first may be on the left boundary: one product each."""
+    mpcc, _ = discretise(sticking(), 0.37, 1.0, kind=ns.FESD, scheme=scheme, switch_detection=False)
+    assert mpcc.H.numel() == 2 * 2
+    assert len(mpcc.pairs()[0]) == 2 * 2
 
 
 WORDS = ("contact", "gap", "impulse", "friction", "ground")

@@ -141,6 +141,16 @@ def test_shapes_on_a_slope_stand_on_their_lowest_points() -> None:
             assert np.array(gaps(at)).min() == pytest.approx(expected, abs=2e-7)
 
 
+def test_a_sphere_may_have_its_centre_anywhere() -> None:
+    """A point at (2, 3, 5) is 6 m away from the centre (0, -1, 1) in directions (2, 4, 4) / 6."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    probe = ns.Placed(ns.Point(), q, coordinates=ns.Coordinates(q, v))
+    (contact,) = ns.contacts(probe, ns.Sphere(0.5, center=[0.0, -1.0, 1.0]), friction=1.0)
+    gap, slope = ca.Function("gap", [q], [contact.gap, ca.gradient(contact.gap, q)])([2.0, 3.0, 5.0])
+    assert float(gap) == pytest.approx(5.5, abs=1e-13)
+    np.testing.assert_allclose(slope.full().ravel(), np.array([1.0, 2.0, 2.0]) / 3.0, rtol=0, atol=1e-13)
+
+
 def test_tangents_are_perpendicular_to_the_normal_wherever_it_points() -> None:
     """Of a point around a fixed sphere: (n, t1, t2) is a rotation for any direction, the poles among them."""
     q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)

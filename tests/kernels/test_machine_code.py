@@ -114,6 +114,42 @@ def test_a_folder_that_cannot_be_made_is_no_error(now: Path, monkeypatch: pytest
     assert all(np.isfinite(part).all() for part in evaluated(long_kernel()))
 
 
+def test_nothing_is_compiled_where_it_is_forbidden(now: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(machine_code.MODE, "never")
+    code = MachineCode(long_kernel().first)
+    assert code.settled
+    assert not code.count(10**9)
+    assert not now.exists()
+
+
+def test_a_function_that_another_thread_has_settled_is_not_counted(now: Path) -> None:
+    """The other thread ends between the question and the lock."""
+    code = MachineCode(long_kernel().first)
+    lock = code._lock
+
+    class Ended:
+        def __enter__(self) -> None:
+            lock.acquire()
+            code._over = True
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    code._lock = Ended()
+    assert not code.count(1)
+    assert code._count == 0
+
+
+def test_the_first_compiler_that_exists_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(machine_code.COMPILER, "no_compiler")
+    assert machine_code.compiler.__wrapped__() is None
+    for name in ("clang", "gcc"):
+        (tmp_path / name).write_text("#!/bin/sh")
+        (tmp_path / name).chmod(0o755)
+        assert machine_code.compiler.__wrapped__() == str(tmp_path / name)
+
+
 def test_short_functions_are_left_alone(now: Path) -> None:
     a = ca.SX.sym("a", 2)
     KernelEvaluator(Kernel(a, a[0] * a[1]), np.ones((3, 2))).values()

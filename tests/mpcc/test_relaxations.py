@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nosnoc_py.mpcc.relaxations import RELAXATIONS, Relaxation
+from nosnoc_py.mpcc.relaxations import RELAXATIONS, Relaxation, _conjugate
 from nosnoc_py.testing.relaxations import (
     CHECKS,
     RelaxationCase,
@@ -126,6 +126,13 @@ def test_phi_is_zero_exactly_where_the_product_is_sigma(name, a, sigma):
 def test_fischer_burmeister_is_the_known_function(a, b, sigma):
     known = a + b - np.sqrt(a**2 + b**2 + 2 * sigma)
     assert values(RELAXATIONS["fischer_burmeister"], a, b, sigma)[0, 0] == pytest.approx(known, abs=1e-11 * (1 + a + b))
+
+
+def test_roots_are_shifted_by_far_less_than_the_least_sigma():
+    """At a = b = 0 the shift of 1e-24 alone is under the root: 2 / 1e-12; beside sigma = 1e-12 it changes no digit."""
+    zero = ca.SX(0)
+    assert float(_conjugate(zero, zero, zero)) == pytest.approx(2e12, rel=1e-12)
+    assert float(_conjugate(zero, zero, ca.SX(1e-12))) == pytest.approx(2 / np.sqrt(2e-12), rel=1e-11)
 
 
 @given(a=SIDE, b=SIDE, sigma=SIGMA)

@@ -10,6 +10,7 @@ import pytest
 
 from nosnoc_py.kernels import Kernel, KernelCache, KernelEvaluator
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
+from nosnoc_py.programs.for_casadi import ForCasadi
 
 pytestmark = pytest.mark.quick
 
@@ -118,6 +119,38 @@ def test_gradients_have_the_size_one_at_the_start():
     x = start / scale
     assert np.abs(program.first(x)[0]).max() == pytest.approx(1.0)
     np.testing.assert_allclose(np.abs(program.jacobian(x).toarray()).max(axis=1), 1.0)
+
+
+def test_casadi_gets_every_part_with_its_value() -> None:
+    """Objective with its gradient, rows with their Jacobian, as the program has them."""
+    program = BlockProgram(
+        blocks(), np.full(UNKNOWNS, -5.0), np.full(UNKNOWNS, 5.0), np.ones(UNKNOWNS), np.ones(UNKNOWNS)
+    )
+    given, x = ForCasadi(program), np.linspace(0.3, 1.2, UNKNOWNS)
+    objective, rows = program.values(x)
+    f, gradient = given.derivatives["grad_f"](x, [])
+    g, jacobian = given.derivatives["jac_g"](x, [])
+    assert float(f) == pytest.approx(objective, rel=1e-14)
+    np.testing.assert_allclose(gradient.full().ravel(), program.first(x)[0], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(g.full().ravel(), rows, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(jacobian.full(), program.jacobian(x).toarray(), rtol=0, atol=1e-14)
+
+
+def test_labels_begin_anew_in_every_block() -> None:
+    """A block of three rows at both of its places behind two rows of another one."""
+    z, at = ca.SX.sym("z", 2), LinearMap.at([[0, 1], [2, 3]])
+    made = [
+        KernelBlock(name=name, kernel=Kernel(z, rows), at=at, lower=0, upper=1, labels=labels)
+        for name, rows, labels in (
+            ("sum", z[0] + z[1], ("only",)),
+            ("all", ca.vertcat(z, z[0] * z[1]), ("left", "right", "product")),
+            ("pair", z, ("first", "second")),
+        )
+    ]
+    program = BlockProgram(made, np.full(4, -5.0), np.full(4, 5.0), np.ones(4), np.ones(4))
+    assert [program.label(k) for k in range(2)] == ["sum: only"] * 2
+    assert [program.label(k) for k in range(2, 8)] == ["all: left", "all: right", "all: product"] * 2
+    assert [program.label(k) for k in range(8, 12)] == ["pair: first", "pair: second"] * 2
 
 
 def test_the_worst_row_is_named():

@@ -164,6 +164,7 @@ def test_lifted_products_equal_the_products() -> None:
     dcs = step_dcs(three_functions())
     lifts = [v for v in dcs.variables if v.name.startswith("beta")]
     assert 0 < len(lifts) < COUNT  # shared prefixes are lifted once
+    assert [lift.initial for lift in lifts] == [0.25] * len(lifts)  # of two functions that are 1/2
     rng = np.random.default_rng(0)
     for _ in range(5):
         a = rng.uniform(0, 1, 3)

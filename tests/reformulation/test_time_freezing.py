@@ -14,7 +14,8 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from models import ball_in_corner, bouncing_ball, bowl, particle, point_mass
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.reformulation.numerical_time import frozen_dcs
+from nosnoc_py.reformulation.time_freezing import Frozen, freeze
 from tests.pairwise import slow_row
 from tests.references.friction_closed_forms import BY_NAME
 
@@ -314,6 +315,15 @@ def free_flight(**contact: Any) -> ns.CLS:
     q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
     contacts = [ns.Contact("ground", gap=q[2], **contact)] if contact else []
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(3), force=ca.SX(ca.DM([0.0, 0.0, -1.0])), contacts=contacts)
+
+
+@pytest.mark.quick
+def test_the_rate_of_a_stabilised_gap_is_the_sum_of_its_parts() -> None:
+    """|n'v| = n'v+ + n'v-, which vanishes where the gap drifts."""
+    dcs = frozen_dcs(freeze(bouncing_ball.build(0.0)), 0.0, stabilize=True)
+    (held,) = [pair for pair in dcs.pairs if pair.name == "held"]
+    slopes = ca.evalf(ca.jacobian(held.a, ca.vertcat(*[v.symbol for v in dcs.variables]))).full()
+    assert sorted(slopes[slopes != 0.0].tolist()) == [1.0, 1.0]
 
 
 FLAT = ca.DM([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.robots.link_shapes import ROUND_ELLIPSOID
 from tests.robots.files import mjcf_tree
 
 mujoco = pytest.importorskip("mujoco")
@@ -74,6 +75,20 @@ def test_a_creature_with_everything_that_is_read() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_trees_are_those_of_mujoco(seed: int) -> None:
     agrees(mjcf_tree(np.random.default_rng(seed)), seed)
+
+
+def test_a_body_that_is_fixed_to_the_world_adds_no_inertia() -> None:
+    """Its mass is no part of the body before it."""
+    post = '<body name="post" pos="1 0 0"><geom type="sphere" size=".2"/></body></worldbody>'
+    agrees(CREATURE.replace("</worldbody>", post), 3)
+
+
+def test_directions_of_a_drawn_ellipsoid_are_spread_evenly() -> None:
+    """Two hundred with their negatives: ten degrees between any two."""
+    both = np.concatenate([ROUND_ELLIPSOID, -ROUND_ELLIPSOID])
+    cosines = both @ both.T - 2.0 * np.eye(200)
+    assert np.degrees(np.arccos(cosines.max())) > 10.2
+    np.testing.assert_allclose(np.linalg.norm(both, axis=1), 1.0, rtol=1e-14)
 
 
 def test_a_free_fall_is_that_of_mujoco() -> None:

@@ -118,6 +118,13 @@ def _of_mujoco(mujoco: Any, text: str, base: str) -> Any:
 
 
 @pytest.mark.quick
+def test_only_the_first_joint_of_a_base_is_at_the_world() -> None:
+    """The world is -1, as in `JointedBody.parent`."""
+    trees = {base: ns.Robot.from_urdf(HOPPER, base=base).tree.bodies for base in BASES}  # type: ignore[arg-type]
+    assert {base: bodies[0].parent for base, bodies in trees.items()} == dict.fromkeys(BASES, -1)
+    assert [body.parent for body in trees["planar"][:3]] == [-1, 0, 1]
+
+
 def test_a_floating_base_keeps_its_quaternion_and_turns_as_its_velocity_says() -> None:
     rng = np.random.default_rng(7)
     robot = ns.Robot.from_urdf(random_tree(rng, 2, fixed=False), "floating")

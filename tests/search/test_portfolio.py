@@ -96,6 +96,13 @@ def test_what_a_solution_says_of_its_search() -> None:
     assert "kinds agree" in text
 
 
+@pytest.mark.quick
+def test_refinements_end_with_the_search() -> None:
+    state = ns.Search(effort="quick").init(cart(), time_limit=50.0)
+    assert state.work.deadline - state.work.started == pytest.approx(50.0, abs=1e-6)
+    assert state.work.deadline == state.deadline
+
+
 def test_step_by_step_as_in_one_go() -> None:
     search = ns.Search(effort="quick")
     state = search.init(cart())

@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.kernels import KernelEvaluator
 from nosnoc_py.programs import BlockProgram
 from nosnoc_py.search import simplex as simplex_module
-from nosnoc_py.search import starts
+from nosnoc_py.search import smoothed, starts
 from nosnoc_py.search.smoothed import (
     SHARED,
     STEPS,
@@ -36,6 +36,14 @@ def cart(mass: float = 2.0, force: Any = None, **changed: Any) -> ns.OCP:
     asked: dict[str, Any] = {"horizon": 2.0, "x0": [1.0, 0.5], "stage_cost": u**2}
     given = {key: value(system) if callable(value) else value for key, value in changed.items()}
     return ns.OCP(system, **{**asked, **given})
+
+
+def test_the_width_of_a_smoothed_contact_is_of_the_force_that_stops_or_holds() -> None:
+    """2 kg that are pushed with 7 N: 2 (v / T + 7 / 2), with the typical speed v and T = 2 s."""
+    task = StartTask.of(cart(force=lambda q, v, u: u - 7))
+    sized, speed = smoothed._with_sizes(task), task.sizes[1]
+    assert sized.nominal["v"] == pytest.approx([speed])
+    assert sized.nominal["force"] == pytest.approx([2.0 * (speed / 2.0 + 3.5)], rel=1e-12)
 
 
 class TestBounds:

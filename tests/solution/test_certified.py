@@ -91,6 +91,10 @@ def test_reports(certified: Solution) -> None:
     assert [start["objective"] for start in plain["candidates"]] == [3.25, None]
     sure = replace(certified, certificate=replace(found, verdict=ns.Verdict.CONFIRMED, true_objective=found.objective))
     assert "\n  certificate: confirmed\n" in sure.summary()
+    # The difference is relative to large objectives.
+    for share, told in ((0.5, False), (2.0, True)):
+        large = replace(found, objective=1e6, true_objective=1e6 * (1.0 + share * found.tolerance))
+        assert ("true objective" in replace(certified, certificate=large).summary()) is told
     bare = replace(certified, certificate=None, candidates=(), agreement=())
     assert "certificate" not in bare.summary()
     assert "starts" not in bare.summary()

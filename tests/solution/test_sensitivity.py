@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution import Sensitivity, Solution, Trajectory, load
+from nosnoc_py.solution.optimum import SolutionSensitivity
 
 pytestmark = pytest.mark.quick
 
@@ -92,6 +95,15 @@ def test_events_or_controls_may_be_absent() -> None:
     assert repr(plain) == "Sensitivity: 2 states by 2 + 0 data and 3 controls"
     with pytest.raises(TranscriptionError, match="belong together"):
         Sensitivity(x0=np.eye(2), p=np.zeros((2, 0)), event_times_x0=np.zeros((1, 2)))
+
+
+def test_three_flags_are_shown_and_the_others_counted() -> None:
+    for count, more in ((3, ""), (4, "; and 1 more flags")):
+        optimum: Any = SimpleNamespace(
+            at=SimpleNamespace(u=np.zeros((5, 2))), names=("x0",), flags=tuple("abcd"[:count])
+        )
+        said = SolutionSensitivity.__repr__(optimum)
+        assert said.endswith(f"objective and 5 x 2 controls by x0; not certain to exist: a; b; c{more}")
 
 
 @pytest.mark.parametrize("flags", [(), FLAGS])

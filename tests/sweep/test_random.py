@@ -75,10 +75,21 @@ def test_means_and_deviations(made: dict[str, Any], mean: float, deviation: floa
         assert values.min() >= 0
 
 
+def test_bounds_cut_a_lognormal_distribution() -> None:
+    """At its median and at e; a bound of a positive variable below zero cuts nothing."""
+    cut = Distribution(lognormal=[1.0, np.e], lower=1.0, upper=np.e).values(np.array([0.0, 0.5, 1.0]))
+    assert cut[[0, 2]] == pytest.approx([1.0, np.e], rel=1e-12)
+    assert 1.0 < cut[1] < np.e
+    shares = np.array([0.1, 0.5, 0.9])
+    whole = Distribution(lognormal=[1.0, np.e]).values(shares)
+    assert Distribution(lognormal=[1.0, np.e], lower=-2.0).values(shares) == pytest.approx(whole, rel=1e-12)
+
+
 def test_the_first_values_stay_when_there_are_more(file: Path) -> None:
     random = {HEIGHT: {"normal": [1.0, 0.1]}, "problem.arguments.weight": {"uniform": [1, 2]}}
     few, many = (runs(configuration(given(random=random, samples=n), file)) for n in (3, 7))
     assert [run.key for run in few] == [run.key for run in many][:3]
+    assert [count(configuration(given(random=random, samples=n), file)) for n in (3, 7)] == [3, 7]
     assert few[0].drawn == {path: few[0].resolved["problem"]["arguments"][path.split(".")[-1]] for path in random}
     other = runs(configuration(given(random=random, samples=3, seed=1), file))
     assert not {run.key for run in other} & {run.key for run in few}

@@ -34,6 +34,14 @@ def test_rows_are_equal_intervals():
     assert [control(t, NOWHERE)[0] for t in (0.0, 0.49, 0.5, 1.2, 1.9, 2.0)] == [1.0, 1.0, 2.0, 4.0, 8.0, 8.0]
 
 
+def test_intervals_include_the_ends():
+    """Of a law that is sampled at 0, 0.5 and 1 s: times before and after belong to the first and the last interval."""
+    control = control_of(ns.SampledLaw(lambda t, x: [t], 0.5), 1, 1.5)
+    times = (-0.1, 0.0, 0.49, 0.5, 0.99, 1.0, 1.5, 1.6)
+    assert [control._interval(t) for t in times] == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert control(1.5, NOWHERE).tolist() == [1.0]
+
+
 def test_a_grid_of_ones_own():
     control = control_of(PiecewiseConstant([0.0, 0.1, 1.0], [5.0, 7.0]), 1, 1.0)
     assert control.breaks.tolist() == [0.0, 0.1, 1.0]

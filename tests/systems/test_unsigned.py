@@ -20,6 +20,7 @@ NEVER_NEGATIVE = {
     "distance": ca.norm_2(r),
     "sum of squares": ca.sumsqr(r),
     "root": ca.sqrt(q),
+    "high power": q**102,
     "product": q * q,
     "maximum": ca.fmax(q, 0),
 }
