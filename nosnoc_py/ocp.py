@@ -643,9 +643,9 @@ def _within_limits(bounds: tuple[np.ndarray, np.ndarray], system: Any) -> tuple[
 
 def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constraint, ...]:
     """Return a terminal constraint for components of the state by name."""
-    if not given:
+    if given is None or not mapping(given, "OCP: terminal_state"):
         return ()
-    lower, upper = intervals_by_name(mapping(given, "OCP: terminal_state"), system.state_names, "terminal_state")
+    lower, upper = intervals_by_name(given, system.state_names, "terminal_state")
     rows = [i for i, name in enumerate(system.state_names) if name in given]
     return (Constraint(system.x[rows], lower[rows], upper[rows], name="terminal_state"),)
 

@@ -76,9 +76,10 @@ def engine(reference: str) -> Any:
     The module is loaded when it is first needed: a program that solves does not load what simulates rigid bodies.
     """
 
-    def work(options: Options, subject: Any, *arguments: Any) -> Any:
-        return resolve_name(reference)(subject, options, *arguments)
+    def work(options: Options, subject: Any, *arguments: Any, **named: Any) -> Any:
+        return resolve_name(reference)(subject, options, *arguments, **named)
 
+    work.__doc__ = f"Call `{reference}` with the system or problem, these options, and the other arguments."
     return work
 
 

@@ -41,7 +41,7 @@ def checked_weight(soft: Any, weight: Any, size: int, what: str) -> np.ndarray |
         if weight is not None:
             raise ModelError(f"{what}: weight= needs a soft constraint; give soft='l1', 'l2' or 'linf', too.")
         return None
-    if soft not in NORMS:
+    if not isinstance(soft, str) or soft not in NORMS:
         raise ModelError(f"{what}: soft: {unknown_name(str(soft), NORMS, 'norm')}")
     result = finite(1.0 if weight is None else weight, f"{what}: weight", 1 if soft == LINF else size)
     if (result <= 0).any():

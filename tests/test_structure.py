@@ -13,6 +13,7 @@ import nosnoc_py
 
 pytestmark = pytest.mark.quick
 ROOT = Path(nosnoc_py.__file__).parent
+TESTS = Path(__file__).parent
 
 
 def module_of(path: Path) -> str:
@@ -42,3 +43,16 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(edges).prepare()
     with pytest.raises(CycleError):  # a circle would be found
         TopologicalSorter(edges | {"nosnoc_py.ocp": {"nosnoc_py.api"}}).prepare()
+
+
+def test_long_tests_exist() -> None:
+    """A name that has changed would become a test of the default run without a word."""
+    listed = [line for line in (TESTS / "long_tests.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    assert len(listed) > 100
+    texts = {
+        path.relative_to(TESTS.parent).as_posix(): path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")
+    }
+    names = [
+        (file, name.split("::")[-1].partition("[")[0]) for file, _, name in (one.partition("::") for one in listed)
+    ]
+    assert [(file, name) for file, name in names if f"def {name}(" not in texts.get(file, "")] == []

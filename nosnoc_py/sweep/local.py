@@ -80,7 +80,7 @@ def outcomes(helpers: Helpers, tasks: Iterable[Task], workers: int) -> Generator
 
 def done(task: Task) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Call the function of a task; its errors are answers, too, unless the machine is out of memory or disk space."""
-    before = os.getcwd()
+    before, environment = os.getcwd(), dict(os.environ)
     try:
         with on_path(*task.paths):
             returned = function(task.function)(**task.arguments)
@@ -93,7 +93,10 @@ def done(task: Task) -> tuple[dict[str, Any], dict[str, bytes]]:
             raise
         return plain(failed_row(ERROR, f"{type(error).__name__}: {error}")), {}
     finally:
-        os.chdir(before)  # the next task of this process begins where this one did
+        os.chdir(before)  # the next task of this process begins as this one did
+        if os.environ != environment:
+            os.environ.clear()
+            os.environ.update(environment)
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _stiffness(value: float | ca.SX, what: str = "stiffness") -> float | ca.SX:
 
 
 def _damping(value: float | ca.SX, what: str = "damping") -> float | ca.SX:
-    return value if isinstance(value, ca.SX) or value == 0.0 else nonnegative(value, what)
+    return value if isinstance(value, ca.SX) else nonnegative(value, what)
 
 
 def _friction(value: Expression, what: str = "friction", owner: Any = None) -> tuple[float | ca.SX, ...]:

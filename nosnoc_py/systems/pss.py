@@ -73,7 +73,7 @@ def _different_names(given: Sequence[str] | None, what: str, count: int) -> tupl
 def _names_of_modes(value: Sequence[str] | None, owner: Any = None) -> tuple[str, ...]:
     """Return the names of switching functions: those of the user, else the name of their partition."""
     if owner.indicators is not None:
-        if value not in (None, (owner.name,)):
+        if value is not None and not (isinstance(value, tuple) and value == (owner.name,)):
             raise ModelError(
                 f"{title_of(owner)}: indicators have no function names, given {value!r}; events have the name of the "
                 "partition."
