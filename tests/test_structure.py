@@ -26,7 +26,7 @@ def imported(tree: ast.AST, files: Set[str]) -> set[str]:
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
+            node = ast.Module(body=node.orelse, type_ignores=[])
         if isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in files else node.module for name in names}

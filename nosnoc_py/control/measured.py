@@ -22,11 +22,6 @@ Array = np.ndarray
 DEEP, ROUNDS = 1e-13, 30
 
 
-def unit_parts(system: Described) -> tuple[slice, ...]:
-    """Return the slices of x that hold unit quaternions."""
-    return system.unit_parts
-
-
 def admissible(system: Described, x: Any, p: Any = None) -> Array:
     """Return the state (n_x,) with its position moved, in the metric of the masses, until no contact is penetrated.
 
@@ -57,7 +52,7 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     x = np.array(x, dtype=float).reshape(-1)
     if x.size != len(system.state_names) or not np.isfinite(x).all():
         raise ModelError(f"x: expected {len(system.state_names)} finite numbers, given {x.tolist()}.")
-    x = unit_states(x, unit_parts(system))
+    x = unit_states(x, system.unit_parts)
     if not isinstance(system, CLS) or not system.contacts:
         return x
     p = system.parameters(p)

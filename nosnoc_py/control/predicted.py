@@ -419,14 +419,13 @@ def _state(system: Described, values: Any, free: Sequence[str]) -> Array:
 
 def _parameters(system: Described, values: Any, free: Sequence[str]) -> Array:
     if isinstance(values, Mapping):
-        default = getattr(system, "p_default", None)
-        array = np.zeros(system.n_p) if default is None else np.array(default, dtype=float).reshape(-1)
+        array = system.p_or_zeros.copy()
         for name, value in values.items():
             if name not in system.parameter_names:
                 raise OptionError(f"fit: p: {unknown_name(name, system.parameter_names)}")
             array[system.parameter_names.index(name)] = float(value)
         return array
-    if values is None and getattr(system, "p_default", None) is None:
+    if values is None and system.p_default is None:
         if missing := [name for name in system.parameter_names if name not in free]:
             raise OptionError(f"fit: p: {', '.join(missing)} have no value; give p=, or free them.")
         return np.zeros(system.n_p)

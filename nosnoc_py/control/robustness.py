@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.api import simulate
-from nosnoc_py.control.measured import admissible, unit_parts
+from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.windows import PlanWindows
 from nosnoc_py.errors import OptionError, check_whole, unknown_name
 from nosnoc_py.processes import mapped
@@ -206,7 +206,7 @@ def _parameter_ranges(ranges: Any, system: Described) -> Array:
 def deviation(system: Described, x: Any, reference: Array) -> Array:
     """Return x minus a reference (n_x,); quaternions q and -q are the same attitude, so take the nearer sign."""
     x = np.array(x, dtype=float)
-    for part in unit_parts(system):
+    for part in system.unit_parts:
         # sign(0) = 0 for attitudes half a turn apart would delete the quaternion: either sign will do.
         x[part] *= np.sign(x[part] @ reference[part]) or 1.0
     return np.asarray(x - reference)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.control.measured import admissible, unit_parts
+from nosnoc_py.control.measured import admissible
 from nosnoc_py.simulation.certification.certify import REFEREE, REFEREE_RESTS
 from nosnoc_py.simulation.certification.windows import SIDES, modes_from, state_at
 from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
@@ -156,4 +156,4 @@ class PlanWindows:
         return jacobian[:, : x.size] @ self._tangent(x), jacobian[:, x.size :]
 
     def _tangent(self, x: Array) -> Array:
-        return tangent_directions(x, unit_parts(self.system))
+        return tangent_directions(x, self.system.unit_parts)

@@ -170,7 +170,7 @@ class Contact:
         what = title_of(self)
         if self.tangent is None and not self.surface_velocity.is_zero():
             raise ModelError(f"{what}: a surface_velocity needs a direction; give tangent= and friction=.")
-        if self.stiffness is None and not (isinstance(self.damping, float | int) and self.damping == 0.0):
+        if self.stiffness is None and not (isinstance(self.damping, float) and self.damping == 0.0):
             raise ModelError(f"{what}: damping belongs to a compliant contact; give stiffness=, or restitution=.")
         if self.stiffness is not None and self.bounces:
             raise ModelError(f"{what}: a compliant contact has no restitution; give damping= instead.")
@@ -483,7 +483,7 @@ class CLS(Described):
         others = [self.q, self.v, self.u, self.p]
         values = [np.ones(symbol.numel()) for symbol in others]
         if self.p_default is not None:
-            values[3] = np.asarray(self.p_default, dtype=float).reshape(-1)
+            values[3] = self.p_default
         # A gap rate that jumps by itself would be an impact without an event that announces it.
         if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
             raise ModelError(

@@ -252,7 +252,7 @@ class Described:
         # Ones, and not zeros: products with a zero parameter would hide a jump.
         values = [np.ones(symbol.numel()) for symbol in others]
         if self.p_default is not None:
-            values[1] = np.asarray(self.p_default)
+            values[1] = self.p_default
         warn_of_jumps(expressions, self.x, others, values, remedy)
 
     def _check_names(self) -> None:
@@ -392,7 +392,7 @@ class Described:
     @property
     def p_or_zeros(self) -> np.ndarray:
         """Defaults of the parameters (n_p,), zeros if there are none, for scales and values that are set later."""
-        return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
+        return np.zeros(self.n_p) if self.p_default is None else self.p_default
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
         """Return the parameters (n_p,): the given ones, all or by name, else the defaults.
