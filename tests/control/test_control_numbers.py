@@ -180,8 +180,9 @@ class TestTracking:
         reference = np.array([1.0, 0.6, 0.8, 0.0, 0.0])
         assert deviation(system, [3.0, -0.6, -0.8, 0.0, 0.0], reference) == pytest.approx([2.0, 0, 0, 0, 0])
         assert deviation(system, [3.0, 0.6, 0.8, 0.0, 0.0], reference) == pytest.approx([2.0, 0, 0, 0, 0])
-        half_turn = deviation(system, [1.0, 0.8, -0.6, 0.0, 0.0], reference)
-        assert half_turn == pytest.approx([0.0, 0.2, -1.4, 0.0, 0.0])
+        # Half a turn apart, with a product that is zero however a processor rounds.
+        half_turn = deviation(system, [1.0, 0.0, 1.0, 0.0, 0.0], np.array([1.0, 1.0, 0.0, 0.0, 0.0]))
+        assert half_turn == pytest.approx([0.0, -1.0, 1.0, 0.0, 0.0])
 
 
 class TestWindows:
