@@ -68,6 +68,8 @@ class PhaseRun:
         Start with Radau.
     patient : int
         As in `Phase`.
+    pace : function of t, optional
+        End of the part of the run that t belongs to, and longest step there [s], see `systems.pace`.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class PhaseRun:
         *,
         stiff: bool,
         patient: int = STIFF_STEPS,
+        pace: Callable[[float], tuple[float, float]] | None = None,
     ) -> None:
+        self.pace = pace
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.enabled, self.stiff, self.attempted = t, flushed(x), enabled, stiff, 0
         self.noise = flow.noise._replace(inertia=flow.inertia(regime, t, x))
@@ -106,7 +110,7 @@ class PhaseRun:
         if not np.isfinite(self.rate).all():
             return self._finish(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.end)
-        while self.solver.status == "running" and not is_over(self.t, self.x):
+        while self._goes_on() and not is_over(self.t, self.x):
             self.finite = True
             by_loop = hasattr(self.solver, "leap")
             open_ = self._leap() if by_loop else self._scipy_step()
@@ -125,6 +129,13 @@ class PhaseRun:
             if self.tiny >= TINY_STEPS:
                 return self._finish(failure=STUCK)
         return self._finish()
+
+    def _goes_on(self) -> bool:
+        """Return True while the phase lasts; in the next part of the run steps have another limit."""
+        if self.solver.status == "finished" and self.t < self.end:
+            self.rate = self._rate(self.t, self.x)
+            self.solver = self._solver(self.end)
+        return bool(self.solver.status == "running")
 
     def _leap(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take explicit steps in which no guard can cross; return the one in which one may, with its guards."""
@@ -285,6 +296,9 @@ class PhaseRun:
         """Return an integrator that starts at the present state, whose rate is known."""
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
+        if self.pace is not None:
+            stop, longest = self.pace(self.t)
+            end, limit = min(end, stop), min(limit, longest)
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and self.stiff)
         # A slip that starts has to be resolved, or an error of its direction reverses it at once.
         finest = STARTED if self.has_stiff_start else np.inf
