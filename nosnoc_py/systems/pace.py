@@ -1,6 +1,6 @@
-"""What a system does as a function of time, sampled along a run: scales and longest steps for forces, surfaces and data.
+"""What a system does as a function of time, sampled along a run: scales and longest steps.
 
-An integrator sees time only where its steps put it: a body at rest that will be hit by a short stroke gives it no reason
+An integrator sees time only where its steps put it: a body at rest that will be hit by a short stroke gives no reason
 for a short step. Everything of a system that depends on t is therefore sampled before the run, at x0, together with its
 rate. The run is halved until polynomials of degree seven, which is what the samples of one step define, follow the
 samples on every part; the length of a part is the longest step there. Where even the shortest parts are not followed,
@@ -54,7 +54,7 @@ class Course(NamedTuple):
 
     @property
     def bent(self) -> tuple[Array, Array]:
-        """Values (n, k) without their linear trend, and rates without its slope, of the components that are not linear."""
+        """Values (n, k) without their linear trend, and rates without its slope, of components that are not linear."""
         share = (self.t / self.t[-1])[:, None]
         slope = (self.values[-1] - self.values[0]) / self.t[-1]
         rest = self.values - self.values[0] - share * (self.values[-1] - self.values[0])

@@ -265,7 +265,7 @@ class _EventLoop:
             return replace(state, status=status, message=message)
         flow, regime = self.crossing.flow, node.regime
         enabled = flow.enabled(regime, node.t, node.after)
-        more = {"stiff": self.stiff, "patient": self.patient, "pace": self.pace}
+        more: dict[str, Any] = {"stiff": self.stiff, "patient": self.patient, "pace": self.pace}
         run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, **more)
         work.count(work.EVENT)
         # A callback wants to see every step; a limit of the work can wait for few, one of the time for some.
@@ -308,7 +308,7 @@ class _EventLoop:
         options = self.simulator.options
         if node.status is not Status.SOLVED:
             return node.status, node.message
-        if node.grazing and options.grazing == "stop":
+        if node.grazing and not node.agrees and options.grazing == "stop":
             return Status.GRAZING, node.message or f"at {node.grazing}"
         if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
             return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"

@@ -166,6 +166,8 @@ class Node:
     events : tuple of Event
     grazing : str
         Contact or surface that is touched without speed and left again, or where the motion is not unique; else "".
+    agrees : bool
+        True if the motion is the same up to rounding whether the surface is only touched or just crossed.
     accumulation : bool
         True if infinitely many impacts end here.
     counted : bool
@@ -181,6 +183,7 @@ class Node:
     regime: Any = None
     events: tuple[Event, ...] = ()
     grazing: str = ""
+    agrees: bool = False
     accumulation: bool = False
     counted: bool = False
     status: Status = Status.SOLVED
