@@ -100,6 +100,9 @@ class ContactNodes:
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
             closed[contact] = True
+            # Nor can it open: what is left of its rate after a flight that rounding hides counts as rest.
+            if at.rates[contact] > 0.0:
+                slow[contact] = max(slow[contact], at.slow(SETTLED)[contact])
             if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = at.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         node = Node(t=t, before=x, after=x, trigger=trigger)

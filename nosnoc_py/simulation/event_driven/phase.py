@@ -190,6 +190,7 @@ class PhaseRun:
             evaluate=evaluate,
             touching=TOUCHING * scales.length,
             slow=RESTING * scales.speed,
+            alone=lambda guard, s: self.flow.distance(guard, dense(s)),
             defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
         # The loop has found these samples not to be clear.
@@ -225,13 +226,19 @@ class PhaseRun:
             return crossing
 
         def motion(s: float) -> tuple[float, float, float]:
-            x = path(s)
-            guards, _, rates = self.motion.samples(np.array([s]), x[None, :])
-            acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
-            gap, rate = guards[0, guard] / scales.length, rates[0, guard] / scales.speed
-            return float(gap), float(rate), float(acceleration)
+            gap, rate = self._distance(guard, s, path(s))
+            acceleration = self.flow.distance_accelerations(self.regime, s, path(s))[guard]
+            return gap / scales.length, rate / scales.speed, float(acceleration)
 
-        return soft_closing(crossing, motion, self.end)
+        return soft_closing(crossing, motion, self.end, lambda s: self._distance(guard, s, path(s))[0] / scales.length)
+
+    def _distance(self, guard: int, t: float, x: np.ndarray) -> tuple[float, float]:
+        """Return a distance and its rate."""
+        found: tuple[float, float] | None = self.flow.distance(guard, x)
+        if found is not None:
+            return found
+        guards, _, rates = self.motion.samples(np.array([t]), x[None, :])
+        return float(guards[0, guard]), float(rates[0, guard])
 
     def _lost(self, crossing: Crossing) -> Phase:
         """Return the phase that ends where a guard is no longer finite, with the motion up to there."""

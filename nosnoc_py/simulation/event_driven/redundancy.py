@@ -52,12 +52,12 @@ def independent_choices(free: np.ndarray, contacts: Sequence[Share]) -> list[tup
     """
     linked = np.abs(free @ free.T) > LINKED
     loose = linked.diagonal()
-    for k, _, part in contacts:
-        own = [k, *part]
+    for k, _, tangents in contacts:
+        own = [k, *tangents]
         if loose[own].any():
             linked[np.ix_(own, own)] = True
     # Squared until the groups are closed: links of links.
-    while (more := linked @ linked > 0).sum() > linked.sum():
+    while (more := linked @ linked).sum() > linked.sum():
         linked = more
     groups = {row.tobytes(): np.flatnonzero(row) for row in linked if row.any()}
     found = []
