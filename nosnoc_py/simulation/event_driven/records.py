@@ -133,6 +133,8 @@ class ImpactRecord:
         Fastest approach of a rebounding contact, as a fraction of the typical speed; infinite without one.
     is_unique : function
         Returns `unique`.
+    sequence : bool
+        True for several impacts, one after the other, at one instant.
     """
 
     modes: tuple[int, ...]
@@ -141,6 +143,7 @@ class ImpactRecord:
     energy_gain: float
     bounce: float = np.inf
     is_unique: Callable[[], bool] = lambda: True
+    sequence: bool = False
 
     @cached_property
     def unique(self) -> bool:
