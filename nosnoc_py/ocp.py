@@ -463,7 +463,7 @@ class OCP:
             constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
         if x0 is None:
             # A free quaternion would have a free length, on which nothing depends: the problem would be singular.
-            constraints["initial_constraints"] += _unit_length_constraints(s, constraints["initial_constraints"])
+            constraints["initial_constraints"] += _start_on_constraints(s, constraints["initial_constraints"])
         for pair in self.complementarities:
             check_free(ca.vertcat(pair.a, pair.b), every, f"OCP: {pair.name}")
         groups: tuple[Sequence[Any], ...] = (self.complementarities, *constraints.values())
@@ -618,9 +618,19 @@ class OCP:
         return tree(repr(self))
 
 
-def _unit_length_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    """Return constraints |q| = 1 for quaternions of a free initial state, unless four equations fix them already."""
+def _start_on_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+    """Return constraints of a free initial state: |q| = 1 for quaternions, unless four equations fix them already, and
+    bilateral constraints of the system with their rates.
+    """
     units = s.unit_parts
+    if s.bilateral is not None:
+        rows = ca.vertcat(s.bilateral.closure, s.bilateral.rows @ s.v)
+        closed = Constraint(rows, equals=0, name=s.unused("couplings and loops"))
+        return (closed, *_lengths(s, units, given))
+    return _lengths(s, units, given)
+
+
+def _lengths(s: Any, units: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
     if not units:
         return ()
     rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in given])

@@ -1,8 +1,6 @@
 """Projection of measured states onto admissible ones: no penetration, quaternions of unit length.
 
-Noise makes bodies overlap, and neither a simulation nor a plan may start from such a state. The projection is a
-Gauss-Newton iteration for the nearest position in the metric of the mass matrix:
-delta q = M^-1 J_n^T (J_n M^-1 J_n^T)^-1 gap for the penetrated contacts, repeated since gaps are nonlinear.
+Noise makes bodies overlap, and neither a simulation nor a plan may start from such a state (`systems.projection`).
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.projection import project
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
 # Gaps below -DEEP times the largest coordinate (at least 1 m) count as penetrated: 1000 times the rounding of such a
-# position. ROUNDS limits the iterations.
-DEEP, ROUNDS = 1e-13, 30
+# position.
+DEEP = 1e-13
 
 
 def admissible(system: Described, x: Any, p: Any = None) -> Array:
@@ -53,22 +52,10 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     if x.size != len(system.state_names) or not np.isfinite(x).all():
         raise ModelError(f"x: expected {len(system.state_names)} finite numbers, given {x.tolist()}.")
     x = unit_states(x, system.unit_parts)
-    if not isinstance(system, CLS) or not system.contacts:
+    if not isinstance(system, CLS) or not (system.contacts or system.bilateral):
         return x
     p = system.parameters(p)
-    # The set of penetrated contacts is evaluated anew in each round: moving out of one may move into another.
-    for _ in range(ROUNDS):
-        gaps = np.asarray(system.mechanics.gaps_at(x, p)).reshape(-1)
-        penetrated = np.flatnonzero(gaps < -DEEP * max(1.0, float(np.abs(x[system.at_q]).max()))).tolist()
-        if not penetrated:
-            return x
-        contact_terms = system.mechanics.at(x, np.zeros(system.n_u), p)
-        # Least squares, as rows of parallel contacts (a plate on several springs) are linearly dependent.
-        shift = (
-            contact_terms.response[:, penetrated]
-            @ np.linalg.lstsq(contact_terms.delassus[np.ix_(penetrated, penetrated)], gaps[penetrated], rcond=1e-12)[0]
-        )
-        x[system.at_q] -= system.mechanics.moved(x, p, shift)
-        x = unit_states(x, system.unit_parts)
-    names = ", ".join(system.contacts[i].name for i in penetrated)
-    raise ModelError(f"x: contacts {names} are penetrated, and no position nearby is free of all of them.")
+    gaps = np.asarray(system.mechanics.gaps_at(x, p)).reshape(-1)
+    if system.bilateral is None and not (gaps < -DEEP * max(1.0, float(np.abs(x[system.at_q]).max()))).any():
+        return x
+    return np.asarray(project(system, x, p, "x"))

@@ -26,7 +26,7 @@ from nosnoc_py.simulation.event_driven.run import event_driven_simulator, sensit
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.quaternions import tangent_directions
+from nosnoc_py.systems.projection import admissible_directions
 
 Array = np.ndarray
 # Step of central differences relative to nominal values where a window has no derivative: of the size of deviations
@@ -156,4 +156,4 @@ class PlanWindows:
         return jacobian[:, : x.size] @ self._tangent(x), jacobian[:, x.size :]
 
     def _tangent(self, x: Array) -> Array:
-        return tangent_directions(x, self.system.unit_parts)
+        return admissible_directions(self.system, x, self.p)

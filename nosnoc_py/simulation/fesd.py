@@ -54,7 +54,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.not_finite import ahead, not_finite
-from nosnoc_py.systems.quaternions import tangent_directions
+from nosnoc_py.systems.projection import admissible_directions, settled
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.systems.unsigned import refuse_unsigned
@@ -424,7 +424,7 @@ class FiniteElementStepper:
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         """Return the parameters of the MPCC of a step."""
         values, at = self.problem.mpcc.p0.copy(), self._slices
-        values[at["x0"]], values[at["p"]] = state.x, state.p
+        values[at["x0"]], values[at["p"]] = settled(self.system, state.x, state.p), state.p
         values[at["horizon"]] = self.length
         values[at["u"]] = numbers(0.0 if u is None else u, "u", self.system.n_u)
         return values
@@ -487,8 +487,9 @@ class FiniteElementStepper:
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
-        if units := self.problem.dcs.unit_parts:
-            chain = chain.of_directions(tangent_directions(self.init(x0, p).x, units))
+        if self.problem.dcs.unit_parts or self.system.bilateral is not None:
+            first = self.init(x0, p)
+            chain = chain.of_directions(admissible_directions(self.system, first.x, first.p))
         return replace(trajectory, sensitivity=chain)
 
     def _inaccuracy(self, done: list[SimulatorState], status: Status, rows: int) -> tuple[Status, list[str]]:

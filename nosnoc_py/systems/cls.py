@@ -5,6 +5,8 @@ into forces, and is immutable afterwards. Invariants after construction, so that
 
 - time, if given, is the last first-order state, with the rate 1;
 - algebraic variables are eliminated, and compliant contacts are part of the force: `contacts` are rigid;
+- bilateral constraints are eliminated, too: forces and directions of contacts are those on the constraints
+  (`bilateral`);
 - expressions do not depend on the length of quaternions, which integration does not keep;
 - gap rates are n'v plus a drift that depends on neither v nor u, so that impulses change them by n'M^-1 n only.
 
@@ -14,6 +16,7 @@ into forces, and is immutable afterwards. Invariants after construction, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,10 +29,12 @@ from nosnoc_py.declared import checked, declared, optional, title_of
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import function_of
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.bilateral import Bilateral, bilateral_of, named_rows, reduced
 from nosnoc_py.systems.compliance import friction_force, generalised_force, normal_force
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.systems.projection import ProjectedState, check_closed, project
 from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
 from nosnoc_py.systems.relations import intervals_by_name
 from nosnoc_py.systems.symbols import (
@@ -294,6 +299,12 @@ class CLS(Described):
         Default values of the parameters; without them values have to be given wherever the system is used.
     scene : sequence of shapes of `ns.scene`, optional
         Shapes that `ns.animate` and `ns.snapshots` draw.
+    couplings : mapping name -> SX (k,), optional
+        Relations that always hold: expressions of q and p that vanish (gears, belts, mimic joints: q[1] - 3 * q[0]), or
+        of v, linear (rolling without slip, knife edges: v[0] - radius * v[1]). They are bilateral and do no work; rows
+        that follow from others are left out.
+    loops : mapping name -> SX (k,), optional
+        Closed kinematic loops, likewise: the difference of two points that a joint connects. `project` closes a state.
     limits : mapping name -> (lower, upper), optional
         Limits of states that are no contacts: every `ns.OCP` of the system has them as bounds, beside its own. A
         simulation does not stop there.
@@ -343,8 +354,11 @@ class CLS(Described):
     y: ca.SX = field(default=None, converter=symbols_if_any)
     y_rate: ca.SX = field(default=None, converter=column_if_any)
     algebraic: Algebraic | None = None
+    couplings: Mapping[str, Expression] = field(default=EMPTY, converter=named_rows)
+    loops: Mapping[str, Expression] = field(default=EMPTY, converter=named_rows)
     limits: Mapping[str, Pair] = field(default=EMPTY, validator=checked(mapping))
     eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
+    bilateral: Bilateral | None = None  # what has become of `couplings` and `loops`
     x: Any = field(init=False)  # the state (q, v, y)
     unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
     position_rate: Any = field(init=False)  # q' = N(q) v as an expression (n_q,)
@@ -371,6 +385,7 @@ class CLS(Described):
         check_free(self.force, allowed, "CLS: force")
         # Compliant contacts become forces here; the rest of the library needs no case for them.
         self._set(force=sum((generalised_force(self, contact) for contact in self.compliant), self.force))
+        self._reduce()
         check_free(self.y_rate, allowed, "CLS: y_rate")
         self._warn_of_jumps({"CLS: force": self.force, "CLS: y_rate": self.y_rate}, JUMPS)
         if self.p_default is not None:
@@ -388,6 +403,15 @@ class CLS(Described):
             )
         self._set(algebraic=None, eliminated=(own.z, own.solution))
         self._set(**{name: self.solved(getattr(self, name)) for name in ("force", "mass_matrix", "y_rate")})
+
+    def _reduce(self) -> None:
+        """Eliminate couplings and loops, so that every method sees an ordinary system."""
+        found = self.bilateral or bilateral_of(self)
+        if found is None or found.made(self.force, self.contacts):
+            return
+        force, contacts = reduced(self, found, self.contacts)
+        self._set(force=force, contacts=contacts)
+        self._set(bilateral=replace(found, force=self.force, contacts=contacts))
 
     def solved(self, expression: ca.SX) -> ca.SX:
         """Return an expression with algebraic variables eliminated and quaternions normalised."""
@@ -709,18 +733,57 @@ class CLS(Described):
         array([ 1., -2.])
         """
         # Refused if far from length one, which is a mistake; normalised if it has been written with few digits.
+        if isinstance(x, Mapping) and self.bilateral is not None:
+            x = project(self, x, self.parameters(p), what)
         state = unit_states(check_unit(super().check_state(x, what=what), self, what), self.unit_parts)
         parameters = self.parameters(p)
+        state = check_closed(self, state, parameters, what)
         values = self.mechanics.gaps_at(state, parameters)
         for contact, value in zip(self.contacts, values, strict=True):
             # Written with `not` so that NaN is refused.
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
-                    "move the bodies apart."
+                    f"move the bodies apart, or start from system.project({what})."
                 )
         self._check_frames(state, parameters)
         return state
+
+    def project(self, x0: Any, p: Any = None) -> ProjectedState:
+        """Return the nearest admissible state: loops and couplings hold, and no contact is penetrated.
+
+        Nearest in the metric of the mass matrix at x0; velocities that the constraints do not allow are removed in the
+        same metric, as by an impact. Contacts that are open stay as they are.
+
+        Parameters
+        ----------
+        x0 : (n_x,), or a mapping
+            State. Components that a mapping names are kept, the others follow; without one they are near 0.
+        p : (n_p,), optional
+            Parameters, by default those of the system.
+
+        Returns
+        -------
+        ProjectedState (n_x,)
+            An array; `moved` has the changes by the names of the states.
+
+        Raises
+        ------
+        ModelError
+            If there is none nearby; names the constraint that does not hold.
+
+        Examples
+        --------
+        Two wheels on a belt, the second of which is given with three digits only:
+
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> wheels = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[1, 0], couplings={"belt": q[0] - 3 * q[1]})
+        >>> state = wheels.project([1.0, 0.333, 0.0, 0.0])
+        >>> print(state.round(6), {name: round(size, 6) for name, size in state.moved.items()})
+        [0.9999   0.3333   0.       0.      ] {'q_0': -0.0001, 'q_1': 0.0003}
+        """
+        return project(self, x0, self.parameters(p), "x0")
 
     def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
         """Raise `ModelError` if tangents that depend on q are not independent of the normal at the initial state."""
@@ -737,6 +800,7 @@ class CLS(Described):
             f"{low[i]:g} <= {name} <= {high[i]:g}" for i, name in enumerate(self.state_names) if name in self.limits
         ]
         held = [("limits", ", ".join(limits))] if limits else []
+        held += [("closed", ", ".join((*self.couplings, *self.loops)))] if self.bilateral is not None else []
         return self._tree(*contacts, *held, size=counted(self.n_q, "coordinate"))
 
     def _of(self, contact: Contact) -> str:

@@ -152,6 +152,7 @@ class Described:
     unit_parts = cast(tuple[slice, ...], ())  # slices of the unit quaternions in the state
     limits = EMPTY
     eliminated = cast(Any, None)
+    bilateral = cast(Any, None)  # bilateral constraints, see `systems.bilateral`
     methods: ClassVar[str] = "ns.FESD(...) (simulations also: ns.EventDriven(...))"  # which take it, for messages
 
     x: Any = field(converter=some_symbols)

@@ -21,6 +21,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered, matrices
+from nosnoc_py.systems.bilateral import put_on_constraints
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.systems.symbols import applied
 from nosnoc_py.tolerances import TOUCHING_SOLVED
@@ -425,6 +426,17 @@ class ContactMechanics:
     def _rate_matrix(self) -> Any:
         s = self.system
         return buffered(ca.Function("rate_matrix", [s.x, s.p], [ca.densify(s.rate_matrix)]))
+
+    @cached_property
+    def put_on_constraints(self) -> ca.Function:
+        """(x, p) -> x: one Newton step onto the bilateral constraints; x itself without any."""
+        s = self.system
+        return ca.Function("as_it_is", [s.x, s.p], [s.x]) if s.bilateral is None else put_on_constraints(s)
+
+    @cached_property
+    def settled(self) -> Any:
+        """The same for numbers."""
+        return buffered(self.put_on_constraints)
 
     @cached_property
     def touching(self) -> Any:

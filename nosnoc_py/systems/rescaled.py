@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -46,7 +47,10 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
         for contact in system.contacts
     ]
     matrix, force = by @ written(system.mass_matrix) @ by / (mass * gap**2), by @ written(system.force) / energy
-    rates = time * written(system.y_rate)
+    rates, found = time * written(system.y_rate), system.bilateral
+    if found is not None:
+        own = {name: written(getattr(found, name)) for name in ("closure", "motion")}
+        found = replace(found, **own, rows=written(found.rows) @ by, force=None)
     return evolve(
         system,
         mass_matrix=matrix,
@@ -54,6 +58,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
         kinematic_matrix=None if system.moves_by_v else written(system.rate_matrix) @ by,
         y_rate=rates,
         contacts=contacts,
+        bilateral=found,
         # Names of units and typical values of the old system do not hold any more.
         units={},
         nominal={},

@@ -34,11 +34,11 @@ def is_never_negative(gap: ca.SX) -> bool:
     return _sign(gap, 0) == 0
 
 
-def is_mirrored(system: Any, x: np.ndarray, normal: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
-    """Return True if a gap that is zero at x is positive `short` behind it as well, along its gradient (n_v,)."""
+def is_mirrored(system: Any, x: np.ndarray, way: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
+    """Return True if a gap that is zero at x is positive behind it along a way (n_v,) that opens it by `short`."""
     with np.errstate(all="ignore"):
         behind = np.array(x)
-        behind[system.at_q] -= system.mechanics.moved(x, p, short * normal / (normal @ normal))
+        behind[system.at_q] -= system.mechanics.moved(x, p, way)
     # Behind the contact a signed gap is about -short; half of +short separates the two cases despite curvature.
     return bool(system.mechanics.gaps_at(behind, p)[contact] > 0.5 * short)
 

@@ -95,6 +95,9 @@ def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledStep
             guards[4][c] = delassus[c, c] - mu * ca.dot(delassus[c, part].T, along[c])
     d = ca.vertcat(system.u, system.p, direction)
     put = _project(system, d, gaps, response, delassus, slip, closed, rows) if rows else None
+    if system.bilateral is not None:
+        settled = mechanics.put_on_constraints(x, system.p)
+        put = settled if put is None else ca.Function("put", [x, d], [put])(settled, d)
     rate = ca.vertcat(position_rate, acceleration, y_rate)
     return CompiledSteps(x, d, rate, ca.vertcat(*guards), forces, slip, put)
 

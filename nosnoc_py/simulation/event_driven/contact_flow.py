@@ -25,6 +25,7 @@ from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.simulation.event_driven.steps import noise_of, rounding
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.systems.projection import settled
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
@@ -175,6 +176,7 @@ class ContactFlow:
 
         Others (k,) by gap only.
         """
+        x = settled(self.mechanics.system, x, self.p)
         if not regime.rows.size:
             return x
         at, system, x = self.kinematics(t, x), self.mechanics.system, np.array(x)

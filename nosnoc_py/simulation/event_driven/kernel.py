@@ -26,7 +26,8 @@ UNDERFLOW = 1e-50
 class Sizes(NamedTuple):
     """Numbers of positions, velocities, contacts and rows (normals and tangents); whether x is known by contacts.
 
-    `turns` is True where q' = N(q) v with N that is not the identity, `put` where a written motion has a projection.
+    `turns` is True where q' = N(q) v with N that is not the identity, `put` where a state is put on bilateral
+    constraints, or a written motion has a projection.
     """
 
     n_q: int
@@ -45,7 +46,8 @@ class ArrayMotion(NamedTuple):
     ----------
     sizes : Sizes
     first, second, third : Tape
-        Of contacts: (x, u, p) -> `QUANTITIES`; N(q). Of a written motion: rate, projection, sample.
+        Of contacts: (x, u, p) -> `QUANTITIES`; N(q); the state on bilateral constraints. Of a written motion: rate,
+        projection, sample.
     argument, arguments : (n_in,), (n_in, 8)
         Arguments of the tapes; the state comes first, the others are constant in a phase.
     out, outs, second_out : (n_out,), (n_out, 8), (n,)

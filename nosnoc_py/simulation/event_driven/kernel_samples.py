@@ -108,8 +108,12 @@ def project(motion: ArrayMotion, x: Array) -> bool:
         if motion.sizes.put:
             run(motion.second, motion.argument, x)
         return motion.sizes.put
+    if motion.sizes.put:
+        run(motion.third, motion.argument, x)
+        for i in range(x.size):
+            motion.argument[i] = x[i]
     if motion.rows.size == 0:
-        return False
+        return motion.sizes.put
     run(motion.first, motion.argument, motion.out)
     if not (respond(motion, motion.out) and against(motion, motion.closed, motion.out)):
         x[:] = np.nan

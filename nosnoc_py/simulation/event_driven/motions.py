@@ -194,10 +194,10 @@ def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array)
     m, outputs = regime.rows.size, n_c + n_r * n_v + n_v * n_v + n_v + 2 * n_r + (n_x - n_v)
     argument = np.concatenate([np.zeros(n_x), u, p])
     return ArrayMotion(
-        sizes=Sizes(system.n_q, n_v, n_c, n_r, True, not system.moves_by_v, False),
+        sizes=Sizes(system.n_q, n_v, n_c, n_r, True, not system.moves_by_v, "third" in tapes),
         first=tapes["first"].now(),
         second=tapes["second"].now() if "second" in tapes else NO_TAPE,
-        third=NO_TAPE,
+        third=tapes["third"].now() if "third" in tapes else NO_TAPE,
         argument=argument,
         arguments=np.repeat(argument[:, None], LANES, axis=1),
         out=np.zeros(outputs),
@@ -265,11 +265,13 @@ def written_arrays(steps: Any, data: Array, widths: tuple[int, int, int]) -> Arr
 
 
 def contact_tapes(system: Any) -> dict[str, CountedTape]:
-    """Return the kinematics of a system as a tape, and N(q) where it is not the identity."""
+    """Return the kinematics of a system as a tape, N(q) where it is not the identity, and bilateral constraints."""
     import casadi as ca
 
-    functions = {"first": system.mechanics.function}
+    functions, arguments = {"first": system.mechanics.function}, [system.x, system.u, system.p]
+    if system.bilateral is not None:
+        put = system.mechanics.put_on_constraints(system.x, system.p)
+        functions["third"] = ca.Function("put", arguments, [put])
     if not system.moves_by_v:
-        arguments = [system.x, system.u, system.p]
         functions["second"] = ca.Function("turns", arguments, [ca.densify(system.rate_matrix)])
     return {name: CountedTape(function) for name, function in functions.items()}

@@ -160,9 +160,12 @@ class ContactNodes:
         )
 
     def _is_mirrored(self, x: np.ndarray, at: Kinematics, contact: int) -> bool:
-        """Return True if a gap is also positive behind its contact (evaluated a little further along its gradient)."""
+        """Return True if a gap is also positive behind its contact (a little further, where its impulses push from)."""
         short = float(at.short(BEHIND)[contact])
-        return is_mirrored(self.flow.mechanics.system, x, at.jacobian[contact], self.flow.p, contact, short)
+        # Impulses, unlike gradients, move a system along its bilateral constraints.
+        with np.errstate(all="ignore"):
+            way = at.response[:, contact] * (short / at.delassus[contact, contact])
+        return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short)
 
     def _impact(self, node: Node, at: Kinematics, closed: np.ndarray) -> Node:
         """Return the node with impulses and velocities after an impact, or with the status that ends the motion."""

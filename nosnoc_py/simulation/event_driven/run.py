@@ -23,7 +23,7 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.not_finite import ahead, not_finite
-from nosnoc_py.systems.quaternions import tangent_directions
+from nosnoc_py.systems.projection import admissible_directions
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
@@ -56,10 +56,11 @@ def sensitivity_along(system: Described, history: SimulationResult, control: Con
     """Return derivatives along a result by x0, p and a control that is constant on the intervals of a grid (N + 1,)."""
     if isinstance(system, CLS):
         sensitivity = sensitivity_of(system, history, control, grid)
-        if not system.unit_parts:
+        if not system.unit_parts and system.bilateral is None:
             return sensitivity
-        # A unit quaternion has three free directions; derivatives by its four components are no motions.
-        return sensitivity.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
+        # A unit quaternion has three free directions; derivatives by its four components are no motions. Neither are
+        # changes that violate bilateral constraints.
+        return sensitivity.of_directions(admissible_directions(system, history.nodes[0].before, history.p))
     if isinstance(system, HybridSystem):
         return hybrid_sensitivity(system, history, control, grid)
     return filippov_sensitivity(system, history, control, grid)

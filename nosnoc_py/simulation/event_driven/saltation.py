@@ -25,6 +25,7 @@ from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.projection import admissible_directions
 
 Array = np.ndarray
 # At the end of a slip in space its direction is undefined, and derivatives grow like 1 / (time to the end): from about
@@ -60,8 +61,12 @@ class _ContactVariationPropagation(VariationPropagation):
         slightly open closes again: the state moves along the directions of the contact forces.
         """
         regime = node.regime
+        kept = np.eye(self.n_w)
+        if self.variations.system.bilateral is not None:
+            x = slice(self.variations.n_x)
+            kept[x, x] = admissible_directions(self.variations.system, node.after, flow.p)
         if not regime.rows.size:
-            return np.eye(self.n_w)
+            return kept
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
         # The projection moves the state along the columns of the forces (normal force with its friction), not
         # orthogonally.
@@ -71,7 +76,7 @@ class _ContactVariationPropagation(VariationPropagation):
         pushed[system.at_v] = columns
         # First positions, then velocities: the same order as the projection of the simulation.
         on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
-        return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
+        return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps @ kept
 
     def _jump(self, crossing: NodeCrossing, W: Array) -> Array:
         """Return R_w of an impact; flag it if two equivalent sets of modes give different derivatives."""

@@ -129,7 +129,8 @@ class StepFunctions:
             q[part] /= ca.norm_2(q[part])
         y = s.y + h * ca.Function("rate", [s.x, s.u, s.p], [s.y_rate])(middle, s.u, s.p)
         arguments = ca.vertcat(s.x, s.u, s.p, after, loaded, h, theta)
-        return ca.Function("after", [arguments], [ca.densify(ca.vertcat(q, after, y))])
+        end = s.mechanics.put_on_constraints(ca.vertcat(q, after, y), s.p)
+        return ca.Function("after", [arguments], [ca.densify(end)])
 
     def model(self, p: Array, as_tapes: bool) -> StepModel | None:
         """Return the model at parameters, with tapes or with functions; None if there are no tapes."""
