@@ -21,6 +21,7 @@ ROUND_ELLIPSOID = np.column_stack(
     [np.sqrt(1 - _HEIGHTS**2) * np.cos(_TURNS), np.sqrt(1 - _HEIGHTS**2) * np.sin(_TURNS), _HEIGHTS]
 )
 Use = Literal["collision", "visual"]
+USES: tuple[Use, ...] = ("collision", "visual")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,36 +96,30 @@ GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
 }
 
 
-def shapes_of_link(
-    element: ET.Element,
+def shape_of(
+    part: ET.Element,
     link: str,
+    use: Use,
+    number: int,
     pose: Callable[[ET.Element | None, str], tuple[Array, Array]],
     find: Callable[[str], str] = str,
-) -> list[LinkShape]:
-    """Return the <collision> and <visual> parts of a link in a URDF file."""
-    result = []
-    for use in ("collision", "visual"):
-        for k, part in enumerate(element.findall(use)):
-            name = part.get("name") or f"{link}{'' if k == 0 else f' {k + 1}'}"
-            what = f"link {link!r}: <{use}>"
-            geometry = part.find("geometry")
-            kinds = [] if geometry is None else [kind for kind in geometry if kind.tag != "material"]
-            if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
-                actual = kinds[0].tag if kinds else "none"
-                raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
-            rotation, position = pose(part.find("origin"), what)
-            result.append(
-                LinkShape(
-                    link=link,
-                    name=name,
-                    use=use,
-                    shape=GEOMETRIES[kinds[0].tag](kinds[0], what),
-                    rotation=rotation,
-                    position=position,
-                    mesh=find(kinds[0].get("filename", "")),
-                )
-            )
-    return result
+) -> LinkShape:
+    """Return a <collision> or <visual> part of a link in a URDF file, the one with a number among its kind."""
+    what, geometry = f"link {link!r}: <{use}>", part.find("geometry")
+    kinds = [] if geometry is None else [kind for kind in geometry if kind.tag != "material"]
+    if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
+        actual = kinds[0].tag if kinds else "none"
+        raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
+    rotation, position = pose(part.find("origin"), what)
+    return LinkShape(
+        link=link,
+        name=part.get("name") or f"{link}{'' if number == 0 else f' {number + 1}'}",
+        use=use,
+        shape=GEOMETRIES[kinds[0].tag](kinds[0], what),
+        rotation=rotation,
+        position=position,
+        mesh=find(kinds[0].get("filename", "")),
+    )
 
 
 def outline_of(part: LinkShape) -> tuple[Array, float] | None:

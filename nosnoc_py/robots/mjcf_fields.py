@@ -103,16 +103,13 @@ def unread(mujoco: Any, model: Any) -> Iterator[str]:
         # Rows of one element: all have the default of the plain one.
         row = usual[0] if usual.size else np.zeros(given.shape[1:])
         differs = (given != row).reshape(len(given), -1).any(axis=1)
+        word, _, field = name.partition("_")
         for i in np.flatnonzero(differs).tolist():
-            word, _, field = name.partition("_")
-            owner = f"{word if word != 'jnt' else 'joint'} {named(mujoco, model, OBJECTS[word], i)!r}: {field}"
-            where = owner if word in OBJECTS and given.shape[:1] == np.shape(value)[:1] else _plainly(name)
+            where = f"<option {field}>" if word == "opt" else name
+            if word in OBJECTS:
+                where = f"{OBJECTS[word].lower()} {named(mujoco, model, OBJECTS[word], i)!r}: {field}"
             text = np.array2string(np.asarray(given[i]), precision=4, separator=", ")
             yield f"{where} is {text}: {REASONS.get(name, 'this is not read')}."
-
-
-def _plainly(name: str) -> str:
-    return f"<option {name.removeprefix('opt_')}>" if name.startswith("opt_") else name
 
 
 def _values(model: Any) -> dict[str, Any]:

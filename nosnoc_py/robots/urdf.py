@@ -17,7 +17,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.robots.faults import Faults
-from nosnoc_py.robots.link_shapes import shapes_of_link
+from nosnoc_py.robots.link_shapes import USES, shape_of
 from nosnoc_py.robots.tree import (
     FLOATING,
     PRISMATIC,
@@ -267,8 +267,14 @@ class _File:
                     with self.faults.caught():
                         values[_tag(part).removeprefix("lateral_")] = _nonnegative(part, "value", f"link {link!r}")
         result = list[Any]()
-        with self.faults.caught():
-            result = [replace(shape, **values) for shape in shapes_of_link(element, link, _pose, self.places.find)]
+        for use, k, part in ((use, *each) for use in USES for each in enumerate(element.findall(use))):
+            try:
+                result.append(replace(shape_of(part, link, use, k, _pose, self.places.find), **values))
+            except ModelError as error:
+                if use == "collision":
+                    self.faults.add(str(error))
+                else:
+                    self.faults.remark("visual that has no shape")
         return result
 
     def _bodies(

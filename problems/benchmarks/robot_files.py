@@ -161,7 +161,8 @@ def by_pinocchio(pinocchio: Any, path: Path, robot: ns.Robot) -> dict[str, float
         "mass": (half + np.triu(half, 1).T)[np.ix_(rows, rows)],
         "bias": pinocchio.nonLinearEffects(model, data, theirs, rates)[rows],
     }
-    return _errors(robot, {"mass": robot.mass_matrix, "bias": robot.bias}, [q, v], expected)
+    ours = {"mass": robot.mass_matrix, "bias": robot.bias}
+    return _errors(ca.vertcat(robot.q, robot.v), ours, np.concatenate([q, v]), expected)
 
 
 # --- MJCF beside MuJoCo ---
@@ -183,16 +184,62 @@ def _read_mjcf(path: Path) -> Row | None:
 
 
 def by_mujoco(mujoco: Any, model: Any, robot: ns.Robot) -> dict[str, float]:
-    """Return errors of mass matrix and bias, without contacts and constraints."""
-    data, rng = mujoco.MjData(model), np.random.default_rng(1)
+    """Return errors of mass matrix, bias, passive forces, actuation and constraints, without contacts and limits."""
+    data, rng, off = mujoco.MjData(model), np.random.default_rng(1), mujoco.mjtDisableBit
     q, v = random_state(mujoco, model, rng)
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    u, activation = random_controls(robot, rng)
+    theirs = controls_of_file(robot, u, activation)
     data.qpos[:], data.qvel[:] = q, v
+    if robot.tree.drives:
+        data.ctrl[:], data.act[:] = theirs
+    flags, model.opt.jacobian = int(model.opt.disableflags), mujoco.mjtJacobian.mjJAC_DENSE
+    model.opt.disableflags = flags | int(off.mjDSBL_CONTACT) | int(off.mjDSBL_LIMIT) | int(off.mjDSBL_FRICTIONLOSS)
     mujoco.mj_forward(model, data)
     matrix = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(*((model, data, matrix) if hasattr(data, "M") else (model, matrix, data.qM)))
-    expected = {"mass": matrix, "bias": np.array(data.qfrc_bias)}
-    return _errors(robot, {"mass": robot.mass_matrix, "bias": robot.bias}, [q, v], expected)
+    expected = {"mass": matrix, "bias": np.array(data.qfrc_bias), "passive": np.array(data.qfrc_passive)}
+    ours = {"mass": robot.mass_matrix, "bias": robot.bias, "passive": robot.passive}
+    if robot.tree.drives is not None:
+        expected["actuation"], ours["actuation"] = np.array(data.qfrc_actuator), robot.actuation
+    state = ca.vertcat(robot.q, robot.v, robot.u, robot.activation)
+    errors = _errors(state, ours, np.concatenate([q, v, u, activation]), expected)
+    return errors | by_rows(mujoco, model, data, robot, q)
+
+
+def random_controls(robot: ns.Robot, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return controls inside their bounds, where there are any, and activations between -1 and 1."""
+    ends = np.array([drive.control for drive in robot.drives]).reshape(-1, 2)
+    low, high = (np.where(np.isfinite(end), end, usual) for end, usual in zip(ends.T, (-1.0, 1.0), strict=True))
+    return rng.uniform(low, np.maximum(low, high)), rng.uniform(-1, 1, robot.activation.numel())
+
+
+def controls_of_file(robot: ns.Robot, u: Array, activation: Array) -> tuple[Array, Array]:
+    """Return controls and activations in the units of the file."""
+    units = np.array([drive.unit for drive in robot.drives])
+    lagging = np.array([drive.lag is not None for drive in robot.drives], dtype=bool)
+    return u / units, activation / units[lagging]
+
+
+def by_rows(mujoco: Any, model: Any, data: Any, robot: ns.Robot, q: Array) -> dict[str, float]:
+    """Return errors of residuals and Jacobians of equalities."""
+    rows = np.flatnonzero(data.efc_type == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY))
+    given, result = {**robot.couplings, **robot.loops}, dict[str, float]()
+    ids = data.efc_id[rows]
+    jacobian, position = np.array(data.efc_J).reshape(-1, model.nv)[rows], np.array(data.efc_pos)[rows]
+    for k in dict.fromkeys(ids.tolist()):
+        own, name = ids == k, mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_EQUALITY, k) or f"equality{k}"
+        expression = given[name]
+        expected = np.column_stack([position[own], jacobian[own]])
+        value = ca.Function("rows", [robot.q], [ca.horzcat(expression, robot.jacobian(expression))])(q)
+        ours = np.array(value).reshape(expected.shape)
+        # A quaternion and its negative are one attitude: the rows of the rotation may have the other sign.
+        sign = np.sign((ours[3:] * expected[3:]).sum()) if len(ours) > 3 else 1.0
+        ours[3:] *= sign
+        error = np.abs(ours - expected).max() / np.abs(expected).max()
+        result["constraints"] = max(result.get("constraints", 0.0), float(error))
+        if not error <= AGREES:
+            result[f"constraint {name}"] = float(error)
+    return result
 
 
 def random_state(mujoco: Any, model: Any, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -202,13 +249,11 @@ def random_state(mujoco: Any, model: Any, rng: np.random.Generator) -> tuple[Arr
     return q, v
 
 
-def _errors(
-    robot: ns.Robot, ours: dict[str, ca.SX], state: list[Array], expected: dict[str, Array]
-) -> dict[str, float]:
+def _errors(state: ca.SX, ours: dict[str, ca.SX], at: Array, expected: dict[str, Array]) -> dict[str, float]:
     """Return the largest differences relative to the largest entries."""
-    values = ca.Function("values", [robot.q, robot.v], [ca.densify(each) for each in ours.values()])(*state)
+    values = ca.Function("values", [state], [ca.densify(each) for each in ours.values()])(at)
     result = dict[str, float]()
-    for name, value in zip(ours, values if len(ours) > 1 else [values], strict=True):
+    for name, value in zip(ours, values, strict=True):
         theirs = expected[name]
         difference = np.abs(np.array(value).reshape(theirs.shape) - theirs).max(initial=0.0)
         result[name] = float(difference / max(np.abs(theirs).max(initial=0.0), 1e-9))
