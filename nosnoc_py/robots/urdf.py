@@ -267,7 +267,7 @@ class _File:
                     with self.faults.caught():
                         values[_tag(part).removeprefix("lateral_")] = _nonnegative(part, "value", f"link {link!r}")
         result = list[Any]()
-        for use, k, part in ((use, *each) for use in USES for each in enumerate(element.findall(use))):
+        for use, (k, part) in [(each, part) for each in USES for part in enumerate(element.findall(each))]:
             try:
                 result.append(replace(shape_of(part, link, use, k, _pose, self.places.find), **values))
             except ModelError as error:
