@@ -63,6 +63,10 @@ class LinkShape:
         return bool(self.bits[0] & other.bits[1] or other.bits[0] & self.bits[1])
 
 
+class EmptyShapeError(ModelError):
+    """Error of a shape without extent, which matters only if something collides with it."""
+
+
 def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
     text = element.get(name, "")
     try:
@@ -70,7 +74,8 @@ def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
     except ValueError:
         result = np.zeros(0)
     if result.size != count or not (result > 0).all():
-        raise ModelError(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
+        kind = EmptyShapeError if result.size == count else ModelError
+        raise kind(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
     return result
 
 

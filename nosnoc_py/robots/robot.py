@@ -681,7 +681,7 @@ class Robot:
         links = len(self.tree.frames.keys() - {WORLD})
         text = f"Robot {self.tree.name}: {links} links, {mass:.4g} kg moved\n  joints   {joints or 'none'}"
         others = ", ".join(self.tree.left_out)
-        return text + (f"\n  besides  {others}: moves nothing" if others else "")
+        return text + (f"\n  left out {others}" if others else "")
 
     def _single(self) -> list[tuple[JointedBody, ca.SX]]:
         """Return the bodies on joints with one coordinate, with that coordinate."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.robots.faults import Faults
-from nosnoc_py.robots.link_shapes import USES, shape_of
+from nosnoc_py.robots.link_shapes import USES, EmptyShapeError, shape_of
 from nosnoc_py.robots.tree import (
     FLOATING,
     PRISMATIC,
@@ -268,13 +268,13 @@ class _File:
                         values[_tag(part).removeprefix("lateral_")] = _nonnegative(part, "value", f"link {link!r}")
         result = list[Any]()
         for use, (k, part) in [(each, part) for each in USES for part in enumerate(element.findall(each))]:
-            try:
-                result.append(replace(shape_of(part, link, use, k, _pose, self.places.find), **values))
-            except ModelError as error:
-                if use == "collision":
-                    self.faults.add(str(error))
-                else:
-                    self.faults.remark("visual that has no shape")
+            with self.faults.caught():
+                try:
+                    result.append(replace(shape_of(part, link, use, k, _pose, self.places.find), **values))
+                except EmptyShapeError:
+                    if use == "collision":
+                        raise
+                    self.faults.remark("visual without extent")
         return result
 
     def _bodies(

@@ -22,7 +22,7 @@ def hopper(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_read_and_left_out(hopper: Path, tmp_path: Path):
+def test_what_was_read_and_left_out(hopper: Path, tmp_path: Path) -> None:
     text = succeeded("robot", hopper, "--base", "planar", "--picture", tmp_path / "hopper.png")
     lines = text.splitlines()
     assert lines[0] == "hopper: 4 links, 3.8 kg moved"
@@ -33,7 +33,7 @@ def test_what_was_read_and_left_out(hopper: Path, tmp_path: Path):
     assert (tmp_path / "hopper.png").read_bytes()[:8] == PNG
 
 
-def test_json(hopper: Path):
+def test_json(hopper: Path) -> None:
     report = as_json("robot", hopper)
     assert [joint["joint"] for joint in report["joints"]] == ["hip", "knee"]
     assert report["drives"] == [{"control": "knee_effort", "lower": -40.0, "upper": 40.0}]
@@ -41,7 +41,7 @@ def test_json(hopper: Path):
     assert len(report["warnings"]) == 1
 
 
-def test_all_reasons_of_a_refusal(hopper: Path, tmp_path: Path):
+def test_all_reasons_of_a_refusal(hopper: Path, tmp_path: Path) -> None:
     hopper.write_text(
         HOPPER.replace('lower="-1.5"', 'lower="2.5"').replace('<mass value="0.3"/>', '<mass value="-1"/>')
     )
