@@ -27,8 +27,12 @@ def file(
   </body></body></worldbody>{more}</mujoco>"""
 
 
-def actuated(text: str, **parts: str) -> str:
-    return file(**{"more": f"<actuator>{text}</actuator>", **parts})
+def actuated(text: str, more: str = "", **parts: str) -> str:
+    return file(more=f"{more}<actuator>{text}</actuator>", **parts)
+
+
+def held(text: str, more: str = "", **parts: str) -> str:
+    return file(more=f"{more}<equality>{text}</equality>", **parts)
 
 
 BALL = (
@@ -44,6 +48,8 @@ STRAIGHT = (
     '<tendon><spatial name="r" {0}><site site="w"/><site site="s"/><pulley divisor="2"/><site site="s"/>'
     '<site site="t"/></spatial></tendon>'
 )
+LAW = 'gainprm="20" biastype="affine" biasprm="0 -20 -1"'
+SIX = 'gear="1 2 3 4 5 6"'
 SERVO = '<position {0} kp="30" kv="4"/>'
 ELEMENTS = {
     "spring of a joint": file(h='stiffness="8 3 2" springref="25" ref="10"'),
@@ -57,7 +63,7 @@ ELEMENTS = {
     "slack tendon": file(more=FIXED.format('stiffness="5" springlength="-9 9"')),
     "straight tendon": file(more=STRAIGHT.format('stiffness="5 1" damping="1 .5" armature=".4"')),
     "motor": actuated('<motor joint="x" gear="-2.5" ctrlrange="-1 3" armature=".2" damping="1 .5"/>'),
-    "motors on one joint": actuated('<motor joint="h" gear="3"/><motor joint="h" gear="-1"/>', h='actuatorfrcrange="-.3 .2"'),
+    "motors on one joint": actuated('<motor joint="h" gear="3"/><motor joint="h"/>', h='actuatorfrcrange="-.3 .2"'),
     "servo": actuated(SERVO.format('joint="h" gear="1.5"')),
     "saturated servo": actuated(SERVO.format('joint="h" forcerange="-.4 .2"')),
     "servo on a joint with a range": actuated(SERVO.format('joint="h"'), h='actuatorfrcrange="-.3 .2"'),
@@ -66,21 +72,21 @@ ELEMENTS = {
         '<general joint="h" gaintype="affine" gainprm="2 3 1" biastype="affine" biasprm="1 -4 -2" gear="2"/>'
     ),
     "motor with a lag": actuated('<general joint="x" dyntype="filter" dynprm=".05" gainprm="3" gear="2"/>'),
-    "servo with an integrator": actuated('<general joint="h" dyntype="integrator" gainprm="20" biastype="affine" biasprm="0 -20 -1"/>'),
-    "motor on a fixed tendon": file(more=FIXED.format("") + '<actuator><motor tendon="r" gear="3" armature=".2"/></actuator>'),
-    "servo on a straight tendon": file(more=STRAIGHT.format("") + "<actuator>" + SERVO.format('tendon="r"') + "</actuator>"),
+    "servo with an integrator": actuated(f'<general joint="h" dyntype="integrator" {LAW}/>'),
+    "motor on a fixed tendon": actuated('<motor tendon="r" gear="3" armature=".2"/>', FIXED.format("")),
+    "servo on a straight tendon": actuated(SERVO.format('tendon="r"'), STRAIGHT.format("")),
     "motor on a ball joint": actuated('<motor joint="ball" gear="1 2 3"/>', end=BALL.format("")),
     "motor in the axes of the parent": actuated('<motor jointinparent="ball" gear="1 2 3"/>', end=BALL.format("")),
     "motor on a free joint": actuated('<motor joint="free" gear="1 2 3 4 5 6"/>', world=FLOAT.format("")),
-    "free joint in the axes of the parent": actuated('<motor jointinparent="free" gear="1 2 3 4 5 6"/>', world=FLOAT.format("")),
+    "free joint in the axes of the parent": actuated(f'<motor jointinparent="free" {SIX}/>', world=FLOAT.format("")),
     "motor on a site": actuated('<motor site="t" gear="1 2 3 4 5 6"/>'),
-    "gear": file(more='<equality><joint joint1="x" joint2="h" polycoef=".1 2 .3 -.2 .1"/></equality>', h='ref="20"'),
-    "joint that is fixed": file(more='<equality><joint joint1="h" polycoef=".1 0 0 0 0"/></equality>', h='ref="20"'),
-    "coupled tendons": file(more=STRAIGHT.format("") + '<equality><tendon tendon1="r" polycoef=".1 0 0 0 0"/></equality>'),
-    "points that meet": file(more='<equality><connect body1="b" anchor=".1 .2 .3"/></equality>'),
-    "bodies that are welded": file(more='<equality><weld body1="b" body2="a" torquescale="2"/></equality>'),
-    "sites that meet": file(more='<equality><connect site1="t" site2="w"/></equality>'),
-    "sites that are welded": file(more='<equality><weld site1="t" site2="w" torquescale=".5"/></equality>'),
+    "gear": held('<joint joint1="x" joint2="h" polycoef=".1 2 .3 -.2 .1"/>', h='ref="20"'),
+    "joint that is fixed": held('<joint joint1="h" polycoef=".1 0 0 0 0"/>', h='ref="20"'),
+    "coupled tendons": held('<tendon tendon1="r" polycoef=".1 0 0 0 0"/>', STRAIGHT.format("")),
+    "points that meet": held('<connect body1="b" anchor=".1 .2 .3"/>'),
+    "bodies that are welded": held('<weld body1="b" body2="a" torquescale="2"/>'),
+    "sites that meet": held('<connect site1="t" site2="w"/>'),
+    "sites that are welded": held('<weld site1="t" site2="w" torquescale=".5"/>'),
     "mocap body": file(
         world='<body name="m" mocap="true" pos=".2 .3 .4" euler="10 0 20"><geom size=".1"/></body>',
         more='<equality><weld body1="m" body2="b"/></equality>',
@@ -152,7 +158,7 @@ def test_bounds_of_controls(actuator: str, bounds: dict[str, Any]) -> None:
         (actuated('<muscle joint="x" lengthrange="0 1"/>'), "its dynamics is muscle: only none, filter"),
         (actuated('<adhesion body="b" ctrlrange="0 1"/>'), "its transmission is body: only joint"),
         (actuated('<motor site="t" refsite="w"/>'), "refsite is not supported"),
-        (actuated('<motor joint="ball" armature="1"/>', end=BALL.format("")), "armature and damping need a joint with one"),
+        (actuated('<motor joint="ball" armature="1"/>', end=BALL.format("")), "armature and damping need a joint"),
         (actuated(SERVO.format('joint="ball"'), end=BALL.format("")), "a servo of positions needs a joint with one"),
         (file(more='<tendon><spatial name="r"><site site="s"/><geom geom="g"/><site site="t"/></spatial></tendon>',
               world='<geom name="g" size=".1"/>'), "tendon 'r' wraps around a geom"),
@@ -239,11 +245,11 @@ def stepped(text: str, duration: float, step: float, speed: float = 0.5) -> np.n
 def simulated(text: str, duration: float, speed: float = 0.5) -> np.ndarray:
     """The last state of the same motion by default."""
     robot = ns.Robot.from_mjcf(text)
-    system = robot.system()
+    system = robot.system(actuated=None if robot.tree.drives else [])
     start = np.concatenate([*(body.start for body in robot.tree.bodies), np.full(robot.v.numel(), speed)])
     start = np.append(start, np.zeros(robot.activation.numel()))
     units = np.array([drive.unit for drive in robot.drives])
-    u = (0.2 * units).tolist() if robot.u.numel() else None
+    u = (0.2 * units).tolist() if robot.tree.drives else None
     final = np.array(ns.simulate(system, x0=start, duration=duration, u=u).final_state)
     final[len(final) - robot.activation.numel() :] /= units[: robot.activation.numel()]  # in the unit of the file
     return final
@@ -253,7 +259,7 @@ RK4 = '<option integrator="RK4" timestep="2e-4"/>'
 SMOOTH = {
     "springs and dampers": file(x='stiffness="60 9" damping="2 1"', h='stiffness="8 3 2"', option=RK4),
     "ball joint": file(end=BALL.format('stiffness="4" damping=".5"'), option=RK4),
-    "tendons": file(more=FIXED.format('stiffness="50 1" damping="1" springlength=".01 .02" armature=".4"'), option=RK4),
+    "tendons": file(more=FIXED.format('stiffness="50 1" damping="1" springlength=".01 .02"'), option=RK4),
     "distances": file(more=STRAIGHT.format('stiffness="50" damping="1 .5"'), option=RK4),
     "servos": actuated(
         SERVO.format('joint="h" forcerange="-2 2"') + '<motor joint="x" gear="3"/>', body='gravcomp=".7"', option=RK4
@@ -275,9 +281,9 @@ BARS = """<mujoco>{0}<worldbody><site name="w" pos=".6 0 0"/><body name="a"><joi
 <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02"/><site name="end" pos="0 0 -.3"/></body></body></body></worldbody>
 <equality><connect site1="end" site2="w"/></equality></mujoco>"""
 CLOSED = {
-    "gear": file(more='<equality><joint joint1="x" joint2="h" polycoef="0 .4 .3"/></equality>', option=FREELY),
-    "tendon": file(more=FIXED.format("") + '<equality><tendon tendon1="r"/></equality>', option=FREELY),
-    "four bars": BARS.format(FREELY),
+    "gear": held('<joint joint1="x" joint2="h" polycoef="0 .4 .3"/>', option=FREELY),
+    "tendon": held('<tendon tendon1="r"/>', FIXED.format(""), option=FREELY),
+    "four bars": BARS.format(FREELY.replace("<option", '<option gravity="3 0 -9"')),
 }
 
 
