@@ -444,7 +444,9 @@ class Robot:
                     name = name if len(grounds) == 1 or plane is None else f"{name} on {plane.name}"
                     given = {"friction": friction, "restitution": restitution}
                     values = {key: law[key] if value is None else value for key, value in given.items()}
-                    result += contacts_of(shape, placed, name=name, **values)
+                    made = contacts_of(shape, placed, name=name, **values)
+                    # What only turns about an axis of its own keeps its distance.
+                    result += [contact for contact in made if ca.depends_on(contact.gap, self.q)]
         return result
 
     def _law(self, part: LinkShape, plane: LinkShape | None) -> dict[str, float] | None:

@@ -278,8 +278,8 @@ FREELY = '<option><flag contact="disable" limit="disable"/></option>'
 BARS = """<mujoco>{0}<worldbody><site name="w" pos=".6 0 0"/><body name="a"><joint name="a" axis="0 1 0"/>
 <geom type="capsule" fromto="0 0 0 0 0 .3" size=".02"/><body name="b" pos="0 0 .3"><joint name="b" axis="0 1 0"/>
 <geom type="capsule" fromto="0 0 0 .6 0 0" size=".02"/><body name="c" pos=".6 0 0"><joint name="c" axis="0 1 0"/>
-<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02"/><site name="end" pos="0 0 -.3"/></body></body></body></worldbody>
-<equality><connect site1="end" site2="w"/></equality></mujoco>"""
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02"/><site name="e" pos="0 0 -.3"/></body></body></body></worldbody>
+<equality><connect site1="e" site2="w"/></equality></mujoco>"""
 CLOSED = {
     "gear": held('<joint joint1="x" joint2="h" polycoef="0 .4 .3"/>', option=FREELY),
     "tendon": held('<tendon tendon1="r"/>', FIXED.format(""), option=FREELY),
