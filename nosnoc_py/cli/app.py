@@ -135,6 +135,23 @@ def show(
         show_file(result, figures, json=json)
 
 
+@app.command()
+def robot(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A URDF file, or an MJCF file (.xml).")],
+    base: Annotated[str, typer.Option(metavar="KIND", help="URDF: fixed, planar or floating.")] = "fixed",
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the robot.")] = None,
+    view: Annotated[str, typer.Option(metavar="VIEW", help="Of the picture: xz, yz, xy or oblique.")] = "oblique",
+    json: Json = False,
+) -> None:
+    """Show what is read of a robot file, what is left out, and draw it.
+
+    A file that is refused is an error that names all reasons.
+    """
+    from nosnoc_py.cli.robots import work
+
+    work(file, base=base, picture=picture, view=view, json=json)
+
+
 @app.command(context_settings={"allow_interspersed_args": False})
 def benchmark(
     arguments: Annotated[

@@ -31,6 +31,7 @@ BENCHMARKS = {
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
+    "robot_files": "robot files of six other packages: how many load, and errors beside MuJoCo and Pinocchio",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
 }
 REFERENCES = "tests.references"  # closed forms and oracles, which benchmarks compare with

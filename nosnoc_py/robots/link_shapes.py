@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.geometry.shapes import Capsule, Cylinder
+from nosnoc_py.geometry.shapes import Capsule, Cylinder, HalfSpace
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 
 Array = np.ndarray
-WORLD = "world"  # link of all shapes that do not move
 # Directions spread evenly over a half-sphere (golden angle); with their negatives they draw an ellipsoid.
 _STEPS = np.arange(100) + 0.5
 _HEIGHTS, _TURNS = 1 - _STEPS / 100, np.pi * (1 + 5**0.5) * _STEPS
@@ -22,6 +21,7 @@ ROUND_ELLIPSOID = np.column_stack(
     [np.sqrt(1 - _HEIGHTS**2) * np.cos(_TURNS), np.sqrt(1 - _HEIGHTS**2) * np.sin(_TURNS), _HEIGHTS]
 )
 Use = Literal["collision", "visual"]
+USES: tuple[Use, ...] = ("collision", "visual")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +36,14 @@ class LinkShape:
         As in `ns.Placed`; None where it is a mesh.
     rotation, position : (3, 3), (3,)
         In the frame of the link.
+    friction, restitution : float, optional
+        If the file has them.
+    bits : (2,)
+        Two shapes collide if the first of one and the second of the other have a bit in common.
+    priority : int
+        The friction of a pair is that of the higher priority, of equal ones the larger.
+    mesh : str
+        File of a mesh, as the file of the robot names it.
     """
 
     link: str
@@ -44,6 +52,19 @@ class LinkShape:
     shape: Any
     rotation: Array
     position: Array
+    friction: float | None = None
+    restitution: float | None = None
+    bits: tuple[int, int] = (1, 1)
+    priority: int = 0
+    mesh: str = ""
+
+    def meets(self, other: LinkShape) -> bool:
+        """Return True if two shapes collide by their bits."""
+        return bool(self.bits[0] & other.bits[1] or other.bits[0] & self.bits[1])
+
+
+class EmptyShapeError(ModelError):
+    """Error of a shape without extent, which matters only if something collides with it."""
 
 
 def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
@@ -53,8 +74,14 @@ def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
     except ValueError:
         result = np.zeros(0)
     if result.size != count or not (result > 0).all():
-        raise ModelError(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
+        kind = EmptyShapeError if result.size == count else ModelError
+        raise kind(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
     return result
+
+
+def _plane(element: ET.Element, what: str) -> HalfSpace:
+    """Return the half-space below a plane, as Bullet writes it."""
+    return HalfSpace([float(part) for part in element.get("normal", "0 0 1").split()])
 
 
 GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
@@ -63,29 +90,41 @@ GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
     "cylinder": lambda e, what: Cylinder(
         float(_lengths(e, "radius", 1, what)[0]), float(_lengths(e, "length", 1, what)[0])
     ),
+    "capsule": lambda e, what: Capsule(
+        float(_lengths(e, "radius", 1, what)[0]), float(_lengths(e, "length", 1, what)[0])
+    ),
+    "ellipsoid": lambda e, what: Ellipsoid(_lengths(e, "size", 3, what)),
+    "plane": _plane,
     # A mesh is kept as a shape without geometry: it matters only if contacts are to be made of it.
     "mesh": lambda e, what: None,
+    "cdf": lambda e, what: None,  # a distance field of Bullet
 }
 
 
-def shapes_of_link(
-    element: ET.Element, link: str, pose: Callable[[ET.Element | None, str], tuple[Array, Array]]
-) -> list[LinkShape]:
-    """Return the <collision> and <visual> parts of a link in a URDF file."""
-    result = []
-    for use in ("collision", "visual"):
-        for k, part in enumerate(element.findall(use)):
-            name = part.get("name") or f"{link}{'' if k == 0 else f' {k + 1}'}"
-            what = f"URDF: link {link!r}: <{use}>"
-            geometry = part.find("geometry")
-            kinds = [] if geometry is None else list(geometry)
-            if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
-                actual = kinds[0].tag if kinds else "none"
-                raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
-            rotation, position = pose(part.find("origin"), what)
-            shape = GEOMETRIES[kinds[0].tag](kinds[0], what)
-            result.append(LinkShape(link=link, name=name, use=use, shape=shape, rotation=rotation, position=position))
-    return result
+def shape_of(
+    part: ET.Element,
+    link: str,
+    use: Use,
+    number: int,
+    pose: Callable[[ET.Element | None, str], tuple[Array, Array]],
+    find: Callable[[str], str] = str,
+) -> LinkShape:
+    """Return a <collision> or <visual> part of a link in a URDF file, the one with a number among its kind."""
+    what, geometry = f"link {link!r}: <{use}>", part.find("geometry")
+    kinds = [] if geometry is None else [kind for kind in geometry if kind.tag != "material"]
+    if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
+        actual = kinds[0].tag if kinds else "none"
+        raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
+    rotation, position = pose(part.find("origin"), what)
+    return LinkShape(
+        link=link,
+        name=part.get("name") or f"{link}{'' if number == 0 else f' {number + 1}'}",
+        use=use,
+        shape=GEOMETRIES[kinds[0].tag](kinds[0], what),
+        rotation=rotation,
+        position=position,
+        mesh=find(kinds[0].get("filename", "")),
+    )
 
 
 def outline_of(part: LinkShape) -> tuple[Array, float] | None:

@@ -4,8 +4,9 @@ The mass matrix follows from the composite-rigid-body algorithm, the bias (Corio
 recursive Newton-Euler algorithm with v' = 0. Both work in the frames of the bodies, so that constant entries stay
 constant and zeros stay structural. A Lagrangian differentiated symbolically would grow much faster with the depth.
 
-Spatial vectors are pairs (angular, linear) at the origin of the body. Velocities of a floating base are (linear in the
-world, angular in the body), its coordinates (position, quaternion with the real part first), as in MuJoCo.
+Spatial vectors are pairs (angular, linear) at the origin of the body. Velocities of a floating joint are (linear in the
+frame of the joint, which is the world for a base, angular in the body), its coordinates (position, quaternion with the
+real part first), as in MuJoCo; a spherical joint has the second of each.
 
 References
 ----------
@@ -21,7 +22,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.robots.tree import FLOATING, PRISMATIC, Tree, cleaned
+from nosnoc_py.robots.tree import FLOATING, PRISMATIC, SPHERICAL, Tree, cleaned
 from nosnoc_py.rotations import rotation_of
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -87,35 +88,33 @@ class Recursion:
     def _place_body(self, body: Any, i_q: int, i_v: int) -> tuple[JointTransform, ca.SX]:
         """Return one body and its part of N(q)."""
         none = ca.SX(3, 1)
-        if body.kind == FLOATING:
-            quaternion, rates = self.q[i_q + 3 : i_q + 7], self.v[i_v : i_v + 6]
-            rotation = rotation_of(quaternion)
+        placed, position, at = sparse(body.rotation), sparse(body.position), list(range(i_v, i_v + body.n_v))
+        kinematics, drift = ca.SX.eye(body.n_v), (none, none)
+        if body.kind in (FLOATING, SPHERICAL):
+            # A quaternion is the last part of the coordinates, the angular velocity that of the rates.
+            quaternion, rates = self.q[i_q + body.n_q - 4 : i_q + body.n_q], self.v[at]
+            turn = rotation_of(quaternion)
             w, x, y, z = ca.vertsplit(quaternion)
             # q' = q (0, w) / 2 with the angular velocity w in the body's frame.
-            turning = 0.5 * ca.blockcat([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
-            angular = ca.horzcat(ca.SX(3, 3), ca.SX.eye(3))
-            linear = ca.horzcat(rotation.T, ca.SX(3, 3))
-            # The linear rates are in the world: in the body's frame their axes R' turn, d/dt (R' v) = R' v' - w x R'
-            # v.
-            drift = (none, -ca.cross(rates[3:], rotation.T @ rates[:3]))
-            at, position = list(range(i_v, i_v + 6)), self.q[i_q : i_q + 3]
-            result = JointTransform(
-                rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at
-            )
-            return result, ca.diagcat(ca.SX.eye(3), turning)
-        axis, placed, origin = sparse(body.axis), sparse(body.rotation), sparse(body.position)
-        coordinate = self.q[i_q]
-        if body.kind == PRISMATIC:
-            rotation, position = placed, origin + placed @ axis * coordinate
-            angular, linear = none, axis
+            kinematics = 0.5 * ca.blockcat([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
+            angular, linear = ca.SX.eye(3), ca.SX(3, 3)
+            if body.kind == FLOATING:
+                position = position + placed @ self.q[i_q : i_q + 3]
+                kinematics = ca.diagcat(ca.SX.eye(3), kinematics)
+                angular, linear = ca.horzcat(linear, angular), ca.horzcat(turn.T, linear)
+                # The linear rates are in the frame of the joint: in the body's frame their axes R' turn,
+                # d/dt (R' v) = R' v' - w x R' v.
+                drift = (none, -ca.cross(rates[3:], turn.T @ rates[:3]))
+        elif body.kind == PRISMATIC:
+            linear, angular, turn = sparse(body.axis), none, ca.SX.eye(3)
+            position = position + placed @ linear * self.q[i_q]
         else:
-            cross = ca.sparsify(ca.skew(axis))
+            angular, linear = sparse(body.axis), none
+            cross, angle = ca.sparsify(ca.skew(angular)), self.q[i_q]
             # Rodrigues' formula for a unit axis; structural zeros of the axis keep the expression small.
-            turn = ca.SX.eye(3) + ca.sin(coordinate) * cross + (1 - ca.cos(coordinate)) * ca.sparsify(cross @ cross)
-            rotation, position = placed @ turn, origin
-            angular, linear = axis, none
-        fields: dict[str, Any] = {"angular": angular, "linear": linear, "drift": (none, none), "at": [i_v]}
-        return JointTransform(rotation=rotation, position=position, **fields), ca.SX.eye(1)
+            turn = ca.SX.eye(3) + ca.sin(angle) * cross + (1 - ca.cos(angle)) * ca.sparsify(cross @ cross)
+        fields: dict[str, Any] = {"angular": angular, "linear": linear, "drift": drift, "at": at}
+        return JointTransform(rotation=placed @ turn, position=position, **fields), kinematics
 
     def mass_matrix(self) -> ca.SX:
         """Return M(q) (n_v, n_v), the inertias of drives included."""
@@ -183,6 +182,14 @@ class Recursion:
             return rotation, offset
         turned, origin = self.world[body]
         return turned @ rotation, turned @ offset + origin
+
+    def turning(self, link: str) -> ca.SX:
+        """Return the Jacobian (3, n_v) of the angular velocity of a link in the world."""
+        result, body = ca.SX(3, self.v.numel()), self.tree.frames[link][0]
+        while body >= 0:
+            result[:, self.moved[body].at] = self.world[body][0] @ self.moved[body].angular
+            body = self.tree.bodies[body].parent
+        return result
 
 
 def _cross_columns(a: ca.SX, columns: ca.SX) -> ca.SX:

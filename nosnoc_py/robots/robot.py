@@ -17,19 +17,22 @@ from nosnoc_py.declared import assign
 from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.geometry import HalfSpace, Placed
 from nosnoc_py.geometry import contacts as contacts_of
+from nosnoc_py.robots.forces import Forces
 from nosnoc_py.robots.link_shapes import LinkShape, outline_of
 from nosnoc_py.robots.mjcf import read_mjcf
 from nosnoc_py.robots.recursion import GRAVITY, Recursion
-from nosnoc_py.robots.tree import FLOATING, REVOLUTE, JointedBody, Tree
+from nosnoc_py.robots.tree import FLOATING, SPHERICAL, WORLD, Drive, Frame, JointedBody, Tree
 from nosnoc_py.robots.urdf import Base, read_urdf
 from nosnoc_py.systems import scene
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.symbols import finite
 
 # Names of velocities and of drives, from those of joints.
-RATE, EFFORT, CLAMP = "_rate", "_effort", "_clamp"
-FREE = ("x", "y", "z", "qw", "qx", "qy", "qz")
-TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
+RATE, EFFORT, CLAMP, ACTIVATION = "_rate", "_effort", "_clamp", "_activation"
+PARTS = {
+    FLOATING: (("x", "y", "z", "qw", "qx", "qy", "qz"), ("vx", "vy", "vz", "wx", "wy", "wz")),
+    SPHERICAL: (("qw", "qx", "qy", "qz"), ("wx", "wy", "wz")),
+}
 # A mass matrix whose smallest eigenvalue is below this fraction of the largest one leaves a velocity without inertia.
 MASSLESS = 1e-12
 
@@ -41,7 +44,8 @@ class Robot:
 
     Coordinates are those of the joints, parents before children, in the order of the file; a planar base has x, z and
     the pitch about y before them. Velocities are their rates. Of a floating base the coordinates are position and unit
-    quaternion (real part first), the velocities linear in the world and angular in the body.
+    quaternion (real part first), the velocities linear in the world and angular in the body; a ball joint has the
+    quaternion and the angular velocity. Coordinates that are coupled by the file are among them.
 
     Parameters
     ----------
@@ -76,12 +80,16 @@ class Robot:
     gravity: Sequence[float] = field(default=GRAVITY, kw_only=True)
     q: Any = field(init=False, repr=False)
     v: Any = field(init=False, repr=False)
+    u: Any = field(init=False, repr=False)
+    activation: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_type(self.tree, Tree, "Robot: tree")
         gravity = tuple(float(g) for g in finite(self.gravity, "Robot: gravity", 3))
         n_q, n_v = (sum(getattr(body, size) for body in self.tree.bodies) for size in ("n_q", "n_v"))
         assign(self, gravity=gravity, q=ca.SX.sym("q", n_q), v=ca.SX.sym("v", n_v))
+        lagging = sum(drive.lag is not None for drive in self.drives)
+        assign(self, u=ca.SX.sym("u", len(self.drives)), activation=ca.SX.sym("activation", lagging))
         self._check_masses()
 
     @classmethod
@@ -93,6 +101,7 @@ class Robot:
         *,
         gravity: Sequence[float] = GRAVITY,
         armature: Mapping[str, float] | None = None,
+        package_dirs: Iterable[str | Path] = (),
     ) -> Robot:
         """Read a URDF file, or the text of one.
 
@@ -105,11 +114,18 @@ class Robot:
             [m/s^2].
         armature : mapping, optional
             Inertias of drives seen from their joints [kg m^2 or kg], by the names of the joints (not part of URDF).
+        package_dirs : sequence of path, optional
+            Where packages are whose meshes are named as package://...; the folders above the file are searched, too.
 
         Raises
         ------
         ModelError
-            For errors and unsupported features of the file: the message names link or joint.
+            For errors and unsupported features of the file: the message names all of them with link or joint.
+
+        Warns
+        -----
+        ModelWarning
+            For what is left out since it moves nothing, and for inertias that no body has: one warning for a file.
 
         Examples
         --------
@@ -121,7 +137,7 @@ class Robot:
         >>> ns.Robot.from_urdf(text, armature={"slide": 0.5}).mass_matrix
         SX(2.5)
         """
-        tree = read_urdf(source, base)
+        tree = read_urdf(source, base, tuple(package_dirs))
         given = dict(armature or {})
         for name, value in given.items():
             if name not in (joints := [body.joint for body in tree.bodies]):
@@ -134,9 +150,8 @@ class Robot:
     def from_mjcf(cls, source: str | Path) -> Robot:
         """Read an MJCF file of MuJoCo, or the text of one; needs the package mujoco (extra "robots").
 
-        Bodies, hinges, slides, free joints of bodies on the world, limits, damping, dry friction, armature, motors on
-        joints and gravity are read, with everything that MuJoCo's compiler makes of defaults, includes and shapes.
-        Coordinates have the order and the meaning of MuJoCo's. Contacts and pictures are not read.
+        Everything that a tree of rigid bodies can have is read, with what MuJoCo's compiler makes of defaults, includes
+        and shapes: `docs/robots.md` has the list. Coordinates have the order and the meaning of MuJoCo's.
 
         Parameters
         ----------
@@ -145,8 +160,8 @@ class Robot:
         Raises
         ------
         ModelError
-            For what is not built: ball joints, tendons, equality constraints, springs, servos, fluids and others; the
-            message names it.
+            For what is not read: forces of a fluid, muscles, wrapped tendons, plugins, flexible bodies and every other
+            field of the compiled model that is not at its default; the message names all of them.
 
         Examples
         --------
@@ -167,18 +182,46 @@ class Robot:
         return Recursion(self.tree, self.q, self.v)
 
     @cached_property
+    def _forces(self) -> Forces:
+        return Forces(self._recursion, self.gravity)
+
+    @cached_property
     def mass_matrix(self) -> ca.SX:
         """M(q) (n_v, n_v)."""
-        return self._recursion.mass_matrix()
+        return self._recursion.mass_matrix() + self._forces.tendon_inertia[0]
 
     @cached_property
     def bias(self) -> ca.SX:
         """Bias h(q, v) (n_v,) of Coriolis, centrifugal and gravity forces: M v' + h are the applied forces."""
-        return self._recursion.bias(self.gravity)
+        return self._recursion.bias(self.gravity) + self._forces.tendon_inertia[1]
+
+    @property
+    def passive(self) -> ca.SX:
+        """Generalised forces (n_v,) of springs, dampers and compensated weights, in q and v."""
+        return self._forces.passive
+
+    @cached_property
+    def actuation(self) -> ca.SX:
+        """Generalised forces (n_v,) of all drives, in q, v, the controls `u`, and `activation` of drives with a lag.
+
+        Servos are as in MuJoCo: their force is affine in the control, which is a set point, and saturates where the
+        file limits it. It has kinks there.
+        """
+        return self._forces.actuation(self.drives, self.u, self.activation)
+
+    @property
+    def couplings(self) -> dict[str, ca.SX]:
+        """Expressions of q that vanish, by name: gears, mimic joints, coupled tendons."""
+        return self._forces.couplings
+
+    @property
+    def loops(self) -> dict[str, ca.SX]:
+        """Expressions (3,) or (6,) of q that vanish, by name: points or frames that stay together."""
+        return self._forces.loops
 
     @property
     def N(self) -> ca.SX:
-        """N(q) (n_q, n_v): q' = N(q) v, the identity but for a floating base."""
+        """N(q) (n_q, n_v): q' = N(q) v, the identity but for quaternions."""
         return self._recursion.kinematics
 
     @named_arguments
@@ -237,8 +280,7 @@ class Robot:
         >>> robot.jacobian(3 * robot.position("cart")[0])
         SX(3)
         """
-        # Chain rule with q' = N(q) v: a quaternion has one component more than velocities.
-        return ca.jacobian(expression, self.q) @ self.N
+        return self._forces.jacobian(expression)
 
     # --- names and limits ---
 
@@ -250,27 +292,36 @@ class Robot:
     @property
     def limits(self) -> dict[str, tuple[float, float]]:
         """Lower and upper ends of joints that have some [rad or m], by name."""
-        bodies = (body for body in self.tree.bodies if np.isfinite([body.lower, body.upper]).any())
+        bodies = (body for body, _ in self._single() if np.isfinite([body.lower, body.upper]).any())
         return {body.joint: (body.lower, body.upper) for body in bodies}
+
+    @cached_property
+    def drives(self) -> tuple[Drive, ...]:
+        """Drives of the file; if it names none, one of each joint with one coordinate that follows no other one."""
+        if self.tree.drives is not None:
+            return self.tree.drives
+        followers = [coupling.follower for coupling in self.tree.couplings]
+        return tuple(_drive_of(body) for body in self._drivable() if body.joint not in followers)
 
     @property
     def efforts(self) -> dict[str, float]:
         """Largest forces of drives [N m or N] that the file knows, by the names of joints."""
-        return {body.joint: body.effort for body in self.tree.bodies if np.isfinite(body.effort)}
+        efforts = (drive for drive in self.drives if drive.name.endswith(EFFORT) and isinstance(drive.target, str))
+        return {str(d.target): float(np.abs(d.control).max()) for d in efforts if np.isfinite(d.control).all()}
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """Names of coordinates and velocities."""
         q, v = list[str](), list[str]()
         for body in self.tree.bodies:
-            free = body.kind == FLOATING
-            q += [f"{body.joint}_{part}" for part in FREE] if free else [body.joint]
-            v += [f"{body.joint}_{part}" for part in TWIST] if free else [body.joint + RATE]
+            places, rates = PARTS.get(body.kind, ((), ()))
+            q += [f"{body.joint}_{part}" for part in places] or [body.joint]
+            v += [f"{body.joint}_{part}" for part in rates] or [body.joint + RATE]
         return {"q": tuple(q), "v": tuple(v)}
 
     @named_arguments
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
-        """Return bounds by name for an `ns.OCP`: efforts of drives and rates of joints, from the file.
+        """Return bounds by name for an `ns.OCP`: controls of drives and rates of joints, from the file.
 
         Ends of joints are not among them: `system` makes contacts of these, with impacts, or limits of the system.
 
@@ -284,8 +335,7 @@ class Robot:
         >>> ns.Robot.from_urdf(text).bounds()
         {'slide_effort': (-5.0, 5.0), 'slide_rate': (-3.0, 3.0)}
         """
-        drives = self._driven(actuated)
-        result = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
+        result = {drive.name: drive.control for drive in self._driven(actuated) if np.isfinite(drive.control).any()}
         return result | {b.joint + RATE: (-b.speed, b.speed) for b in self.tree.bodies if np.isfinite(b.speed)}
 
     # --- shapes ---
@@ -328,23 +378,24 @@ class Robot:
 
     @named_arguments
     def contacts(
-        self, ground: Any = None, links: Iterable[str] | None = None, *, friction: Any = 0.0, restitution: Any = 0.0
+        self, ground: Any = None, links: Iterable[str] | None = None, *, friction: Any = None, restitution: Any = None
     ) -> list[Contact]:
         """Make the contacts of links with the ground, from the collision shapes of the file.
 
         Parameters
         ----------
         ground : shape or Placed, optional
-            Shape that does not move; default `ns.HalfSpace()`, all below z = 0.
+            Shape that does not move; default: the planes of the file, else `ns.HalfSpace()`, all below z = 0.
         links : sequence of str, optional
             Default: all with a collision shape that move.
-        friction, restitution
-            As in `ns.Contact`.
+        friction, restitution : optional
+            As in `ns.Contact`; default: those of the file, else 0.
 
         Returns
         -------
         list of Contact
-            Named after the links, or "<link> 1" and so on where one has several.
+            Named after the links, or "<link> 1" and so on where one has several. Shapes that do not collide with a
+            plane of the file have no contact with it.
 
         Raises
         ------
@@ -362,7 +413,10 @@ class Robot:
         >>> [(contact.name, contact.gap) for contact in ns.Robot.from_urdf(text).contacts(friction=0.6)]
         [('foot', SX((q-0.1)))]
         """
-        ground = HalfSpace() if ground is None else ground
+        planes = [s for s in self.collisions if isinstance(s.shape, HalfSpace) and self.tree.frames[s.link][0] < 0]
+        grounds: list[tuple[LinkShape | None, Any]] = [(None, HalfSpace() if ground is None else ground)]
+        if ground is None and planes:
+            grounds = [(s, self.shape(s.link, s.shape, s.position, s.rotation)) for s in planes]
         # Links on the world cannot be in contact with it.
         moving = [link for link, (body, _, _) in self.tree.frames.items() if body >= 0]
         having = list(dict.fromkeys(shape.link for shape in self.collisions if shape.link in moving))
@@ -376,15 +430,40 @@ class Robot:
                 )
             own = [shape for shape in self.collisions if shape.link == link]
             for k, part in enumerate(own):
-                if part.shape is None:
-                    raise ModelError(
-                        f"contacts: link {link!r} collides by a mesh, which is not read; give it a box, a sphere or a "
-                        "cylinder in the file, or a shape by robot.shape(link, ...)."
-                    )
-                placed = self.shape(link, part.shape, part.position, part.rotation)
-                name = link if len(own) == 1 else f"{link} {k + 1}"
-                result += contacts_of(placed, ground, name=name, friction=friction, restitution=restitution)
+                for plane, placed in grounds:
+                    law = self._law(part, plane)
+                    if law is None:
+                        continue
+                    if part.shape is None:
+                        raise ModelError(
+                            f"contacts: link {link!r} collides by a mesh, which is not read; give it a box, a sphere "
+                            "or a cylinder in the file, or a shape by robot.shape(link, ...)."
+                        )
+                    shape = self.shape(link, part.shape, part.position, part.rotation)
+                    name = link if len(own) == 1 else f"{link} {k + 1}"
+                    name = name if len(grounds) == 1 or plane is None else f"{name} on {plane.name}"
+                    given = {"friction": friction, "restitution": restitution}
+                    values = {key: law[key] if value is None else value for key, value in given.items()}
+                    made = contacts_of(shape, placed, name=name, **values)
+                    # What only turns about an axis of its own keeps its distance.
+                    result += [contact for contact in made if ca.depends_on(contact.gap, self.q)]
         return result
+
+    def _law(self, part: LinkShape, plane: LinkShape | None) -> dict[str, float] | None:
+        """Return friction and restitution of a shape on a plane of the file, or on another ground; None if they miss.
+
+        Of two geoms the one with the higher priority decides, of equal ones the larger friction (MuJoCo).
+        """
+        both = [part] if plane is None else [part, plane]
+        highest = max(shape.priority for shape in both)
+        restitution = max(shape.restitution or 0.0 for shape in both)
+        friction = max(shape.friction or 0.0 for shape in both if shape.priority == highest)
+        if plane is not None:
+            pair = self.tree.pairs.get(frozenset({part.name, plane.name}))
+            if pair is None and (frozenset({part.link, plane.link}) in self.tree.apart or not part.meets(plane)):
+                return None
+            friction = friction if pair is None else pair
+        return {"friction": friction, "restitution": restitution}
 
     @named_arguments
     def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
@@ -433,7 +512,7 @@ class Robot:
 
     @named_arguments
     def end_stops(self, restitution: float = 0.0) -> list[Contact]:
-        """Return joint limits as contacts "knee (lower)", "knee (upper)" with gaps in rad or m.
+        """Return limits of joints and tendons as contacts "knee (lower)", "knee (upper)" with gaps in rad or m.
 
         Examples
         --------
@@ -445,11 +524,18 @@ class Robot:
         >>> [stop.name for stop in ns.Robot.from_urdf(text).end_stops(restitution=0.3)]
         ['slide (lower)', 'slide (upper)']
         """
+        lengths = [(body.joint, coordinate, body.lower, body.upper) for body, coordinate in self._single()]
+        lengths += [(each.name, self._forces.lengths[each.name], each.lower, each.upper) for each in self.tree.tendons]
         result = []
-        for body, coordinate in self._single():
-            for end, gap in (("lower", coordinate - body.lower), ("upper", body.upper - coordinate)):
-                if np.isfinite(getattr(body, end)):
-                    result.append(Contact(f"{body.joint} ({end})", gap=gap, restitution=restitution))
+        for name, length, *ends in lengths:
+            for word, end, gap in zip(("lower", "upper"), ends, (length - ends[0], ends[1] - length), strict=True):
+                if np.isfinite(end):
+                    result.append(Contact(f"{name} ({word})", gap=gap, restitution=restitution))
+        for body, q, _ in self._forces.joints.values():
+            if body.kind == SPHERICAL and body.upper < np.pi:
+                # The real part of the quaternion is the cosine of half of the angle; its square is smooth everywhere.
+                gap = self.q[q][0] ** 2 - np.cos(body.upper / 2) ** 2
+                result.append(Contact(f"{body.joint} (upper)", gap=gap, restitution=restitution))
         return result
 
     def system(
@@ -463,20 +549,22 @@ class Robot:
         force: Any = 0,
         **more: Any,
     ) -> CLS:
-        """Make the contact system M(q) v' = B u - h(q, v) - D v + force + contact forces.
+        """Make the contact system M(q) v' = -h(q, v) + passive forces + actuation + force + contact forces.
 
         Parameters
         ----------
         contacts : sequence of Contact
             Written in q of the robot: `ns.Contact("foot", gap=robot.position("foot")[2], ...)`.
-        actuated : names of joints, optional
-            Those with a drive, each a control "<joint>_effort"; default: all but those of the base, or those with
-            motors in an MJCF file.
+        actuated : names of joints or controls, optional
+            Those with a drive. Default: the drives of an MJCF file, else all joints but those of the base and those
+            that follow others. The control of a motor is its force, "<joint>_effort", that of a servo its set point,
+            "<actuator>_setpoint"; a joint without a drive in the file gets a motor.
         end_stops : bool
             True to make contacts of the joint limits, see `Robot.end_stops`.
         limits : bool
             True to keep joint limits without contacts (`end_stops=False`) as limits of the system, which every `ns.OCP`
-            of it has as bounds; a simulation does not stop there. False to leave them out.
+            of it has as bounds; a simulation does not stop there. False to leave them out. Tendons and ball joints have
+            limits as contacts only.
         joint_friction : bool
             True to include the dry friction of the file (Coulomb friction with stick). Each joint with friction gets an
             additional coordinate "<joint>_clamp", which a constant force presses against a stop like a brake, so that
@@ -502,114 +590,127 @@ class Robot:
         >>> system.state_names, system.control_names, [contact.name for contact in system.contacts]
         (('slide', 'slide_rate'), ('slide_effort',), ['slide (lower)', 'slide (upper)'])
         """
-        drives, first = self._driven(actuated), self._first_velocities()
-        u, drive = ca.SX.sym("u", len(drives)), ca.SX(self.v.numel(), len(drives))
-        for k, body in enumerate(drives):
-            drive[first[body.joint], k] = 1
-        damping = ca.DM([body.damping for body in self.tree.bodies for _ in range(body.n_v)])
-        total = drive @ u - self.bias - damping * self.v + force
-        frictional = [body for body in self.tree.bodies if body.friction > 0 and joint_friction]
-        clamps, rates = ca.SX.sym("clamp", len(frictional)), ca.SX.sym("clamp_rate", len(frictional))
+        if not self.tree.bodies:
+            raise ModelError(f"Robot {self.tree.name}: nothing moves; all joints are fixed, and so is the base.")
+        drives, forces = self._driven(actuated), self._forces
+        lagging = [drive for drive in drives if drive.lag is not None]
+        u, activation = self.u, self.activation
+        if drives != self.drives:
+            u, activation = ca.SX.sym("u", len(drives)), ca.SX.sym("activation", len(lagging))
+        total = forces.actuation(drives, u, activation) - self.bias + self.passive + force
+        rubbing = self._rubbing() if joint_friction else []
+        clamps, rates = ca.SX.sym("clamp", len(rubbing)), ca.SX.sym("clamp_rate", len(rubbing))
         rubs = [*contacts, *(self.end_stops() if end_stops else ())]
         # Directions get rows for the velocities of the clamps, which these contacts do not move.
-        rubs = [self._with_clamps(contact, len(frictional)) for contact in rubs]
+        rubs = [_with_clamps(contact, len(rubbing)) for contact in rubs]
+        # A clamp is pressed on its stop by the largest friction, with mu = 1.
         rubs += [
-            self._friction(body, clamps[k], first[body.joint], len(frictional), k) for k, body in enumerate(frictional)
+            Contact(f"{name} (friction)", gap=clamps[k], tangent=ca.vertcat(arm, ca.SX(len(rubbing), 1)), friction=1.0)
+            for k, (name, arm, _) in enumerate(rubbing)
         ]
         names = {
-            "q": (*self.names["q"], *(body.joint + CLAMP for body in frictional)),
-            "v": (*self.names["v"], *(body.joint + CLAMP + RATE for body in frictional)),
-            "u": tuple(body.joint + EFFORT for body in drives),
+            "q": (*self.names["q"], *(name + CLAMP for name, _, _ in rubbing)),
+            "v": (*self.names["v"], *(name + CLAMP + RATE for name, _, _ in rubbing)),
+            "u": tuple(drive.name for drive in drives),
         }
         kept = self.limits if limits and not end_stops else {}
+        more = {**self._activations(drives, u, activation, names, more), **more}
         return CLS(
             q=ca.vertcat(self.q, clamps),
             v=ca.vertcat(self.v, rates),
             u=u,
-            mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(frictional))),
+            mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(rubbing))),
             # The clamp's normal force equals this constant force, so that |friction| <= 1 * friction of the joint.
-            force=ca.vertcat(total, *(-body.friction for body in frictional)),
+            force=ca.vertcat(total, *(-friction for _, _, friction in rubbing)),
             quaternions=[self.q[part] for part in self._quaternions()],
             contacts=rubs,
+            couplings={**self.couplings, **more.pop("couplings", {})},
+            loops={**self.loops, **more.pop("loops", {})},
             names={**names, **more.pop("names", {})},
             units={**self._units(drives), **more.pop("units", {})},
             limits={**kept, **more.pop("limits", {})},
             **more,
         )
 
-    def _friction(self, body: JointedBody, clamp: ca.SX, row: int, count: int, k: int) -> Contact:
-        """Return the dry friction of a joint: a clamp pressed on its stop by the largest friction, with mu = 1."""
-        direction = ca.SX(self.v.numel() + count, 1)
-        direction[row] = 1
-        return Contact(f"{body.joint} (friction)", gap=clamp, tangent=direction, friction=1.0)
+    def _activations(
+        self, drives: Sequence[Drive], u: ca.SX, activation: ca.SX, names: dict[str, Any], more: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return y and y' of drives with a lag, before those that the user gives, which are taken out of `more`."""
+        lagging = [(k, drive) for k, drive in enumerate(drives) if drive.lag is not None]
+        if not lagging:
+            return {}
+        rates = [(u[k] - activation[i]) / drive.lag if drive.lag else u[k] for i, (k, drive) in enumerate(lagging)]
+        y = [activation] + ([ca.SX(more.pop("y"))] if more.get("y") is not None else [])
+        y_rate = [*rates] + ([ca.SX(more.pop("y_rate"))] if more.get("y_rate") is not None else [])
+        names["y"] = (*(drive.name + ACTIVATION for _, drive in lagging), *more.get("names", {}).get("y", ()))
+        return {"y": ca.vertcat(*y), "y_rate": ca.vertcat(*y_rate)}
 
-    def _with_clamps(self, contact: Contact, count: int) -> Contact:
-        """Return a contact with directions extended by zeros for `count` further velocities."""
-        longer = {
-            name: ca.vertcat(given, ca.SX(count, given.shape[1]))
-            for name in ("normal", "tangent")
-            if count and (given := getattr(contact, name)) is not None
-        }
-        return evolve(contact, **longer)
-
-    def _first_velocities(self) -> dict[str, int]:
-        """Return the index of the first velocity of every joint."""
-        ends = np.cumsum([0, *(body.n_v for body in self.tree.bodies)]).tolist()
-        return dict(zip(self.joint_names, ends[:-1], strict=True))
+    def _rubbing(self) -> list[tuple[str, ca.SX, float]]:
+        """Return what has dry friction: its name, its direction (n_v,) and the friction."""
+        result, size = list[tuple[str, ca.SX, float]](), self.v.numel()
+        for body, _, at in self._forces.joints.values():
+            parts = PARTS[body.kind][1] if body.kind in PARTS else ("",)
+            for row, part in zip(range(at.start, at.stop), parts, strict=True):
+                if body.friction > 0:
+                    direction = ca.SX(size, 1)
+                    direction[row] = 1
+                    result.append((f"{body.joint}_{part}" if part else body.joint, direction, body.friction))
+        tendons = (tendon for tendon in self.tree.tendons if tendon.friction > 0)
+        return result + [(each.name, self._forces.arm(each.name), each.friction) for each in tendons]
 
     def _quaternions(self) -> list[slice]:
         """Return the slices of quaternions in q."""
-        ends = np.cumsum([0, *(body.n_q for body in self.tree.bodies)]).tolist()
-        return [
-            slice(at + 3, at + 7) for body, at in zip(self.tree.bodies, ends, strict=False) if body.kind == FLOATING
-        ]
+        return [slice(q.stop - 4, q.stop) for body, q, _ in self._forces.joints.values() if body.n_q > 1]
 
-    def _units(self, drives: Iterable[JointedBody]) -> dict[str, str]:
+    def _units(self, drives: Iterable[Drive]) -> dict[str, str]:
         units = dict[str, str]()
         for body in self.tree.bodies:
-            if body.kind == FLOATING:
-                units |= {f"{body.joint}_{part}": "m" for part in FREE[:3]}
-                units |= {f"{body.joint}_{part}": "m/s" if part in TWIST[:3] else "rad/s" for part in TWIST}
-            else:
-                unit = "rad" if body.kind == REVOLUTE else "m"
-                units |= {body.joint: unit, body.joint + RATE: f"{unit}/s"}
-        return units | {body.joint + EFFORT: "N m" if body.kind == REVOLUTE else "N" for body in drives}
+            for part in (part for parts in PARTS.get(body.kind, ()) for part in parts):
+                if not part.startswith("q"):
+                    unit = {"v": "m/s", "w": "rad/s"}.get(part[0], "m")
+                    units[f"{body.joint}_{part}"] = unit
+            if body.n_q == 1:
+                units |= {body.joint: body.unit, body.joint + RATE: f"{body.unit}/s"}
+        joints = {body.joint: "N m" if body.unit == "rad" else "N" for body in self.tree.bodies if body.n_q == 1}
+        for drive in drives:
+            if drive.name.endswith(EFFORT) and not isinstance(drive.target, Frame) and drive.target in joints:
+                units[drive.name] = joints[drive.target]
+        return units
 
     def __repr__(self) -> str:
         joints = ", ".join(f"{body.joint} ({body.kind})" for body in self.tree.bodies)
         mass = sum(body.inertia.mass for body in self.tree.bodies)
-        text = (
-            f"Robot {self.tree.name}: {len(self.tree.frames)} links, {mass:.4g} kg moved\n  joints   {joints or 'none'}"
-        )
+        links = len(self.tree.frames.keys() - {WORLD})
+        text = f"Robot {self.tree.name}: {links} links, {mass:.4g} kg moved\n  joints   {joints or 'none'}"
         others = ", ".join(self.tree.left_out)
-        return text + (f"\n  besides  {others}: moves nothing" if others else "")
+        return text + (f"\n  left out {others}" if others else "")
 
     def _single(self) -> list[tuple[JointedBody, ca.SX]]:
         """Return the bodies on joints with one coordinate, with that coordinate."""
-        at, result = 0, []
-        for body in self.tree.bodies:
-            if body.n_q == 1:
-                result.append((body, self.q[at]))
-            at += body.n_q
-        return result
+        return [(body, self.q[at]) for body, at, _ in self._forces.joints.values() if body.n_q == 1]
 
-    def _driven(self, actuated: Iterable[str] | None) -> list[JointedBody]:
+    def _drivable(self) -> list[JointedBody]:
+        """Return the bodies on joints with one coordinate that do not carry the base."""
         carrying = ("base_x", "base_z", "base_pitch")
-        joints = [body for body in self.tree.bodies if body.kind != FLOATING and body.joint not in carrying]
+        return [body for body in self.tree.bodies if body.n_q == 1 and body.joint not in carrying]
+
+    def _driven(self, actuated: Iterable[str] | None) -> tuple[Drive, ...]:
+        """Return the drives of some joints, or with some names of controls, in the order of the file."""
         if actuated is None:
-            driven = self.tree.driven
-            return joints if driven is None else [body for body in joints if body.joint in driven]
+            return self.drives
         chosen = [actuated] if isinstance(actuated, str) else list(actuated)
-        legal = [body.joint for body in joints]
+        having = {name for drive in self.drives for name in (drive.name, drive.target)}
+        new = [_drive_of(body) for body in self._drivable() if body.joint not in having]
+        legal = [drive.target for drive in (*self.drives, *new) if isinstance(drive.target, str)]
         for name in chosen:
-            if name not in legal:
-                raise ModelError(f"actuated: {unknown_name(str(name), legal, 'joint')}")
-        return [body for body in joints if body.joint in chosen]
+            if name not in (*legal, *(drive.name for drive in self.drives)):
+                raise ModelError(f"actuated: {unknown_name(str(name), dict.fromkeys(legal), 'joint')}")
+        return tuple(drive for drive in (*self.drives, *new) if {drive.name, drive.target} & set(chosen))
 
     def _check_masses(self) -> None:
         """Raise `ModelError` if a velocity has no inertia, because the mass matrix would be singular."""
         if not self.tree.bodies:
-            raise ModelError(f"Robot {self.tree.name}: nothing moves; all joints are fixed, and so is the base.")
+            return
         # A random pose: at special ones (all zeros, stretched) the matrix may be singular although no joint lacks
         # inertia.
         q = np.random.default_rng(0).uniform(0.2, 0.8, self.q.numel())
@@ -624,3 +725,18 @@ class Robot:
             f"Robot {self.tree.name}: joint {body.joint!r} moves no inertia: give link {body.link!r} an <inertial> "
             "with mass, or the joint an armature."
         )
+
+
+def _drive_of(body: JointedBody) -> Drive:
+    """Return the motor of a joint, whose control is its force."""
+    return Drive(name=body.joint + EFFORT, target=body.joint, control=body.effort)
+
+
+def _with_clamps(contact: Contact, count: int) -> Contact:
+    """Return a contact with directions extended by zeros for `count` further velocities."""
+    longer = {
+        name: ca.vertcat(given, ca.SX(count, given.shape[1]))
+        for name in ("normal", "tangent")
+        if count and (given := getattr(contact, name)) is not None
+    }
+    return evolve(contact, **longer)

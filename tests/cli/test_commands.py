@@ -14,7 +14,7 @@ from nosnoc_py.cli import benchmarks, main
 from tests.cli.cases import as_json, call, refused, succeeded
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("solve", "simulate", "sweep", "show", "benchmark", "reproduce", "examples", "info", "cite")
+COMMANDS = ("solve", "simulate", "sweep", "show", "robot", "benchmark", "reproduce", "examples", "info", "cite")
 
 
 def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -25,12 +25,12 @@ def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str
 
 def test_help_names_every_command():
     text = succeeded("--help")
-    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1:10]] == list(COMMANDS)
+    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1 : 1 + len(COMMANDS)]] == list(COMMANDS)
     assert "130 interrupted" in text
 
 
 def test_the_list_of_commands_has_whole_sentences():
-    lines = succeeded("--help").split("Commands:")[1].splitlines()[1:10]
+    lines = succeeded("--help").split("Commands:")[1].splitlines()[1 : 1 + len(COMMANDS)]
     assert all(line.endswith(".") and not line.endswith("...") for line in lines)
 
 

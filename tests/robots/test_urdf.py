@@ -11,6 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.robots.tree import FLOATING
+from nosnoc_py.testing import check_robot
 from tests.robots.files import HOPPER, link, random_tree
 
 BASES = ("fixed", "planar", "floating")
@@ -225,8 +226,10 @@ def wrong(part: str, by: str) -> str:
         ("<sdf/>", "expected <robot>, given <sdf>"),
         ("<robot name='r'/>", "there is no link"),
         ("nowhere.urdf", "cannot be read"),
-        (wrong('<mass value="0.3"/>', '<mass value="-1"/>'), "link 'shank': its mass has to be nonnegative, given -1"),
-        (wrong('ixx="0.003" iyy="0.003"', 'ixx="0.9" iyy="0.003"'), "link 'shank': expected moments of inertia"),
+        (
+            wrong('<mass value="0.3"/>', '<mass value="-1"/>'),
+            "link 'shank': its mass: value has to be nonnegative, given -1",
+        ),
         (
             wrong('<axis xyz="0 1 0"/>\n    <limit lower="-1.5"', '<axis xyz="0 0 0"/><limit lower="-1.5"'),
             "axis is zero",
@@ -234,17 +237,13 @@ def wrong(part: str, by: str) -> str:
         (wrong('<child link="foot"/>', '<child link="toe"/>'), "joint 'ankle': its child link 'toe' does not exist"),
         (wrong('<child link="foot"/>', '<child link="thigh"/>'), "'thigh' is already the child of joint 'hip'; loops"),
         (wrong('<parent link="body"/>', '<parent link="shank"/>'), "link 'thigh' is in a loop of joints"),
-        (wrong('type="fixed"', 'type="ball"'), "joint 'ankle': unknown type 'ball'"),
-        (wrong('<dynamics damping="0.1"/>', '<mimic joint="knee"/>'), "joint 'hip' mimics 'knee'"),
+        (wrong('type="fixed"', 'type="knuckle"'), "joint 'ankle': unknown type 'knuckle'"),
+        (wrong('<dynamics damping="0.1"/>', '<mimic joint="toe"/>'), "joint 'hip': mimic: unknown joint 'toe'"),
         (wrong('<dynamics damping="0.1"/>', "<spring/>"), "joint 'hip': <spring> is not known"),
         (wrong('lower="-1.5"', 'lower="2.5"'), "lower limit 2.5 is above the upper 1.5"),
         (wrong('<origin xyz="0 0 -0.3"/>\n    <axis', '<origin xyz="0 0"/><axis'), "xyz: expected three numbers"),
         (wrong('<mass value="0.5"/>', '<mass value="a lot"/>'), "value: expected a number, given 'a lot'"),
         (wrong('link name="foot"', 'link name="shank"'), "two links are named 'shank'"),
-        (
-            wrong('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', ""),
-            "joint 'knee' is revolute and has no",
-        ),
         (wrong("<robot name", "<robot><speaker/></robot><robot name"), "is not XML"),
         (wrong("<material", "<speaker/><material"), "<speaker> is not known"),
     ],
@@ -265,7 +264,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
         (lambda: ns.Robot.from_urdf(path, armature={"hip": -1.0}), "nonnegative"),
         (lambda: robot.pose("toe"), "unknown link 'toe'"),
         (lambda: robot.system(actuated=["hop"]), "unknown joint 'hop'"),
-        (lambda: ns.Robot.from_urdf("<robot name='r'><link name='a'/></robot>"), "nothing moves"),
+        (lambda: ns.Robot.from_urdf("<robot name='r'><link name='a'/></robot>").system(), "nothing moves"),
     ):
         with pytest.raises(ns.ModelError, match=said):
             call()
@@ -277,3 +276,124 @@ def test_other_mistakes(tmp_path: Path) -> None:
         ns.Robot.from_urdf(massless)
     assert ns.Robot.from_urdf(massless, armature={"knee": 0.1}).v.numel() == 2
     assert ns.Robot.from_urdf(wrong('damping="0.1"', 'friction="0.1"')).system(joint_friction=False).n_u == 2
+
+
+# --- dialects ---
+
+
+def test_what_moves_nothing_is_one_warning() -> None:
+    text = wrong("<material", "<gazebo/><gazebo/><transmission/><material").replace(
+        "</link>", "<self_filter/></link>", 1
+    )
+    text = text.replace('<dynamics damping="0.1"/>', '<dynamics damping="0.1" mu_coulomb="0"/>')
+    with pytest.warns(ns.ModelWarning) as given:
+        robot = ns.Robot.from_urdf(text)
+    assert len(given) == 1
+    said = ("gazebo of Gazebo (2)", "transmission of ROS (1)", "self_filter of ROS (1)", "mu_coulomb of <dynamics> (1)")
+    assert all(part in str(given[0].message) for part in said)
+    assert set(said) < set(robot.tree.left_out)
+    assert given[0].filename == __file__
+
+
+def test_inertias_that_no_body_has_are_one_warning() -> None:
+    """Their mass matrix is positive definite, so that the motion is defined."""
+    with pytest.warns(ns.ModelWarning, match="moments of inertia of 'shank'"):
+        robot = ns.Robot.from_urdf(wrong('ixx="0.003" iyy="0.003"', 'ixx="0.9" iyy="0.003"'))
+    assert robot.v.numel() == 2
+
+
+def test_all_faults_of_a_file_are_in_one_message() -> None:
+    text = wrong('<mass value="0.3"/>', '<mass value="-1"/>').replace('lower="-1.5"', 'lower="2.5"')
+    with pytest.raises(ns.ModelError, match="URDF: 2 faults") as raised:
+        ns.Robot.from_urdf(text.replace("0 0 -0.15", "0 0 -0.15", 1))
+    assert "shank" in str(raised.value)
+    assert "hip" in str(raised.value)
+
+
+def test_friction_and_restitution_of_bullet() -> None:
+    contact = '<contact><lateral_friction value="0.7"/><restitution value="0.4"/><stiffness value="9"/></contact>'
+    ball = '<collision><geometry><sphere radius="0.1"/></geometry></collision>'
+    with pytest.warns(ns.ModelWarning, match="stiffness of Bullet: soft contacts"):
+        robot = ns.Robot.from_urdf(wrong('<link name="foot"/>', f'<link name="foot">{contact}{ball}</link>'), "planar")
+    (foot,) = robot.contacts()
+    assert (foot.friction[0], foot.restitution) == (0.7, 0.4)
+    assert robot.contacts(friction=0.2)[0].friction[0] == 0.2
+
+
+def test_joints_that_mimic_others_follow_them() -> None:
+    """A chain: the third of three follows the second, which follows the first; the motion is that of one coordinate."""
+    rod = (
+        '<link name="{0}"><inertial><origin xyz="0 0 -0.5"/><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1"/>'
+        "</inertial></link>"
+        '<joint name="j{0}" type="continuous"><parent link="wall"/><child link="{0}"/><origin xyz="{0} 0 0"/>'
+        '<axis xyz="0 1 0"/>{1}</joint>'
+    )
+    mimics = ("", '<mimic joint="j1" multiplier="2" offset="0.3"/>', '<mimic joint="j2" multiplier="-1"/>')
+    text = (
+        '<robot name="r"><link name="wall"/>' + "".join(rod.format(k + 1, m) for k, m in enumerate(mimics)) + "</robot>"
+    )
+    robot = ns.Robot.from_urdf(text)
+    assert [drive.name for drive in robot.drives] == ["j1_effort"]
+    system = robot.system(actuated=[])
+    motion = ns.simulate(system, x0={"j1": 0.2}, duration=0.5)
+    first = motion["j1"]
+    np.testing.assert_allclose(motion["j2"], 2 * first + 0.3, atol=1e-9)
+    np.testing.assert_allclose(motion["j3"], -motion["j2"], atol=1e-9)
+    # By hand: J = diag(0.35), torques -m g l sin q, and the same relation.
+    x, w = ca.SX.sym("x"), ca.SX.sym("w")
+    weight = 9.81 * 0.5
+    torque = -weight * (ca.sin(x) + 2 * ca.sin(2 * x + 0.3) + 2 * ca.sin(2 * x + 0.3))
+    one = ns.ODE(x=ca.vertcat(x, w), flow=ca.vertcat(w, torque / (0.35 * (1 + 4 + 4))))
+    expected = ns.simulate(one, x0=[0.2, 0.0], duration=0.5).final_state[0]
+    assert first[-1] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["planar", "floating", "spherical"])
+def test_joints_with_several_coordinates(kind: str) -> None:
+    """On a moved body: energy, Jacobians and kinematics."""
+    text = wrong('name="knee" type="revolute"', f'name="knee" type="{kind}"')
+    text = text.replace('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', "").replace(
+        "0 0 -0.3", "0.1 0.2 -0.3"
+    )
+    robot = ns.Robot.from_urdf(text, "floating")
+    assert robot.q.numel() - 8 == {"planar": 3, "floating": 7, "spherical": 4}[kind]
+    check_robot(robot)
+    if kind == "planar":  # across its normal, and about it
+        place = robot.position("shank") - robot.position("thigh")
+        knee = [robot.q[8], robot.q[9], robot.q[10]]
+        rows = ca.Function("rows", [robot.q], [robot.pose("thigh")[0].T @ ca.jacobian(place, ca.vertcat(*knee))])
+        found = np.array(rows([0, 0, 0, 1, 0, 0, 0, 0.2, 0.1, 0.2, 0.3]))
+        np.testing.assert_allclose(found[1], 0, atol=1e-14)
+        np.testing.assert_allclose(found[:, :2].T @ found[:, :2], np.eye(2), atol=1e-14)
+
+
+def test_joints_without_ends() -> None:
+    text = wrong('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', '<limit effort="7" velocity="2"/>')
+    with pytest.warns(ns.ModelWarning, match="read without ends"):
+        robot = ns.Robot.from_urdf(text)
+    assert robot.limits == {"hip": (-1.5, 1.5)}
+    assert robot.efforts["knee"] == 7.0
+
+
+def test_files_that_other_readers_accept(tmp_path: Path) -> None:
+    """A comment before the declaration, and zeros behind the end."""
+    path = tmp_path / "hopper.urdf"
+    path.write_bytes(b"<!-- ours -->\n<?xml version='1.0'?>" + HOPPER.encode() + b"\0\0")
+    assert ns.Robot.from_urdf(path).joint_names == ("hip", "knee")
+
+
+def test_meshes_are_found(tmp_path: Path) -> None:
+    for part in ("ours/meshes", "robots"):
+        (tmp_path / part).mkdir(parents=True)
+    for name in ("ours/meshes/foot.stl", "robots/toe.stl"):
+        (tmp_path / name).touch()
+    part = '<visual><geometry><mesh filename="{}"/></geometry></visual>'
+    names = ("package://ours/meshes/foot.stl", "toe.stl", "package://lost/toe.stl")
+    text = wrong('<link name="foot"/>', f'<link name="foot">{"".join(map(part.format, names))}</link>')
+    path = tmp_path / "robots" / "hopper.urdf"
+    path.write_text(text)
+    expected = [str(tmp_path / "ours/meshes/foot.stl"), str(tmp_path / "robots/toe.stl")]
+    found = [shape.mesh for shape in ns.Robot.from_urdf(path).visuals]
+    assert found[:2] == expected
+    by_list = ns.Robot.from_urdf(text, package_dirs=[tmp_path, tmp_path / "robots"])
+    assert [shape.mesh for shape in by_list.visuals] == [*expected, expected[1]]
