@@ -241,15 +241,18 @@ def _coulomb(
     with_friction = [c for c in range(n_c) if frames.width(c)]
     if not with_friction:
         return
+    cone = frames.sticking
     names = tuple(frames.names[c] for c in with_friction)
     outside, defect, units, fast = (np.zeros((len(t), len(with_friction))) for _ in range(4))
     for k, c in enumerate(with_friction):
         part = frames.tangents[c]
         friction, slip = tangential[:, part], slips[:, part]
-        bound = frames.friction[c] * np.maximum(normal[:, c], 0.0)
+        mu = frames.friction[c] if here.friction is None else here.friction[:, c]
+        bound = mu * np.maximum(normal[:, c], 0.0)
+        most = bound if cone is None else np.maximum(mu, cone[c]) * np.maximum(normal[:, c], 0.0)
         fast[:, k] = np.linalg.norm(slip, axis=1)
         along = slip / np.maximum(fast[:, k], NOT_ZERO)[:, None]
-        outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - bound, 0.0)
+        outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - most, 0.0)
         # Maximal dissipation: friction equals -mu lambda_n times the direction of slip, unless the contact sticks.
         defect[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)
         units[:, k] = by_friction[:, part].max(axis=1)
@@ -315,7 +318,7 @@ def _explaining(
                 ContactLaw(
                     normal=i,
                     tangents=tuple(range(position, position + slip.size)),
-                    friction=float(frames.friction[c]),
+                    friction=float(frames.friction[c] if here.friction is None else here.friction[k, c]),
                     direction=slip / size if size > SLIPS * speed else None,
                     opening=opening is not None and bool(opening[k, c]),
                 )

@@ -74,7 +74,7 @@ def impact_problem(
     # With the rebound in the offset the impact law is r_n >= 0, as between impacts.
     offset[:n_c] -= rebound(before[:n_c], frames.restitution, at.slowest(rest_velocity))
     return ContactProblem(
-        frames=frames,
+        frames=replace(at.framed(frames), sticking=None),  # impulses have one coefficient
         delassus=at.delassus,
         offset=offset,
         active=tuple(active),
@@ -106,7 +106,7 @@ def acceleration_problem(
         if size > slow:
             held[c], direction[part] = True, slip / size
     return ContactProblem(
-        frames=frames,
+        frames=at.framed(frames),
         delassus=at.delassus,
         offset=at.free,
         active=tuple(active),

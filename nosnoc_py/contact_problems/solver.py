@@ -160,7 +160,7 @@ class ContactSolver:
             normal, f = solution.forces[c], solution.forces[part]
             if solution.rates[c] < -rate or normal < -force:
                 return False
-            if mode == STICK and np.linalg.norm(f) > problem.frames.friction[c] * normal + force:
+            if mode == STICK and np.linalg.norm(f) > problem.frames.cone[c] * normal + force:
                 return False
             # Friction opposes slip: a negative slip along its direction would let the force do work.
             if mode in (SLIP, SLIP_BACK) and not problem.held[c] and self._along(solution, c) < -rate:

@@ -15,7 +15,7 @@ into forces, and is immutable afterwards. Invariants after construction, so that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -90,8 +90,21 @@ def _damping(value: float | ca.SX, what: str = "damping") -> float | ca.SX:
     return value if isinstance(value, ca.SX) else nonnegative(value, what)
 
 
-def _friction(value: Expression, what: str = "friction", owner: Any = None) -> tuple[float | ca.SX, ...]:
-    return _coefficients(value, what, owner.n_t)
+def _friction(
+    value: Expression | Callable[[ca.SX], Any], what: str = "friction", owner: Any = None
+) -> tuple[float | ca.SX | Callable[[ca.SX], Any], ...]:
+    return (value,) * owner.n_t if callable(value) else _coefficients(value, what, owner.n_t)
+
+
+def _static(value: float, what: str = "static_friction", owner: Any = None) -> float:
+    number, given = positive(value, what), owner.friction
+    numbers_ = [mu for mu in given if isinstance(mu, float)]
+    if len(set(numbers_)) > 1 or number < max(numbers_, default=0.0):
+        raise ModelError(
+            f"{what}: expected a coefficient that is at least that of friction, the same in all directions, given "
+            f"{number:g} for friction {_friction_text(numbers_)}."
+        )
+    return number
 
 
 def _surface_velocity(value: Expression, what: str = "surface_velocity", owner: Any = None) -> ca.SX:
@@ -125,7 +138,12 @@ class Contact:
         Coefficient mu >= 0: |lambda_t| <= mu lambda_n. Two numbers make it anisotropic, one for each tangent column:
         sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1). An expression of the
         system's parameters p can be identified (`OCP(free_parameters=...)`) or changed without compiling again; its
-        value is checked when p is given.
+        value is checked when p is given. An expression of q or y (hence time) too is friction that depends on the
+        place; a function of the slip speed [m/s], such as `lambda s: 0.3 + 0.2 * ca.exp(-s / 0.1) + 0.05 * s`, has
+        Stribeck's law and a viscous part.
+    static_friction : float, optional
+        Coefficient of a contact that sticks, at least `friction`; a slip begins at it and goes on with `friction`.
+        Default: the same. Impacts have `friction`.
     restitution : float or SX scalar
         Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-). A number, or an expression of p.
     surface_velocity : SX (n_t,) or float
@@ -170,6 +188,7 @@ class Contact:
     stiffness: Any = field(default=None, converter=optional(_stiffness), kw_only=True)
     damping: Any = field(default=0.0, converter=_damping, kw_only=True)
     creep_speed: float = field(default=1e-3, converter=positive, kw_only=True)
+    static_friction: float | None = field(default=None, converter=optional(_static), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         what = title_of(self)
@@ -177,6 +196,8 @@ class Contact:
             raise ModelError(f"{what}: a surface_velocity needs a direction; give tangent= and friction=.")
         if self.stiffness is None and not (isinstance(self.damping, float) and self.damping == 0.0):
             raise ModelError(f"{what}: damping belongs to a compliant contact; give stiffness=, or restitution=.")
+        if self.stiffness is not None and self.static_friction is not None:
+            raise ModelError(f"{what}: a compliant contact creeps and does not stick; leave out static_friction.")
         if self.stiffness is not None and self.bounces:
             raise ModelError(f"{what}: a compliant contact has no restitution; give damping= instead.")
         # 1.0 is admissible for all coefficients: expressions pass this check, and get theirs with values of p.
@@ -236,7 +257,7 @@ class Contact:
             return mu, ca.DM([value / mu if mu else 1.0 for value in self.friction])
         # It is unknown which expression is larger: with the first one the other weights may exceed one.
         mu = self.friction[0]
-        return mu, ca.vertcat(1, *(other if ca.is_equal(other, mu, 9) else other / mu for other in self.friction[1:]))
+        return mu, ca.vertcat(1, *(1 if ca.is_equal(other, mu, 9) else other / mu for other in self.friction[1:]))
 
 
 def _friction_text(friction: Sequence[float]) -> str:
@@ -384,7 +405,7 @@ class CLS(Described):
         self._set(unit_parts=unit_parts(self.q, self.quaternions))
         self._set(position_rate=self._rates_of_q(), x=ca.vertcat(self.q, self.v, self.y))
         self._set(force=self.of_unit(column(self.force, "CLS: force", self.n_v)), y_rate=self._rates_of_y(joined))
-        every = tuple(self._of_unit(contact) for contact in self.contacts)
+        every = tuple(self._of_unit(self._of_slip(contact)) for contact in self.contacts)
         self._check_mass_matrix()
         self._check_contacts(every)
         self._set(compliant=tuple(contact for contact in every if contact.stiffness is not None))
@@ -435,6 +456,16 @@ class CLS(Described):
         every length; with expressions that do not depend on the length the error has no effect.
         """
         return with_unit(expression, self.q, self.unit_parts)
+
+    def _of_slip(self, contact: Contact) -> Contact:
+        """Return a contact whose friction is a function of the slip speed with friction as an expression."""
+        if not callable(contact.friction[0]):
+            return contact
+        slip = self.slip(contact)
+        # Shifted by the square of the smallest number, so that the derivative at rest is a number.
+        speed = ca.sqrt(ca.sumsqr(slip) + float(np.finfo(float).tiny))
+        mu = one_row(contact.friction[0](speed), f"contact {contact.name!r}: friction")
+        return evolve(contact, friction=mu)
 
     def _of_unit(self, contact: Contact) -> Contact:
         if not self.unit_parts:
@@ -503,8 +534,10 @@ class CLS(Described):
             check(contact.surface_velocity, f"contact {contact.name!r}: surface_velocity")
             self._check_drift(contact)
             spring = () if contact.stiffness is None else (contact.stiffness, contact.damping)
-            coefficients = ca.vertcat(ca.SX(contact.restitution), *contact.friction, *spring)
-            of_p(coefficients, f"contact {contact.name!r}: coefficients")
+            of_p(ca.vertcat(ca.SX(contact.restitution), *spring), f"contact {contact.name!r}: coefficients")
+            free_of_others(self._symbols("q", "v", "y", "p"))(
+                ca.SX(ca.vertcat(*contact.friction)), f"contact {contact.name!r}: friction"
+            )
             if contact.tangent is not None:
                 check(contact.tangent, f"contact {contact.name!r}: tangent")
                 self._check_tangent(contact)
@@ -790,8 +823,8 @@ class CLS(Described):
         >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
         >>> wheels = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[1, 0], couplings={"belt": q[0] - 3 * q[1]})
         >>> state = wheels.project([1.0, 0.333, 0.0, 0.0])
-        >>> print(state.round(6), {name: round(size, 6) for name, size in state.moved.items()})
-        [0.9999   0.3333   0.       0.      ] {'q_0': -0.0001, 'q_1': 0.0003}
+        >>> state.round(6).tolist(), {name: round(size, 6) for name, size in state.moved.items()}
+        ([0.9999, 0.3333, 0.0, 0.0], {'q_0': -0.0001, 'q_1': 0.0003})
         """
         return project(self, x0, self.parameters(p), "x0")
 

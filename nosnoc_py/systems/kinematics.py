@@ -58,6 +58,10 @@ class ContactFrames:
         Position of the slip speed among those of the contacts with two tangents, else -1.
     weights : (n_tt,)
         mu_k / mu of every tangent component.
+    sticking : (n_c,)
+        Coefficients of contacts that stick, if not less than these; 0 where they are the same.
+    varies : bool
+        True if a friction depends on the state: numbers are then those at one state.
     """
 
     names: tuple[str, ...]
@@ -66,6 +70,13 @@ class ContactFrames:
     tangents: tuple[slice, ...]
     speeds: tuple[int, ...]
     weights: Any
+    sticking: Any = None
+    varies: bool = False
+
+    @property
+    def cone(self) -> Any:
+        """Coefficients (n_c,) of contacts that stick."""
+        return self.friction if self.sticking is None else np.maximum(self.friction, self.sticking)
 
     @property
     def constant(self) -> bool:
@@ -127,7 +138,11 @@ def frames_of(system: CLS) -> ContactFrames:
         coefficients = [ca.vertcat(ca.SX(0, 1), *values) for values in given]
     else:
         coefficients = [np.array([float(value) for value in values]) for values in given]
+    static = np.array([contact.static_friction or 0.0 for contact in system.contacts])
+    state = ca.vertcat(system.q, system.v, system.y)
     return ContactFrames(
+        sticking=static if static.any() else None,
+        varies=any(isinstance(mu, ca.SX) and ca.depends_on(mu, state) for mu in friction),
         names=tuple(contact.name for contact in system.contacts),
         friction=coefficients[0],
         restitution=coefficients[1],
@@ -163,6 +178,8 @@ class Kinematics:
         M^-1 if M is constant; it is then inverted once.
     scales : ProblemScales
         Length and speed that tolerances are relative to.
+    friction : (n_c,), optional
+        Coefficients at this state, where they depend on it.
     """
 
     gaps: Any
@@ -176,6 +193,7 @@ class Kinematics:
     y_rate: Any
     constant_inverse: Any = None
     scales: ProblemScales = UNIT
+    friction: Any = None
 
     @cached_property
     def inverse(self) -> Any:
@@ -204,6 +222,10 @@ class Kinematics:
                 # The smallest velocity with J v = -drift: contacts may be redundant, and other directions are free.
                 result[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
         return result
+
+    def framed(self, frames: ContactFrames) -> ContactFrames:
+        """Return frames with the coefficients of friction at this state."""
+        return frames if self.friction is None else replace(frames, friction=self.friction)
 
     @cached_property
     def response(self) -> Any:
@@ -278,7 +300,10 @@ class ContactMechanics:
         # Compared by their bytes, which is cheaper than arrays and exact.
         key = np.asarray(p, dtype=float).tobytes()
         if self._framed is None or self._framed[0] != key:  # p rarely changes between calls
-            given, *values = (np.array(value)[:, 0] for value in self._coefficients(p))
+            at_zero = np.zeros(len(self.system.state_names))  # friction that varies is asked for at states
+            given, *values = (np.array(value)[:, 0] for value in self._coefficients(at_zero, p))
+            if self.frames.varies:
+                given = np.where(np.isfinite(given) & (given >= 0.0), given, 0.0)
             said, rest = f" at p = {np.asarray(p, dtype=float).tolist()}", given.tolist()
             for contact in self.system.contacts:
                 size = 1 + len(contact.friction)
@@ -291,11 +316,27 @@ class ContactMechanics:
 
     @cached_property
     def _coefficients(self) -> ca.Function:
-        """p -> restitution and friction of every contact as they are given; friction, restitution and weights."""
+        """x, p -> restitution and friction of every contact as they are given; friction, restitution and weights."""
         given = [value for c in self.system.contacts for value in (c.restitution, *c.friction)]
         frames = self.frames
         values = [ca.vertcat(*given), frames.friction, frames.restitution, frames.weights]
-        return ca.Function("coefficients", [self.system.p], [ca.densify(value) for value in values])
+        return ca.Function("coefficients", [self.system.x, self.system.p], [ca.densify(value) for value in values])
+
+    @cached_property
+    def frictions(self) -> Any:
+        """(x, p) -> coefficients (n_c,) or (m, n_c) of friction that varies; None if none does."""
+        if not self.frames.varies:
+            return None
+        function = ca.Function("friction", [self.system.x, self.system.p], [ca.densify(self.frames.friction)])
+        one = buffered(function)
+
+        def evaluate(x: Array, p: Array) -> Array:
+            if np.ndim(x) == 1:
+                return np.asarray(one(x, p)[0])[:, 0]
+            many = function.map(len(x))(x.T, np.repeat(np.asarray(p, float)[:, None], len(x), axis=1))
+            return np.asarray(ca.DM(many)).T
+
+        return evaluate
 
     @cached_property
     def gaps(self) -> ca.SX:
@@ -467,8 +508,13 @@ class ContactMechanics:
         values = {
             name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, entries, strict=True)
         }
+        friction = None if self.frictions is None else self.frictions(x, np.zeros(self.system.n_p) + p)
         return Kinematics(
-            **values, velocity=x[..., self.system.at_v], constant_inverse=self.constant_inverse, scales=scales
+            **values,
+            velocity=x[..., self.system.at_v],
+            constant_inverse=self.constant_inverse,
+            scales=scales,
+            friction=friction,
         )
 
     def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:

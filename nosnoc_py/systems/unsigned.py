@@ -42,6 +42,20 @@ def refuse_sequences(system: Any, what: str) -> None:
         )
 
 
+def refuse_special_friction(system: Any, what: str) -> None:
+    """Raise `ModelError` for friction that depends on the state, or sticks better than it slips."""
+    for contact in system.contacts:
+        if not contact.frictional or not system.mechanical:
+            continue
+        static = contact.static_friction is not None
+        if static or any(isinstance(mu, ca.SX) and ca.depends_on(mu, system.x) for mu in contact.friction):
+            kind = "static_friction" if static else "friction that depends on the state"
+            raise ModelError(
+                f"contact {contact.name!r}: {kind} is built for simulations by ns.EventDriven and ns.TimeStepping; "
+                f"{what} has one coefficient: give a number, or an expression of p."
+            )
+
+
 def is_never_negative(gap: ca.SX) -> bool:
     """Return True if the last operations of a scalar expression prove that it is nonnegative (zero is possible)."""
     return _sign(gap, 0) == 0

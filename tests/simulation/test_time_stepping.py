@@ -446,7 +446,7 @@ def test_slow_impacts_are_inelastic() -> None:
 
 def test_a_matrix_that_is_not_symmetric_answers_as_it_is() -> None:
     matrix = np.array([[1.0, 0.3], [-0.3, 1.0]])
-    inverse = inverse_of(ModelSizes(4, 2, 2, 0, 0, 1, True, False, False), matrix.ravel("F"))
+    inverse = inverse_of(ModelSizes(4, 2, 2, 0, 0, 1, True, False, False, 0), matrix.ravel("F"))
     np.testing.assert_allclose(
         velocity_change(inverse, np.array([0.0, 1.0])), np.linalg.solve(matrix, [0.0, 1.0]), atol=1e-14
     )

@@ -81,13 +81,16 @@ def _compile(mechanics: ContactMechanics, regime: ContactRegime) -> CompiledStep
         for c in along:
             forces[_tangents(frames, c)] = -frames.friction[c] * forces[c] * along[c]
     guards = [ca.SX.inf(n_c) for _ in range(5)]
+    static = np.zeros(n_c) if frames.sticking is None else frames.sticking
     for c, mode in enumerate(regime.modes):
         if mode == FREE:
             guards[0][c] = gaps[c]
             continue
         guards[1][c], mu = forces[c], frames.friction[c]
         if mode == STICK:
-            guards[3][c] = mu * forces[c] - ca.norm_2(ca.densify(forces[_tangents(frames, c)]))
+            guards[3][c] = ca.fmax(mu, float(static[c])) * forces[c] - ca.norm_2(
+                ca.densify(forces[_tangents(frames, c)])
+            )
         elif c in along:
             part = _tangents(frames, c)
             guards[2][c] = ca.dot(slip[part], direction[_own(frames, c)])

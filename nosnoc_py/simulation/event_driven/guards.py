@@ -20,10 +20,11 @@ KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
 def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     """Evaluate the guards (5 n_c,) of a regime; guards that do not apply in a mode are infinite."""
     frames, n_c = regime.frames, regime.frames.count
+    cone = at.framed(frames).cone
     # Infinite guards never cross, so that guards of other modes need no mask.
     (forces, least), values = regime.forces(at), np.full((5, n_c), np.inf)
     for c, mode in enumerate(regime.modes):
-        part, mu = frames.tangents[c], frames.friction[c]
+        part, mu = frames.tangents[c], cone[c]
         if mode == FREE:
             values[GAP, c] = at.gaps[c]
             continue

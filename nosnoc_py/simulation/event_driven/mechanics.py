@@ -109,7 +109,7 @@ class ContactRegime:
         """Return the acceleration of the gap per unit of normal force, with its friction (<= 0: Painleve's paradox)."""
         part = self.frames.tangents[contact]
         sideways = at.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, at.rates)
-        return float(at.delassus[contact, contact] - self.frames.friction[contact] * sideways)
+        return float(at.delassus[contact, contact] - at.framed(self.frames).friction[contact] * sideways)
 
     def jammed(self, at: Kinematics) -> list[int]:
         """Return slipping contacts whose normal force pulls them into their surface (Painleve's paradox)."""
@@ -130,13 +130,13 @@ class ContactRegime:
 
     def columns(self, at: Kinematics) -> Array:
         """Return accelerations (n_q, k) per unit of each independent contact force."""
-        accelerations = at.response[:, self.rows]
+        accelerations, friction = at.response[:, self.rows], at.framed(self.frames).friction
         n_c = self.frames.count
         for k, c in enumerate(self.closed):
             if c in self.slipping:
                 tangents = at.response[:, n_c:][:, self.frames.tangents[c]]
                 # Friction follows its normal force, f_t = -mu f_n d, so that a slipping contact has one unknown.
-                accelerations[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, at.rates))
+                accelerations[:, k] -= friction[c] * (tangents @ self.slip_direction(c, at.rates))
         return np.asarray(accelerations)
 
     def motion(self, at: Kinematics) -> tuple[Array, Array]:
@@ -163,7 +163,9 @@ class ContactRegime:
         for k, c in enumerate(self.closed):
             if c in self.spatial:
                 part = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
-                left.append(-self.frames.friction[c] * forces[k] * at.response[:, part] @ self.turns(c, at.rates))
+                left.append(
+                    -at.framed(self.frames).friction[c] * forces[k] * at.response[:, part] @ self.turns(c, at.rates)
+                )
                 right.append(at.jacobian[part])
         rows, pushed = at.jacobian[self.rows], np.hstack(left)
         # Other friction changes the forces, so that the accelerations along the rows stay zero.
@@ -178,7 +180,7 @@ class ContactRegime:
         """
         independent, least = self.motion(at)[1], dict[int, float]()
         if self.redundant and np.isfinite(independent).all():
-            independent, free, shares = independent.copy(), null_space(self.columns(at)), self._shares()
+            independent, free, shares = independent.copy(), null_space(self.columns(at)), self._shares(at)
             # Piles that stand apart have choices of their own: the best one of all would leave most of them open.
             for part, own in independent_choices(free, shares):
                 inside = [share for share in shares if share[0] in part]
@@ -198,16 +200,16 @@ class ContactRegime:
             if c in self.slipping:
                 part = self.frames.tangents[c]
                 direction = self.slip_direction(c, at.rates)
-                matrix[n_c + part.start : n_c + part.stop, k] = -self.frames.friction[c] * direction
+                matrix[n_c + part.start : n_c + part.stop, k] = -at.framed(self.frames).friction[c] * direction
         return matrix
 
-    def _shares(self) -> list[Share]:
+    def _shares(self, at: Kinematics) -> list[Share]:
         """Return the conditions that the independent forces of each closed contact have to satisfy."""
-        n_c, shares = self.frames.count, []
+        n_c, shares, cone = self.frames.count, [], at.framed(self.frames).cone
         for k, c in enumerate(self.closed):
             part = self.frames.tangents[c]
             inside = (self.rows >= n_c + part.start) & (self.rows < n_c + part.stop)
-            shares.append((k, float(self.frames.friction[c]), [int(i) for i in np.flatnonzero(inside)]))
+            shares.append((k, float(cone[c]), [int(i) for i in np.flatnonzero(inside)]))
         return shares
 
 

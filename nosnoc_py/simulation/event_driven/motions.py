@@ -182,7 +182,9 @@ class KernelMotion(InterpretedMotion):
 def contact_arrays(mechanics: Any, frames: Any, regime: Any, u: Array, p: Array) -> ArrayMotion | None:
     """Return the motion of contacts in a regime under a constant control; None where the kernel cannot do it."""
     tapes = mechanics.once(contact_tapes)
-    if regime.redundant or not all(tape.known for tape in tapes.values()):
+    # The kernel has one coefficient per contact.
+    special = frames.varies or frames.sticking is not None
+    if regime.redundant or special or not all(tape.known for tape in tapes.values()):
         return None
     system, n_c = mechanics.system, frames.count
     n_v, n_r, n_x = system.n_v, frames.count + frames.n_t, system.x.numel()

@@ -28,7 +28,8 @@ LONGEST = 100_000
 class ModelSizes(NamedTuple):
     """Numbers of states, velocities (after `n_q` coordinates), controls and contacts, and rows of a contact.
 
-    `sloped`: the force depends on q or v. `diagonal`, `constant`: the matrix A is.
+    `sloped`: the force depends on q or v. `diagonal`, `constant`: the matrix A is. `n_mu`: coefficients of friction
+    that are evaluated in every step.
     """
 
     n_x: int
@@ -40,6 +41,7 @@ class ModelSizes(NamedTuple):
     sloped: bool
     diagonal: bool
     constant: bool
+    n_mu: int
 
 
 class StepModel(NamedTuple):
@@ -49,8 +51,9 @@ class StepModel(NamedTuple):
     ----------
     sizes : ModelSizes
     before, after : Tape or function (argument, out)
-        (x, u, p, seconds until gaps are evaluated, seconds until the force is) -> gaps, entries of the rows, force,
-        its slopes along v and by v, mass; (x, u, p, v+, v+ of the positions, h, theta) -> state.
+        (x, u, p, seconds until gaps are evaluated, seconds until the force is) -> gaps, entries of the rows,
+        coefficients of friction that vary, force, its slopes along v and by v, mass;
+        (x, u, p, v+, v+ of the positions, h, theta) -> state.
     argument, out, argument_after, state : (n,)
         Arguments and values.
     dofs, places : (n_c, K), (e,) int
@@ -59,6 +62,8 @@ class StepModel(NamedTuple):
     inverse : (n_v, n_v) or (1, n_v)
         A^-1 or its diagonal, if it is constant.
     friction, restitution : (n_c,)
+    sticking : (n_c,) or (0,)
+        Coefficients of contacts that stick, if they are larger.
     has_friction : (n_c,) bool
     """
 
@@ -74,6 +79,7 @@ class StepModel(NamedTuple):
     colours: Any
     inverse: Array
     friction: Array
+    sticking: Array
     restitution: Array
     has_friction: Array
 
@@ -89,8 +95,9 @@ class StepFunctions:
         # Diagonal matrices need no dense inverse: thousands of bodies stay cheap.
         diagonal = bool(ca.sparsify(matrix).sparsity().is_diag() and not sloped)
         constant = bool(matrix.is_constant() and not sloped)
+        n_mu = frames.count if frames.varies else 0
         sizes = system.x.numel(), system.n_q, system.n_v, system.n_u, frames.count, rows.width
-        self.system, self.rows, self.sizes = system, rows, ModelSizes(*sizes, sloped, diagonal, constant)
+        self.system, self.rows, self.sizes = system, rows, ModelSizes(*sizes, sloped, diagonal, constant, n_mu)
         self.bodies = bodies_of(rows.dofs, system.n_v, coupled=not diagonal)
         masses = ca.diag(matrix) if diagonal else ca.vec(matrix)
         count = system.n_v if diagonal else system.n_v**2
@@ -114,7 +121,9 @@ class StepFunctions:
         there = ca.Function("there", [s.x, s.p], at_gaps).call([after[0], s.p])
         acting = ca.veccat(*map(ca.densify, [s.force, *slopes]))
         force = ca.Function("acting", arguments, [acting])(after[1], s.u, s.p)
-        return ca.Function("before", [ca.vertcat(*arguments, seconds)], [ca.vertcat(there[0], force, *there[1:])])
+        rubs = [ca.densify(s.mechanics.frames.friction)] if self.sizes.n_mu else []
+        every = [there[0], *rubs, force, *there[1:]]
+        return ca.Function("before", [ca.vertcat(*arguments, seconds)], [ca.vertcat(*every)])
 
     def _after(self) -> ca.Function:
         """Return the function of the state at the end of a step."""
@@ -153,6 +162,7 @@ class StepFunctions:
             colours=self.bodies if as_tapes else Colours(self.bodies),
             inverse=self.inverse,
             friction=np.array(frames.friction, dtype=float),
+            sticking=np.zeros(0) if frames.sticking is None else np.array(frames.sticking, dtype=float),
             restitution=np.array(frames.restitution, dtype=float),
             has_friction=np.array([frames.width(contact) > 0 for contact in range(frames.count)], dtype=bool),
         )
@@ -193,6 +203,9 @@ def look(model: StepModel, x: Array, u: Array, until: float, reach: float) -> No
     model.argument[:n], model.argument[n : n + u.size] = x, u
     model.argument[-2], model.argument[-1] = until, reach
     put_values(model.before, model.argument, model.out)
+    first = model.sizes.n_c + model.places.size
+    for c in range(model.sizes.n_mu):
+        model.friction[c] = model.out[first + c]
 
 
 @jitable
@@ -224,7 +237,7 @@ def force_and_inverse(model: StepModel, reach: float) -> tuple[Array, Array]:
     later.
     """
     sizes, n_v = model.sizes, model.sizes.n_v
-    first = sizes.n_c + model.places.size
+    first = sizes.n_c + model.places.size + sizes.n_mu
     force = model.out[first : first + n_v]
     if sizes.constant:
         return force, model.inverse

@@ -45,6 +45,9 @@ ROUNDS = 20
 # Contacts with gaps below NEAR_GAPS ways of the fastest one in a step are considered, and expected to close if they
 # miss it by less than EXPECTED_CLOSINGS of that way.
 NEAR_GAPS = 3.0
+# A slip below this fraction of what forces would make of it within a step is none; impulses this close to their cone
+# have reached it.
+STILL, AT_CONE = 1e-2, 1e-4
 EXPECTED_CLOSINGS = 0.25
 
 
@@ -169,7 +172,8 @@ def step(model: StepModel, scheme: SteppingRule, last: Array, begun: bool, x: Ar
     known = np.isfinite(gaps).all() and np.isfinite(rows).all() and np.isfinite(free).all()
     if not known:
         free, inverse = np.zeros(sizes.n_v + 1), np.zeros_like(inverse)
-    near = _near(model, scheme, gaps, rows, np.append(v, 1.0), free, last, reach, known)
+    friction = _sticking(model, rows, np.append(v, 1.0), np.append(change, 0.0), last)
+    near = _near(model, scheme, gaps, rows, np.append(v, 1.0), free, last, reach, known, friction)
     result = _impact_sequence(scheme, model.colours, near, inverse, free, True)
     after, loaded = result.velocity[:-1], result.velocity[:-1]
     # An impact without rebound removes the whole approach at once: in two parts, friction could turn in between and the
@@ -206,6 +210,26 @@ def _least(values: Array) -> float:
 
 
 @jitable
+def _sticking(model: StepModel, rows: Array, v: Array, change: Array, last: Array) -> Array:
+    """Return the coefficients of friction (n_c,) of a step: those of contacts that stick where one does.
+
+    A contact sticks if its slip is small beside what forces would make of it within the step, unless its last impulse
+    has reached its cone: then it has begun to slip.
+    """
+    friction = model.friction.copy()
+    if model.sticking.size:
+        slips, pulls = rates_of(rows, model.dofs, v), rates_of(rows, model.dofs, change)
+        for c in range(friction.size):
+            slip, pull, held = 0.0, 0.0, 0.0
+            for k in range(1, rows.shape[1]):
+                slip, pull, held = slip + slips[c, k] ** 2, pull + pulls[c, k] ** 2, held + last[c, k] ** 2
+            begins = held >= ((1.0 - AT_CONE) * model.sticking[c] * last[c, 0]) ** 2 > 0.0
+            if slip <= STILL**2 * pull and not begins:
+                friction[c] = max(friction[c], model.sticking[c])
+    return friction
+
+
+@jitable
 def _near(
     model: StepModel,
     scheme: SteppingRule,
@@ -216,6 +240,7 @@ def _near(
     last: Array,
     reach: float,
     known: bool,
+    friction: Array,
 ) -> _NearContacts:
     """Return the contacts that may close within the step, and those of them that are expected to."""
     before, then = normal_rates_of(rows, model.dofs, v), normal_rates_of(rows, model.dofs, free)
@@ -232,7 +257,7 @@ def _near(
         g,
         before[near],
         model.restitution[near],
-        model.friction[near],
+        friction[near],
         expected,
         last[near],
         scheme.rest_velocity * steepness,

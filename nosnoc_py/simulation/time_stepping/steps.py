@@ -201,7 +201,7 @@ def run_once(made: Any) -> None:
     """Call `leap` with arguments of all its types, which compiles it or reads it from the disk."""
     numbers, vector, matrix = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0))
     model = StepModel(
-        sizes=ModelSizes(0, 0, 0, 0, 0, 1, False, True, True),
+        sizes=ModelSizes(0, 0, 0, 0, 0, 1, False, True, True, 0),
         before=no_tape(),
         after=no_tape(),
         argument=vector,
@@ -213,6 +213,7 @@ def run_once(made: Any) -> None:
         colours=Bodies(np.zeros((0, 0), dtype=np.int64), 0),
         inverse=matrix,
         friction=vector,
+        sticking=vector,
         restitution=vector,
         has_friction=np.zeros(0, dtype=bool),
     )
