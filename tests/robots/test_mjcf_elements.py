@@ -210,6 +210,9 @@ def test_the_ground_is_that_of_the_file() -> None:
         ('friction=".3" condim="1"', 'friction=".7" condim="1"', "", 0.0),
         ("", "", '<contact><pair geom1="floor" geom2="g" friction=".2 .2 0 0 0"/></contact>', 0.2),
         ('contype="1" conaffinity="0"', 'contype="2" conaffinity="2"', "", None),
+        ('contype="2" conaffinity="0"', 'contype="0" conaffinity="2"', "", 1.0),
+        ('contype="0" conaffinity="2"', 'contype="2" conaffinity="0"', "", 1.0),
+        ('contype="2" conaffinity="0"', 'contype="2" conaffinity="0"', "", None),
         ("", "", '<contact><exclude body1="world" body2="stone"/></contact>', None),
     ],
 )
