@@ -25,7 +25,9 @@ def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str
 
 def test_help_names_every_command():
     text = succeeded("--help")
-    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1 : 1 + len(COMMANDS)]] == list(COMMANDS)
+    assert [line.split()[0] for line in text.split("Commands:")[1].splitlines()[1 : 1 + len(COMMANDS)]] == list(
+        COMMANDS
+    )
     assert "130 interrupted" in text
 
 
