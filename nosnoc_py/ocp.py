@@ -41,6 +41,7 @@ from nosnoc_py.systems.symbols import (
     positive,
     scalar,
 )
+from nosnoc_py.systems.unsigned import refuse_sequences
 
 KINDS = ("path", "initial", "terminal", "point")
 PLACES = ("control_grid", "element_ends", "rk_stages")
@@ -429,6 +430,7 @@ class OCP:
 
     def __attrs_post_init__(self) -> None:
         s, free, horizon = self.system, self.free_time, self.horizon
+        refuse_sequences(s, "an optimal control problem")
         # Before names and symbols are checked: constraints may contain symbols that the system has eliminated.
         self._without_algebraic(s)
         p = s.parameters(self.p, "OCP: p")

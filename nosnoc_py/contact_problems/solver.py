@@ -121,6 +121,12 @@ class ContactSolver:
         """Return True if all solutions have the same rates: by a sufficient condition, else by a search for another."""
         return is_monotone(problem) or len(list(islice(self._distinct(problem), 2))) < 2
 
+    def outcomes(self, problem: ContactProblem, most: int) -> list[ContactSolution]:
+        """Return solutions with different rates, `most` at most: the one of `solve` alone where it is the only one."""
+        if is_monotone(problem):
+            return [one for one in [self.solve(problem)] if one is not None]
+        return list(islice(self._distinct(problem), most))
+
     def in_modes(self, problem: ContactProblem, modes: Sequence[int], start: Array | None = None) -> ContactSolution:
         """Run Newton's method in given modes from forces `start`; the result need not be admissible."""
         chosen = self._nearest(problem, modes)  # hints may be modes of an earlier problem

@@ -1,13 +1,14 @@
 """Shapes, where bodies carry them, and the contacts between them."""
 
-from nosnoc_py.geometry.pairs import contacts
+from nosnoc_py.geometry.making import contacts
 from nosnoc_py.geometry.placed import Coordinates, Placed
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap, Point
 
 __all__ = [
     "Capsule",
     "Coordinates",
     "Cylinder",
+    "Disc",
     "HalfSpace",
     "HeightMap",
     "Placed",

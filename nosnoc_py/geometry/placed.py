@@ -17,7 +17,7 @@ from attrs import field
 from nosnoc_py.annotations import Expression
 from nosnoc_py.declared import declared
 from nosnoc_py.errors import ModelError
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap, Point
 from nosnoc_py.rotations import rotation_of
 from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
@@ -25,7 +25,17 @@ from nosnoc_py.systems.symbols import column, symbols
 
 # Shapes of the library that `Placed` accepts.
 ContactShape: TypeAlias = (
-    Point | Sphere | Capsule | Box | Cylinder | ConvexPolyhedron | Ellipsoid | HalfSpace | HeightMap | ConvexPolygon
+    Point
+    | Sphere
+    | Capsule
+    | Box
+    | Cylinder
+    | Disc
+    | ConvexPolyhedron
+    | Ellipsoid
+    | HalfSpace
+    | HeightMap
+    | ConvexPolygon
 )
 
 
@@ -122,7 +132,7 @@ class Placed:
     Parameters
     ----------
     shape : Point, Sphere, Capsule, ...
-        `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.ConvexPolyhedron`,
+        `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.Disc`, `ns.ConvexPolyhedron`,
         `ns.Ellipsoid`, `ns.HalfSpace`, `ns.HeightMap`; in the plane `ns.Point()`, `ns.Sphere`, `ns.ConvexPolygon`,
         `ns.HalfSpace`.
     position : SX (3,) or (2,)

@@ -57,18 +57,45 @@ def _check_points(value: int, what: str) -> None:
         raise ModelError(f"{what}: expected 3 or more on a rim, given {value!r}.")
 
 
-@declared(eq=True)
-class Cylinder:
-    """Cylinder along z about the origin, with contact points on both rims.
+class Rimmed:
+    """Body of revolution along z whose rims touch: circles of one radius at the heights `rims`."""
 
-    The contact points are the corners of a prism, because one gap cannot transmit the torque of a rim that lies flat.
+    radius: float
+    points: int
+
+    @property
+    def rims(self) -> tuple[float, ...]:
+        """Heights of the rims [m], the lower one first."""
+        raise NotImplementedError
+
+    @property
+    def vertices(self) -> Array:
+        """Points on the rims, those of the lower one first (rims points, 3)."""
+        # The end is left out: it would be the first point again.
+        angles = 2 * np.pi * np.arange(self.points) / self.points
+        rim = self.radius * np.column_stack([np.cos(angles), np.sin(angles)])
+        return np.vstack([np.column_stack([rim, np.full(self.points, z)]) for z in self.rims])
+
+    def support(self, direction: Numbers) -> Array:
+        """Return the point furthest in a direction (3,)."""
+        d = finite(direction, "support: direction", 3)
+        across = float(np.hypot(d[0], d[1]))
+        out = self.radius * d[:2] / across if across else np.zeros(2)
+        return np.append(out, self.rims[-1] if d[2] > 0 else self.rims[0])
+
+
+@declared(eq=True)
+class Cylinder(Rimmed):
+    """Cylinder along z about the origin, which touches by its rims: at their lowest points, so that it rolls exactly.
+
+    Where a face lies flat, points on its rim carry the load, because one gap transmits no torque.
 
     Parameters
     ----------
     radius, length : float
         [m]
     points : int
-        Contact points per rim, at least 3.
+        Contact points of a rim that lies flat, at least 3.
 
     Examples
     --------
@@ -79,15 +106,39 @@ class Cylinder:
 
     radius: float = field(converter=positive)
     length: float = field(converter=positive)
-    points: int = field(default=8, validator=checked(_check_points))
+    points: int = field(default=6, validator=checked(_check_points))
 
     @property
-    def vertices(self) -> Array:
-        """Points on the lower rim, then on the upper one (2 points, 3)."""
-        # The end is left out: it would be the first point again.
-        angles = 2 * np.pi * np.arange(self.points) / self.points
-        rim = self.radius * np.column_stack([np.cos(angles), np.sin(angles)])
-        return np.vstack([np.column_stack([rim, np.full(self.points, z)]) for z in (-self.length / 2, self.length / 2)])
+    def rims(self) -> tuple[float, ...]:
+        """Heights of both ends [m]."""
+        return -self.length / 2, self.length / 2
+
+
+@declared(eq=True)
+class Disc(Rimmed):
+    """Disc across z about the origin without a thickness, a coin or a thin wheel: a cylinder with one rim.
+
+    Parameters
+    ----------
+    radius : float
+        [m]
+    points : int
+        Contact points of the rim where it lies flat, at least 3.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Disc(radius=0.1).support([0.0, 2.0, 0.5]).tolist()
+    [0.0, 0.1, 0.0]
+    """
+
+    radius: float = field(converter=positive)
+    points: int = field(default=6, validator=checked(_check_points))
+
+    @property
+    def rims(self) -> tuple[float, ...]:
+        """Height of the only rim [m]."""
+        return (0.0,)
 
 
 def _normal(value: Numbers, what: str = "normal") -> Array:

@@ -202,6 +202,10 @@ def by_polynomial(values: Array, t: Array, before: int, after: int) -> tuple[Pla
     return place, time, slope * 2.0 / length
 
 
+def _not_alone(guard: int, t: float) -> None:
+    """Return nothing: all guards are evaluated together."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GuardSearch:
     """Search for the first crossing on a piece with known samples.
@@ -220,6 +224,8 @@ class GuardSearch:
     slow : float
         Rates of distances below this are zero. A distance that rises faster at the beginning, and falls faster below
         zero, has crossed, even where the noise hides how far it rose.
+    alone : function of (guard, t)
+        One distance and its rate, where they cost less than all guards; None where they do not.
     """
 
     evaluate: GuardFunction
@@ -228,6 +234,7 @@ class GuardSearch:
     rise: float | Array = 0.0
     defect: float = 0.0
     slow: float = np.inf
+    alone: Callable[[int, float], tuple[float, float] | None] = _not_alone
 
     def first(self, t: Array, guards: Array, rates: Array, enabled: Array, halvings: int = HALVINGS) -> Crossing | None:
         """Return the earliest crossing, or None.
@@ -330,10 +337,12 @@ class GuardSearch:
         return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)
 
     def _value(self, guard: int, t: float) -> float:
-        return float(self.evaluate(np.array([t]))[0][0, guard])
+        found = self.alone(guard, t)
+        return float(self.evaluate(np.array([t]))[0][0, guard]) if found is None else found[0]
 
     def _rate(self, guard: int, t: float) -> float:
-        return float(self.evaluate(np.array([t]))[1][0, guard])
+        found = self.alone(guard, t)
+        return float(self.evaluate(np.array([t]))[1][0, guard]) if found is None else found[1]
 
     def _between(self, guard: int, low: float, high: float, *known: Any) -> Crossing:
         """Return the crossing of a guard that is positive at `low` and negative at `high`; `known` as in `root`."""

@@ -20,6 +20,7 @@ _HEIGHTS, _TURNS = 1 - _STEPS / 100, np.pi * (1 + 5**0.5) * _STEPS
 ROUND_ELLIPSOID = np.column_stack(
     [np.sqrt(1 - _HEIGHTS**2) * np.cos(_TURNS), np.sqrt(1 - _HEIGHTS**2) * np.sin(_TURNS), _HEIGHTS]
 )
+ROUND_RIM = 24  # points of a rim that is drawn
 Use = Literal["collision", "visual"]
 USES: tuple[Use, ...] = ("collision", "visual")
 
@@ -134,7 +135,9 @@ def outline_of(part: LinkShape) -> tuple[Array, float] | None:
         return np.asarray(shape.center)[None], float(shape.semi_axes[0])
     if isinstance(shape, Capsule):
         return np.array([[0.0, 0.0, -shape.length / 2], [0.0, 0.0, shape.length / 2]]), shape.radius
-    if isinstance(shape, ConvexPolyhedron | Cylinder):
+    if isinstance(shape, Cylinder):
+        return np.asarray(Cylinder(shape.radius, shape.length, ROUND_RIM).vertices), 0.0
+    if isinstance(shape, ConvexPolyhedron):
         return np.asarray(shape.vertices), 0.0
     if isinstance(shape, Ellipsoid):
         ends = np.vstack([ROUND_ELLIPSOID, -ROUND_ELLIPSOID]) * np.asarray(shape.semi_axes)

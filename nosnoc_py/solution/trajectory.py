@@ -335,6 +335,40 @@ class Trajectory:
         values: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, t, side)
         return values
 
+    @named_arguments
+    def why(self, event: Event) -> Any:
+        """Return all outcomes of an impact that the laws of impact and friction allow, with their velocities.
+
+        With friction several velocities may be admissible: the message of a trajectory says so, and this lists them.
+
+        Parameters
+        ----------
+        event : Event
+            One of `impacts`.
+
+        Returns
+        -------
+        Alternatives
+            A sequence of `Alternative`, with `contacts`, `impulses`, `velocity` and `chosen`; printed as a list.
+
+        Raises
+        ------
+        OptionError
+            For events that are no impacts, and for a trajectory that does not know its system.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+        >>> floor = ns.Contact("floor", gap=q[1], tangent=[1, 0], friction=0.5)
+        >>> puck = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -9.81], contacts=[floor])
+        >>> motion = ns.simulate(puck, x0=[0, 0.05, 0.2, 0], duration=0.2)
+        >>> motion.why(motion.impacts[0])
+        impact at floor, t = 0.100963755 s: one outcome is admissible
+        * floor sticks: v_0 = 0, v_1 = 0
+        """
+        return self._known("why", "the message of the result").why(self, event)
+
     @property
     def q(self) -> Array:
         """Generalised coordinates of a contact system at the nodes, (nodes, n_q).

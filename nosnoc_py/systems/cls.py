@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import casadi as ca
 import numpy as np
@@ -243,6 +243,11 @@ def _friction_text(friction: Sequence[float]) -> str:
     return ", ".join(f"{mu:g}" for mu in dict.fromkeys(friction))
 
 
+def _check_order(value: str, what: str) -> None:
+    if value not in (orders := ("at once", "in sequence")):
+        raise ModelError(f"{what}: {unknown_name(str(value), orders, 'law')}")
+
+
 def _contacts(value: Sequence[Contact], owner: Any = None) -> tuple[Contact, ...]:
     return parts(value, Contact, type(owner).__name__, "contacts")
 
@@ -303,6 +308,10 @@ class CLS(Described):
         Relations that always hold: expressions of q and p that vanish (gears, belts, mimic joints: q[1] - 3 * q[0]), or
         of v, linear (rolling without slip, knife edges: v[0] - radius * v[1]). They are bilateral and do no work; rows
         that follow from others are left out.
+    simultaneous_impacts : {"at once", "in sequence"}
+        Law of impacts at several closed contacts: one problem for all of them, or only those that approach, then those
+        that approach because of it, and so on, as an impulse travels through a chain (Newton's cradle). "in sequence"
+        is for simulations by `ns.EventDriven`.
     loops : mapping name -> SX (k,), optional
         Closed kinematic loops, likewise: the difference of two points that a joint connects. `project` closes a state.
     limits : mapping name -> (lower, upper), optional
@@ -354,6 +363,7 @@ class CLS(Described):
     y: ca.SX = field(default=None, converter=symbols_if_any)
     y_rate: ca.SX = field(default=None, converter=column_if_any)
     algebraic: Algebraic | None = None
+    simultaneous_impacts: Literal["at once", "in sequence"] = field(default="at once", validator=checked(_check_order))
     couplings: Mapping[str, Expression] = field(default=EMPTY, converter=named_rows)
     loops: Mapping[str, Expression] = field(default=EMPTY, converter=named_rows)
     limits: Mapping[str, Pair] = field(default=EMPTY, validator=checked(mapping))

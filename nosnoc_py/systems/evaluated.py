@@ -8,6 +8,7 @@ what the expression depends on has to exist.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
@@ -19,6 +20,7 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_free
 
 if TYPE_CHECKING:
+    from nosnoc_py.solution.records import Event
     from nosnoc_py.solution.trajectory import Trajectory
 
 Array = np.ndarray
@@ -108,6 +110,10 @@ class SimulatedSystem:
             raise OptionError(f"value, sample: an ns.{type(s).__name__} has no symbols; use the arrays of the result.")
         return evaluated(s, motion, expression, t, side, free)
 
+    def why(self, motion: Trajectory, event: Event) -> Any:
+        """See `nosnoc_py.Trajectory.why`."""
+        return resolve_name("nosnoc_py.simulation.alternatives:alternatives")(self.system, motion, event)
+
     def parts(self) -> dict[str, slice]:
         """Return the slices of coordinates and velocities in a state."""
         if not self.system.mechanical:
@@ -127,6 +133,10 @@ class EvaluatesProblem:
         """Return values of an expression along a motion, see `nosnoc_py.Trajectory.value` and `sample`."""
         free = None if self.ocp.free_time is None else self.ocp.free_time.symbol
         return SimulatedSystem(self.ocp.system).evaluate(motion, expression, t, side, free)
+
+    def why(self, motion: Trajectory, event: Event) -> Any:
+        """See `nosnoc_py.Trajectory.why`."""
+        return SimulatedSystem(self.ocp.system).why(motion, event)
 
     def parts(self) -> dict[str, slice]:
         """Return the slices of coordinates and velocities in a state."""

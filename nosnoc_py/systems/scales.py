@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nosnoc_py.systems.pace import course_of
 from nosnoc_py.tolerances import REST_VELOCITY
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ MOVED = 0.1
 NOISE = 1e-6
 # Sizes whose log10 is less than this below an integer are rounded up to that power, so that rounding does not decide.
 ROUNDING = 1e-6
+# A motion over less than this fraction of the distance from the origin is rounding.
+UNMOVED = 1e-14
 # Least length, as a fraction of the distance from the origin: below it tolerances would be finer than rounding of gaps.
 FAR = 1e-4
 
@@ -93,12 +96,7 @@ def problem_scales(
     speed_scale : float, optional
         The speed, instead of the one found here.
     """
-    instants = (np.arange(INSTANTS) + 0.5) * duration / INSTANTS
-    controls = np.array([np.asarray(control(t, x0), dtype=float).reshape(-1) for t in instants])
-    finite = np.isfinite(controls).all(axis=1)
-    # A law may fail at x0 for later times; the simulation reports this, not the choice of scales.
-    controls = controls[finite] if finite.any() else np.zeros_like(controls[:1])
-    looks = [_Look.at(system, x0, u, p) for u in {u.tobytes(): u for u in controls}.values()]
+    looks = [_Look.at(system, x, u, p) for x, u in _places(system, x0, control, p, duration)]
     steepness = looks[0].steepness or 1.0
     moving = max(look.moving(duration) for look in looks)
     pushed = MOVED * duration * max(look.pushed for look in looks)
@@ -107,6 +105,8 @@ def problem_scales(
     # Bodies at rest in contact have tiny speeds from rounding of gaps and of balanced forces: these do not count.
     speeds = [moving if moving > NOISE * pushed else 0.0, pushed]
     speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
+    # Below this speed a motion covers less than the rounding of the places in the whole run: it is none.
+    speed = speed if speed > UNMOVED * max(look.away for look in looks) / duration else 0.0
     strongest = pushed / (MOVED * duration) if pushed > NOISE * others else free
     # The way in the time in which the strongest force makes the speed, but within the duration at most.
     length = speed * (min(duration, speed / strongest) if strongest else duration)
@@ -114,6 +114,24 @@ def problem_scales(
     return ProblemScales(
         length=_power(length), speed=_power(speed) if speed_scale is None else speed_scale, steepness=steepness
     )
+
+
+def _places(
+    system: CLS, x0: Array, control: Callable[[float, Array], Array], p: Array, duration: float
+) -> list[tuple[Array, Array]]:
+    """Return the states and controls at which to look: x0 under the controls of the run, at the times of the run."""
+    times, course = (np.arange(INSTANTS) + 0.5) * duration / INSTANTS, course_of(system, x0, control, p, duration)
+    # What depends on time is seen where it, or its rate, is largest; without it all instants are one place.
+    times = times if course is None else np.concatenate([[0.0], times, course.extremes()])
+    places = []
+    for t in times:
+        x, u = x0.copy(), np.asarray(control(float(t), x0), dtype=float).reshape(-1)
+        # A law may fail at x0 for later times; the simulation reports this, not the choice of scales.
+        if np.isfinite(u).all():
+            x[-1] += 0.0 if course is None else t
+            places.append((x, u))
+    known = {(x.tobytes(), u.tobytes()): (x, u) for x, u in places}
+    return list(known.values()) or [(x0, np.zeros(system.n_u))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,23 @@ DEEPEST = 40
 
 
 def refuse_unsigned(system: Any) -> None:
-    """Raise `ModelError` for a contact of which the expression of the gap is never negative, and may be zero."""
+    """Raise `ModelError` for a contact of which the expression of the gap is never negative, and may be zero.
+
+    Methods with steps call this; they also have one law for simultaneous impacts only.
+    """
+    refuse_sequences(system, "this method")
     for contact in system.contacts:
         if is_never_negative(contact.gap):
             raise ModelError(f"contact {contact.name!r}: {UNSIGNED}.")
+
+
+def refuse_sequences(system: Any, what: str) -> None:
+    """Raise `ModelError` for impacts in sequence, where only the law for impacts at once is built."""
+    if getattr(system, "simultaneous_impacts", "at once") != "at once":
+        raise ModelError(
+            f"simultaneous_impacts='in sequence': {what} solves simultaneous impacts at once; simulate with "
+            "ns.EventDriven(), or leave small gaps between the bodies."
+        )
 
 
 def is_never_negative(gap: ca.SX) -> bool:

@@ -8,9 +8,11 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.geometry.pairs import contacts, probes_of, surface_of
+from nosnoc_py.geometry.balls import probes_of
+from nosnoc_py.geometry.making import contacts
 from nosnoc_py.geometry.placed import Coordinates, Placed
 from nosnoc_py.geometry.shapes import HalfSpace
+from nosnoc_py.geometry.surfaces import surface_of
 from nosnoc_py.testing.checks import expect, run_checks
 
 Array = np.ndarray
@@ -70,9 +72,10 @@ def check_shape(shape: Any, *, size: int = 3, length: float = 1.0, exact: bool =
     >>> check_shape(ns.Capsule(0.1, 0.4), length=0.3)
     """
     case, checks = ShapeCase(shape, size, length, exact), list[Any]()
-    touches, is_touched = bool(probes_of(shape, size)), surface_of(shape) is not None
+    touches = hasattr(shape, "support") or bool(probes_of(shape, size))
+    is_touched = surface_of(shape) is not None
     expect(touches or is_touched, f"{type(shape).__name__}: expected a method `probes` or `surface`")
-    checks += [gap_over_the_ground_is_that_of_its_lowest_ball] if touches else []
+    checks += [gap_over_the_ground_is_that_of_its_lowest_point] if touches else []
     checks += [normals_are_unit_gradients] if is_touched else []
     checks += [distances_are_those_of_the_nearest_points, distances_change_by_the_way] if is_touched and exact else []
     checks += [balls_lie_inside, the_lowest_point_is_that_of_the_surface] if touches and is_touched else []
@@ -138,6 +141,13 @@ def _height(case: ShapeCase) -> ca.Function:
     return ca.Function("gap", [q, turn], [ca.mmin(gaps)])
 
 
+def reach_of(shape: Any, direction: Array) -> float:
+    """Return the largest component of points of a shape along a unit direction (size,)."""
+    if hasattr(shape, "support") and direction.size == 3:
+        return float(direction @ shape.support(direction))
+    return max(float(direction @ ball.place) + ball.radius for ball in probes_of(shape, direction.size))
+
+
 def _turns(case: ShapeCase) -> list[Array]:
     """Return rotation matrices, the same for every shape."""
     rng, turns = np.random.default_rng(1), []
@@ -148,13 +158,12 @@ def _turns(case: ShapeCase) -> list[Array]:
     return turns
 
 
-def gap_over_the_ground_is_that_of_its_lowest_ball(case: ShapeCase) -> None:
-    """In all attitudes: the least height of a centre minus the radius of its ball."""
+def gap_over_the_ground_is_that_of_its_lowest_point(case: ShapeCase) -> None:
+    """In all attitudes: the least height of a ball, or of a point that the shape calls its furthest."""
     gap = _height(case)
     place = 0.7 * case.length * np.ones(case.size)
     for turn in _turns(case):
-        balls = probes_of(case.shape, case.size)
-        lowest = min(float((place + turn @ ball.place)[-1]) - ball.radius for ball in balls)
+        lowest = place[-1] - reach_of(case.shape, -turn[-1])
         found = float(gap(place, turn))
         expect(abs(found - lowest) <= SAME * case.length, f"gap {found:.9g} m, expected {lowest:.9g} m")
 

@@ -444,17 +444,41 @@ def test_finite_elements_converge_to_it() -> None:
 
 
 def test_a_surface_touched_without_speed() -> None:
-    """c = x + (y - 1)^2 with x = 0: stop, or go on with a word; a little beside it crosses, or does not touch."""
-    system = two_sides([0, 1], [5.0, 0], [0.0, 0.0], lambda x: x[0] + (x[1] - 1.0) ** 2)
-    trajectory = simulate(system, [0.0, 0.0], 2.0)
+    """c = x + (y - 1)^2 with x = 0: stop, or go on with a word; a little beside it crosses, or does not touch.
+
+    If the flow beyond leads back, both agree up to rounding: the motion continues. If it leads away, it stops.
+    """
+    away = two_sides([0, 1], [-5.0, 0], [0.0, 0.0], lambda x: x[0] + (x[1] - 1.0) ** 2)
+    trajectory = simulate(away, [0.0, 0.0], 2.0)
     assert trajectory.status is ns.Status.GRAZING
     assert trajectory.t[-1] == pytest.approx(1.0, abs=1e-6)
-    trajectory = solved(system, [0.0, 0.0], 2.0, options=GO_ON)
-    assert "m is touched without speed at t = 1" in trajectory.message
+    assert "3 motions are possible at m" in solved(away, [0.0, 0.0], 2.0, options=GO_ON).message
+    system = two_sides([0, 1], [5.0, 0], [0.0, 0.0], lambda x: x[0] + (x[1] - 1.0) ** 2)
+    for options in ({}, GO_ON):
+        trajectory = solved(system, [0.0, 0.0], 2.0, options=options)
+        assert "m is touched without speed at t = 1" in trajectory.message
     assert solved(system, [1e-6, 0.0], 2.0).events == ()
     beside = solved(system, [-1e-6, 0.0], 2.0)
     assert kinds(beside) == [("enter_sliding", "m"), ("leave_sliding", "m")]
     np.testing.assert_allclose(times(beside), [0.999, 1.0], rtol=0, atol=1e-9)
+
+
+def test_a_belt_touches_the_speed_of_its_block_as_it_was_left() -> None:
+    """After the first stick the orbit touches the belt's speed once per period, whatever the data are."""
+    x = ca.SX.sym("x", 2)
+    friction = ns.Modes(
+        "belt", flows=[ca.vertcat(0, -0.3), ca.vertcat(0, 0.3)], functions=x[1] - 0.2, signs=SIDES[::-1]
+    )
+    block = ns.PSS(x=x, flow=ca.vertcat(x[1], -x[0]), modes=friction)
+    trajectory = solved(block, [0.0, 0.0], 20.0)
+    assert kinds(trajectory) == [("enter_sliding", "belt"), ("leave_sliding", "belt")]
+    assert trajectory.message == ""
+    # x'' = 0.3 - x up to x' = 0.2, then stick up to x = 0.3.
+    stuck = np.arcsin(0.2 / 0.3)
+    left = stuck + 0.3 * np.cos(stuck) / 0.2
+    after = 20.0 - left
+    expected = [0.3 + 0.2 * np.sin(after), 0.2 * np.cos(after)]
+    np.testing.assert_allclose(trajectory.final_state, expected, rtol=0, atol=1e-10)
 
 
 def test_leaving_by_higher_derivatives() -> None:

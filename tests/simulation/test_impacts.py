@@ -264,3 +264,30 @@ def test_other_outcomes_are_searched_when_the_message_is_read(method: Any, monke
     assert copy(motion).message.startswith("the impact at t = 0 is not unique")
     assert motion.message == replace(motion, t=motion.t).message
     assert len(searches) == 1
+
+
+def test_outcomes_of_an_impact_are_listed_with_their_velocities() -> None:
+    system, x0 = jamming()
+    motion = ns.simulate(system, x0=x0, duration=0.1)
+    found = motion.why(motion.impacts[0])
+    assert len(found) >= 2
+    assert [one.chosen for one in found.outcomes].count(True) == 1
+    assert str(found).startswith(f"impact at {motion.impacts[0].name}, t = 0 s: {len(found)} outcomes are admissible")
+    mass, start = np.array(ca.DM(system.mass_matrix)), np.array(x0[3:])
+    directions = {"jams": (np.eye(3)[0], np.eye(3)[1]), "hit": (np.eye(3)[2], np.zeros(3))}
+    for one in found.outcomes:
+        after = np.array(list(one.velocity.values()))
+        # Impulse and momentum: M (v+ - v-) is spanned by normals and a friction impulse within its cone.
+        change = mass @ (after - start)
+        assert abs(change[2] - one.impulses["hit"]) < 1e-9
+        assert abs(change[0] - one.impulses["jams"]) < 1e-9
+        assert abs(change[1]) <= 1.5 * one.impulses["jams"] + 1e-9
+        assert (after @ np.array([n for n, _ in directions.values()]).T > -1e-9).all()
+    assert any(abs(one.velocity["v_0"] - motion.final_state[3]) < 1e-9 for one in found.outcomes if one.chosen)
+    unique = ns.simulate(one_ball(), x0=[1.0, 0.0], duration=0.6)
+    assert len(unique.why(unique.impacts[0])) == 1
+
+
+def one_ball() -> ns.CLS:
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    return ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])

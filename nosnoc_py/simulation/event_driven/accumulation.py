@@ -8,7 +8,7 @@ with an error of the same size. The acceleration problem then decides whether fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -61,22 +61,39 @@ def at_rest(frames: ContactFrames, at: Kinematics, closed: np.ndarray, left: flo
 def repeats_departure(
     flow: ContactFlow, past: Sequence[Node], regime: ContactRegime, t: float, x: np.ndarray, contact: int
 ) -> bool:
-    """Return True if a contact is touched as it was left: without speed, and with the same acceleration.
+    """Return True if a contact is touched as it was left, see `is_as_left`."""
+
+    def look(node: Node) -> tuple[float, float, float]:
+        at = flow.kinematics(node.t, node.after)
+        acceleration = flow.distance_accelerations(node.regime, node.t, node.after)[contact]
+        return at.gaps[contact] / at.short(1.0)[contact], at.rates[contact] / at.slow(1.0)[contact], acceleration
+
+    left = [node for node in past if node.regime is not None and node.regime.modes[contact] == FREE]
+    return is_as_left(left, look, lambda: float(flow.distance_accelerations(regime, t, x)[contact]))
+
+
+def is_as_left(
+    past: Sequence[Node], look: Callable[[Node], tuple[float, float, float]], now: Callable[[], float]
+) -> bool:
+    """Return True if what is touched without speed has been left so before: with the same acceleration.
 
     A conservative force returns a body to where it left a contact without hitting it, whatever the data are.
+
+    Parameters
+    ----------
+    past : sequence of Node
+        Earlier nodes after which the contact, or the surface, was not touched.
+    look : function of a node
+        Returns distance and rate, as fractions of the typical ones, and the acceleration of the distance.
+    now : function
+        Returns the acceleration at the touch.
     """
     for node in reversed(past):
-        if node.regime is None or node.regime.modes[contact] != FREE:
+        distance, rate, left = look(node)
+        # A node at which it was away is not the one where it was left.
+        if abs(distance) > TOUCHING:
             continue
-        at = flow.kinematics(node.t, node.after)
-        # A node at which the contact was open and away is not the one where it was left.
-        if abs(at.gaps[contact]) > at.short(TOUCHING)[contact]:
-            continue
-        if abs(at.rates[contact]) > at.slow(RESTING)[contact]:
-            return False
-        left = flow.distance_accelerations(node.regime, node.t, node.after)[contact]
-        now = flow.distance_accelerations(regime, t, x)[contact]
-        return bool(left > 0.0 and abs(now - left) <= SAME_ACCELERATION * left)
+        return bool(abs(rate) <= RESTING and left > 0.0 and abs(now() - left) <= SAME_ACCELERATION * left)
     return False
 
 

@@ -166,6 +166,13 @@ class ContactFlow:
         """Return guards, forces and rates."""
         return sample(self.kinematics(t, x), regime)
 
+    def distance(self, guard: int, x: np.ndarray) -> tuple[float, float] | None:
+        """Return a gap and its rate, without the mass matrix and without forces; None for other guards."""
+        if guard >= self.distances:
+            return None
+        gaps, rates, _ = self.mechanics.touching(x, self.p)
+        return float(gaps[guard]), float(rates[guard])
+
     def distance_accelerations(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Return the accelerations of the gaps (n_c,)."""
         at, n_c = self.kinematics(t, x), self.frames.count

@@ -21,14 +21,15 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     """Evaluate the guards (5 n_c,) of a regime; guards that do not apply in a mode are infinite."""
     frames, n_c = regime.frames, regime.frames.count
     # Infinite guards never cross, so that guards of other modes need no mask.
-    forces, values = regime.forces(at), np.full((5, n_c), np.inf)
+    (forces, least), values = regime.forces(at), np.full((5, n_c), np.inf)
     for c, mode in enumerate(regime.modes):
         part, mu = frames.tangents[c], frames.friction[c]
         if mode == FREE:
             values[GAP, c] = at.gaps[c]
             continue
-        values[FORCE, c] = forces[c]
-        if mode == STICK:
+        # Single forces of a choice may jump in time; the least slack of all that belong together is continuous.
+        values[FORCE, c] = least.get(c, forces[c])
+        if mode == STICK and c not in least:
             # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
             # forces.
             values[SLACK, c] = mu * forces[c] - np.linalg.norm(forces[n_c:][part])

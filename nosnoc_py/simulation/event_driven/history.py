@@ -33,6 +33,7 @@ from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.kinematics import ContactMechanics
+from nosnoc_py.systems.pace import Pace, course_of, pace_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import RESTING
@@ -46,6 +47,10 @@ FEW_STEPS = 4
 MOST_AT_ONCE = 50
 # Phases that end at once, among the last MOST_AT_ONCE: more means that rounding decides the modes.
 MOST_RETRIES = 10
+TOO_FAST = (
+    "something varies with time faster than a thousandth of the run: what lies between two samples is not seen; give "
+    "EventDriven(max_step=) if there are shorter pulses"
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,12 +170,23 @@ class EventDrivenSimulator:
             Turn Ctrl-C into a status of the result; otherwise KeyboardInterrupt is raised (within a certificate, for
             example).
         """
-        loop = _EventLoop(self, control, p, deadline, callback)
+        end = float(control.breaks[-1]) if end is None else end
+        pace = self._pace(x, control, p, start, end)
+        steps = None if pace is None else pace.later(start)
+        loop = _EventLoop(self, control, p, deadline, callback, steps)
         regime = regime if modes is None else self.model.regime(modes, p)
-        history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+        history = loop.run(x, start, end, regime, drift)
+        if pace is not None and pace.fine:
+            history = replace(history, message="; ".join(note for note in (history.message, TOO_FAST) if note))
         if history.status is Status.INTERRUPTED and not interruptible:
             raise KeyboardInterrupt
         return history
+
+    def _pace(self, x: np.ndarray, control: Control, p: np.ndarray, start: float, end: float) -> Pace | None:
+        """Return the longest steps of a run; None if nothing depends on time, or the user limits the steps."""
+        if self.options.max_step is not None:
+            return None
+        return pace_of(course_of(self.system, x, lambda t, at: control(start + t, at), p, end - start))
 
 
 def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filippov | HybridModel:
@@ -195,6 +211,7 @@ class _EventLoop:
     p: np.ndarray
     deadline: float
     callback: Callable[[Any], Any] | None
+    pace: Callable[[float], tuple[float, float]] | None = None
     nodes: list[Node] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     flows: list[Any] = field(default_factory=list)
@@ -248,7 +265,8 @@ class _EventLoop:
             return replace(state, status=status, message=message)
         flow, regime = self.crossing.flow, node.regime
         enabled = flow.enabled(regime, node.t, node.after)
-        run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, stiff=self.stiff, patient=self.patient)
+        more: dict[str, Any] = {"stiff": self.stiff, "patient": self.patient, "pace": self.pace}
+        run = PhaseRun(flow, regime, node.t, node.after, self.end, enabled, **more)
         work.count(work.EVENT)
         # A callback wants to see every step; a limit of the work can wait for few, one of the time for some.
         limited = {"most": FEW_STEPS} if work.left() < np.inf else {}
@@ -290,7 +308,7 @@ class _EventLoop:
         options = self.simulator.options
         if node.status is not Status.SOLVED:
             return node.status, node.message
-        if node.grazing and options.grazing == "stop":
+        if node.grazing and not node.agrees and options.grazing == "stop":
             return Status.GRAZING, node.message or f"at {node.grazing}"
         if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
             return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"

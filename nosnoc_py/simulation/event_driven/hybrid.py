@@ -111,6 +111,9 @@ class HybridFlow:
         _, guards, rates = self.motion_at(t, x)
         return Sample(guards=guards, forces=np.zeros(0), rates=rates)
 
+    def distance(self, guard: int, x: Array) -> None:
+        """Return nothing: distances are evaluated together."""
+
     def distance_accelerations(self, regime: Any, t: float, x: Array) -> Array:
         """Return NaN: a guard that is reached without speed is a touch."""
         return np.full(self.distances, np.nan)

@@ -20,7 +20,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
+from nosnoc_py.simulation.event_driven.redundancy import Share, independent_choices, most_interior, slacks
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
@@ -170,13 +170,24 @@ class ContactRegime:
         held = columns @ np.linalg.lstsq(rows @ columns, rows @ pushed, rcond=REDUNDANT)[0]
         return np.asarray(pushed - held), np.vstack(right)
 
-    def forces(self, at: Kinematics) -> Array:
-        """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes."""
-        independent = self.motion(at)[1]
-        # The motion does not depend on the choice, but modes change only when no choice is admissible any more.
+    def forces(self, at: Kinematics) -> tuple[Array, dict[int, float]]:
+        """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes, with the
+        least slack for every contact that has some.
+
+        The motion does not depend on the choice, but modes change only when no choice is admissible any more.
+        """
+        independent, least = self.motion(at)[1], dict[int, float]()
         if self.redundant and np.isfinite(independent).all():
-            independent = most_interior(independent, null_space(self.columns(at)), self._shares())
-        return np.asarray(self.spread(at) @ independent)
+            independent, free, shares = independent.copy(), null_space(self.columns(at)), self._shares()
+            # Piles that stand apart have choices of their own: the best one of all would leave most of them open.
+            for part, own in independent_choices(free, shares):
+                inside = [share for share in shares if share[0] in part]
+                place = {int(i): k for k, i in enumerate(part)}
+                renamed = [(place[k], mu, [place[i] for i in rows]) for k, mu, rows in inside]
+                independent[part] = most_interior(independent[part], own, renamed)
+                slack = float(slacks(independent[part], renamed).min())
+                least |= {int(self.closed[k]): slack for k, _, _ in inside}
+        return np.asarray(self.spread(at) @ independent), least
 
     def spread(self, at: Kinematics) -> Array:
         """Return the matrix from independent forces (k,) to all forces (n_c + n_tt,)."""

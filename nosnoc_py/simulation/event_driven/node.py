@@ -49,6 +49,8 @@ from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
 TURNING = 1e-6
 # Contacts with a smaller share of the largest impulse are not named in messages about an impact.
 IMPACT_SHARE = 1e-9
+# Impacts of one instant that follow from each other: a chain of so many bodies, or a series down to rest.
+MOST_IN_SEQUENCE = 200
 # A gap such as |q|, q^2 or the distance of two points has no sign. It reaches zero with speed and turns, or its
 # gradient falls below the fraction FLAT_GRADIENT of that one step before. BEHIND is the distance at which its sign is
 # checked.
@@ -100,6 +102,9 @@ class ContactNodes:
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
             closed[contact] = True
+            # Nor can it open: what is left of its rate after a flight that rounding hides counts as rest.
+            if at.rates[contact] > 0.0:
+                slow[contact] = max(slow[contact], at.slow(SETTLED)[contact])
             if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = at.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         node = Node(t=t, before=x, after=x, trigger=trigger)
@@ -168,6 +173,34 @@ class ContactNodes:
         return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short)
 
     def _impact(self, node: Node, at: Kinematics, closed: np.ndarray) -> Node:
+        """Return the node after all impacts of an instant, or with the status that ends the motion."""
+        if self.flow.mechanics.system.simultaneous_impacts == "at once":
+            return self._impact_at_once(node, at, closed)
+        every = list[ImpactRecord]()
+        for slow, hit_together in [(IMPACT, False)] * MOST_IN_SEQUENCE + [(RESTING, True)]:
+            at = self.flow.kinematics(node.t, node.after)
+            approach = at.rates[: self.frames.count][closed] < -at.slow(slow)[closed]
+            if not approach.any():
+                continue
+            # What is too slow for an impact, or is left after many of them, comes to rest together.
+            node = self._impact_at_once(node, at, closed if hit_together else closed[approach])
+            if node.impact is None or node.status is not Status.SOLVED:
+                return node
+            every.append(node.impact)
+        return replace(
+            node,
+            impact=ImpactRecord(
+                modes=every[-1].modes,
+                impulses=np.sum([impact.impulses for impact in every], axis=0),
+                rebounding=np.any([impact.rebounding for impact in every], axis=0),
+                energy_gain=sum(impact.energy_gain for impact in every),
+                bounce=every[0].bounce,
+                is_unique=lambda: all(impact.unique for impact in every),
+                sequence=len(every) > 1,
+            ),
+        )
+
+    def _impact_at_once(self, node: Node, at: Kinematics, closed: np.ndarray) -> Node:
         """Return the node with impulses and velocities after an impact, or with the status that ends the motion."""
         frames, n_c = self.frames, self.frames.count
         rest = self.flow.rest_velocity
@@ -182,7 +215,7 @@ class ContactNodes:
         if raises_energy(solution.forces, at.rates, rates):
             impacted = solution.forces[closed] > IMPACT_SHARE * np.abs(solution.forces).max()
             return self._stopped(node, Status.ENERGY_GAIN, closed[impacted])
-        after = np.array(node.before)
+        after = np.array(node.after)
         after[self.flow.mechanics.system.at_v] += jump
         # An infinite sequence ends when no contact rebounds; `bounce` is the speed that tells.
         rebounding, fast = problem.offset[:n_c] < at.rates[:n_c], at.slow(1.0)

@@ -62,8 +62,9 @@ class EventDriven(SimulationMethod):
         What to do if a contact or a surface is touched without speed and left again. The motion is continuous there,
         but small changes of the data may add or remove an impact or a switch, so that it is not differentiable. Touches
         that follow from the modes, whatever the data are, do not count (a spring that returns a body to where it left
-        the contact without speed). The option also applies where a Filippov system has several motions (a repulsive
-        surface); "continue" then takes the first in the order crossing, sliding, leaving.
+        the contact without speed). Where the flow beyond a surface leads back to it, touching and crossing agree up to
+        rounding: the motion continues, with a note. The option also applies where a Filippov system has several
+        motions (a repulsive surface); "continue" then takes the first in the order crossing, sliding, leaving.
 
     Raises
     ------

@@ -68,6 +68,8 @@ class PhaseRun:
         Start with Radau.
     patient : int
         As in `Phase`.
+    pace : function of t, optional
+        End of the part of the run that t belongs to, and longest step there [s], see `systems.pace`.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class PhaseRun:
         *,
         stiff: bool,
         patient: int = STIFF_STEPS,
+        pace: Callable[[float], tuple[float, float]] | None = None,
     ) -> None:
+        self.pace = pace
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.enabled, self.stiff, self.attempted = t, flushed(x), enabled, stiff, 0
         self.noise = flow.noise._replace(inertia=flow.inertia(regime, t, x))
@@ -106,7 +110,7 @@ class PhaseRun:
         if not np.isfinite(self.rate).all():
             return self._finish(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.end)
-        while self.solver.status == "running" and not is_over(self.t, self.x):
+        while self._goes_on() and not is_over(self.t, self.x):
             self.finite = True
             by_loop = hasattr(self.solver, "leap")
             open_ = self._leap() if by_loop else self._scipy_step()
@@ -125,6 +129,13 @@ class PhaseRun:
             if self.tiny >= TINY_STEPS:
                 return self._finish(failure=STUCK)
         return self._finish()
+
+    def _goes_on(self) -> bool:
+        """Return True while the phase lasts; in the next part of the run steps have another limit."""
+        if self.solver.status == "finished" and self.t < self.end:
+            self.rate = self._rate(self.t, self.x)
+            self.solver = self._solver(self.end)
+        return bool(self.solver.status == "running")
 
     def _leap(self) -> tuple[IntegratorStep, np.ndarray, Any] | None:
         """Take explicit steps in which no guard can cross; return the one in which one may, with its guards."""
@@ -179,6 +190,7 @@ class PhaseRun:
             evaluate=evaluate,
             touching=TOUCHING * scales.length,
             slow=RESTING * scales.speed,
+            alone=lambda guard, s: self.flow.distance(guard, dense(s)),
             defect=self.flow.atol + self.flow.options.rtol * float(np.abs(step.x).max(initial=0.0)),
         )
         # The loop has found these samples not to be clear.
@@ -214,13 +226,19 @@ class PhaseRun:
             return crossing
 
         def motion(s: float) -> tuple[float, float, float]:
-            x = path(s)
-            guards, _, rates = self.motion.samples(np.array([s]), x[None, :])
-            acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
-            gap, rate = guards[0, guard] / scales.length, rates[0, guard] / scales.speed
-            return float(gap), float(rate), float(acceleration)
+            gap, rate = self._distance(guard, s, path(s))
+            acceleration = self.flow.distance_accelerations(self.regime, s, path(s))[guard]
+            return gap / scales.length, rate / scales.speed, float(acceleration)
 
-        return soft_closing(crossing, motion, self.end)
+        return soft_closing(crossing, motion, self.end, lambda s: self._distance(guard, s, path(s))[0] / scales.length)
+
+    def _distance(self, guard: int, t: float, x: np.ndarray) -> tuple[float, float]:
+        """Return a distance and its rate."""
+        found: tuple[float, float] | None = self.flow.distance(guard, x)
+        if found is not None:
+            return found
+        guards, _, rates = self.motion.samples(np.array([t]), x[None, :])
+        return float(guards[0, guard]), float(rates[0, guard])
 
     def _lost(self, crossing: Crossing) -> Phase:
         """Return the phase that ends where a guard is no longer finite, with the motion up to there."""
@@ -285,6 +303,9 @@ class PhaseRun:
         """Return an integrator that starts at the present state, whose rate is known."""
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
+        if self.pace is not None:
+            stop, longest = self.pace(self.t)
+            end, limit = min(end, stop), min(limit, longest)
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and self.stiff)
         # A slip that starts has to be resolved, or an error of its direction reverses it at once.
         finest = STARTED if self.has_stiff_start else np.inf

@@ -133,6 +133,8 @@ class ImpactRecord:
         Fastest approach of a rebounding contact, as a fraction of the typical speed; infinite without one.
     is_unique : function
         Returns `unique`.
+    sequence : bool
+        True for several impacts, one after the other, at one instant.
     """
 
     modes: tuple[int, ...]
@@ -141,6 +143,7 @@ class ImpactRecord:
     energy_gain: float
     bounce: float = np.inf
     is_unique: Callable[[], bool] = lambda: True
+    sequence: bool = False
 
     @cached_property
     def unique(self) -> bool:
@@ -166,6 +169,8 @@ class Node:
     events : tuple of Event
     grazing : str
         Contact or surface that is touched without speed and left again, or where the motion is not unique; else "".
+    agrees : bool
+        True if the motion is the same up to rounding whether the surface is only touched or just crossed.
     accumulation : bool
         True if infinitely many impacts end here.
     counted : bool
@@ -181,6 +186,7 @@ class Node:
     regime: Any = None
     events: tuple[Event, ...] = ()
     grazing: str = ""
+    agrees: bool = False
     accumulation: bool = False
     counted: bool = False
     status: Status = Status.SOLVED

@@ -17,6 +17,8 @@ from nosnoc_py.audit.redundancy import best_choice, directions
 
 # Cutting planes are added until no friction force exceeds its cone by more than this fraction of the largest force.
 OUTSIDE_CONE = 1e-10
+# Entries of a projection onto the directions of forces that are not unique: smaller ones are rounding.
+LINKED = 1e-8
 
 Share = tuple[int, float, list[int]]
 """Index of a normal force among the independent forces, friction coefficient, indices of its friction force in stick.
@@ -41,6 +43,29 @@ def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share
     spatial = any(len(part) == 2 for _, _, part in contacts)
     best = _by_newton(relative, free, contacts) if spatial else None  # in the plane one linear program is exact
     return unit * (_by_cuts(relative, free, contacts) if best is None else best)
+
+
+def independent_choices(free: np.ndarray, contacts: Sequence[Share]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the groups of forces (m,) that are not unique and depend on each other, each with its directions (m, d).
+
+    `free` (k, d) is a basis of the directions that do not change the motion; forces of a contact belong together.
+    """
+    linked = np.abs(free @ free.T) > LINKED
+    loose = linked.diagonal()
+    for k, _, tangents in contacts:
+        own = [k, *tangents]
+        if loose[own].any():
+            linked[np.ix_(own, own)] = True
+    # Squared until the groups are closed: links of links.
+    while (more := linked @ linked).sum() > linked.sum():
+        linked = more
+    groups = {row.tobytes(): np.flatnonzero(row) for row in linked if row.any()}
+    found = []
+    for part in groups.values():
+        directions_, sizes, _ = np.linalg.svd(free[part], full_matrices=False)
+        if (sizes > LINKED).any():
+            found.append((part, directions_[:, sizes > LINKED]))
+    return found
 
 
 def slacks(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:

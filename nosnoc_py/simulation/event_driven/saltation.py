@@ -84,6 +84,8 @@ class _ContactVariationPropagation(VariationPropagation):
         if impact is None:
             return super()._jump(crossing, W)
         assert isinstance(crossing, ContactNodeCrossing)
+        if impact.sequence:
+            self._flag(node.t, "several impacts follow from each other at one instant")
         w, at_v = self._w(node.before), self.variations.system.at_v
         at = crossing.flow.kinematics(node.t, node.before)
         after = at.velocity + at.response @ impact.impulses

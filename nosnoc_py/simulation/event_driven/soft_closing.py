@@ -42,7 +42,9 @@ class SoftClosing(Crossing):
     """
 
 
-def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
+def soft_closing(
+    crossing: Crossing, motion: Motion, end: float, gap_at: Callable[[float], float] | None = None
+) -> Crossing:
     """Return the crossing of a gap, or for a soft closing the one at the root of its acceleration.
 
     Parameters
@@ -52,34 +54,36 @@ def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
         Gap, gap rate and gap acceleration with the contact open, up to `end`.
     end : float
         End of the phase [s].
+    gap_at : function of t, optional
+        The gap alone, if it costs less.
     """
-    start = crossing.time
+    start, gap_at = crossing.time, gap_at or (lambda s: motion(s)[0])
     _, rate, acceleration = motion(start)
     slow = abs(rate) <= SOFT_RATE and np.isfinite(acceleration)
-    left = _leaves(motion, start, end) if slow else None
+    left = _leaves(gap_at, start, end) if slow else None
     if left is None:
         return crossing
     gap, _, drives = motion(left)
     if gap > 0.0 or not drives < 0.0 or acceleration < VANISHING * drives:
         return crossing
     time = root(lambda s: motion(s)[2], start, left) if acceleration > 0.0 else start
-    stays = all(abs(motion(s)[0]) <= SOFT_GAP for s in time + (left - time) * NODES[:-1])
+    stays = all(abs(gap_at(s)) <= SOFT_GAP for s in time + (left - time) * NODES[:-1])
     if not stays or abs(motion(time)[1]) > SOFT_RATE:
         return crossing
     return SoftClosing(guard=crossing.guard, low=crossing.low, high=left, time=time, touches=True)
 
 
-def _leaves(motion: Motion, start: float, end: float) -> float | None:
+def _leaves(gap_at: Callable[[float], float], start: float, end: float) -> float | None:
     """Return the time at which the gap leaves the band |gap| <= SOFT_GAP, None if it stays."""
     low, ahead = start, FIRST_LOOK * (end - start)
     while low < end:
         high = min(start + ahead, end)
-        gap = motion(high)[0]
+        gap = gap_at(high)
         if not np.isfinite(gap):
             return None
         if abs(gap) > SOFT_GAP:
-            if not abs(motion(low)[0]) < SOFT_GAP:
+            if not abs(gap_at(low)) < SOFT_GAP:
                 return high
-            return root(lambda s: abs(motion(s)[0]) - SOFT_GAP, low, high)
+            return root(lambda s: abs(gap_at(s)) - SOFT_GAP, low, high)
         low, ahead = high, GROWTH * ahead
     return None

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from nosnoc_py.motion import kinds
+from nosnoc_py.simulation.event_driven.accumulation import is_as_left
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
 from nosnoc_py.simulation.event_driven.filippov.candidates import (
     MOST_COMBINATIONS,
@@ -28,6 +29,10 @@ from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
+# Part of the time since the first node over which an acceleration is measured: far above rounding.
+PROBE = 1e-7
+# Relative difference below which two motions are the same.
+SAME = 1e-9
 
 
 class FilippovNodes:
@@ -74,9 +79,13 @@ class FilippovNodes:
             candidates = Candidates(self.flow, t, touched, np.zeros_like(ends), guess).find(x, modes, refused)
         if not candidates:
             return replace(node, status=Status.STEP_FAILED, message=self._no_motion_message(touched))
-        return self._next(
-            node, before, ended, touched, sorted(candidates, key=lambda candidate: _rank(before, candidate.regime))
-        )
+        ranked = sorted(candidates, key=lambda candidate: _rank(before, candidate.regime))
+        node = self._next(node, before, ended, touched, ranked)
+        if not node.grazing or len(candidates) > 1:
+            return node
+        if self._is_structural(node, past):
+            return replace(node, grazing="")
+        return replace(node, agrees=self._is_pushed_back(node))
 
     def _touched(self, values: Array, before: FilippovRegime | None, trigger: int | None) -> Array:
         """Return surfaces (n_y,) the state is on or has been sliding on.
@@ -126,6 +135,45 @@ class FilippovNodes:
             assert node.trigger is not None
             return replace(following, grazing=self.laws.names[node.trigger % self.laws.n_y])
         return replace(following, message=ambiguity.message_of(self.flow, node.t, best, touched))
+
+    def _is_structural(self, node: Node, past: Sequence[Node]) -> bool:
+        """Return True if a touch without speed follows from the modes: the surface has been left in the same way."""
+        regime, flow = node.regime, self.flow
+        assert node.trigger is not None
+        k = node.trigger % self.laws.n_y
+
+        def acceleration(t: float, x: Array, of: FilippovRegime) -> float:
+            motion, h = flow.motion_at(of, t, x), PROBE * (node.t - past[0].t)
+            later = flow.motion_at(of, t + h, x + h * motion.rate)
+            return float((of.relative(later.rates - motion.rates) / h)[k])
+
+        def look(other: Node) -> tuple[float, float, float]:
+            distance = other.regime.relative(flow.functions(other.after)[0])[k]
+            rate = other.regime.relative(flow.motion_at(other.regime, other.t, other.after).rates)[k]
+            return float(distance), float(rate), acceleration(other.t, other.after, other.regime)
+
+        left = [one for one in past if one.regime is not None and one.regime.modes == regime.modes]
+        return is_as_left(left, look, lambda: acceleration(node.t, node.after, regime))
+
+    def _is_pushed_back(self, node: Node) -> bool:
+        """Return True if the motion beyond a surface leads back to it, or is the same as on this side.
+
+        A motion that crosses by a rounding then slides for an instant that short: both continuations agree.
+        """
+        regime, flow = node.regime, self.flow
+        assert node.trigger is not None
+        k = node.trigger % self.laws.n_y
+        if self.laws.kinds[k] != STEP:
+            return False
+        other = FilippovRegime(
+            laws=self.laws,
+            modes=tuple(-mode if i == k else mode for i, mode in enumerate(regime.modes)),
+            guess=regime.guess,
+        )
+        here, there = (flow.motion_at(one, node.t, node.after) for one in (regime, other))
+        back = other.relative(there.rates)[k]
+        same = np.abs(there.rate - here.rate).max() <= SAME * np.abs(here.rate).max(initial=0.0)
+        return bool(same or back < -SAME * np.abs(there.rates).max())
 
     def _grazes(self, ended: Phase, before: FilippovRegime | None, after: FilippovRegime) -> bool:
         """Return True if a surface was touched and the motion continues as before."""

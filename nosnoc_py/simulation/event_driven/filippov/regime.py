@@ -233,6 +233,9 @@ class FilippovFlow:
         instant = self.motion_at(regime, t, x)
         return Sample(guards=self.guards(regime, x, instant.s), forces=instant.s, rates=regime.relative(instant.rates))
 
+    def distance(self, guard: int, x: Array) -> None:
+        """Return nothing: distances are evaluated together."""
+
     def distance_accelerations(self, regime: FilippovRegime, t: float, x: Array) -> Array:
         """Return NaN: a surface reached without speed is decided by the candidates, see `candidates`."""
         return np.full(self.distances, np.nan)
