@@ -353,7 +353,7 @@ def test_joints_with_several_coordinates(kind: str) -> None:
     """On a moved body: energy, Jacobians and kinematics."""
     text = wrong('name="knee" type="revolute"', f'name="knee" type="{kind}"')
     text = text.replace('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', "").replace(
-        "0 0 -0.3", "0.1 0.2 -0.3"
+        '<origin xyz="0 0 -0.3"/>', '<origin xyz="0.1 0.2 -0.3" rpy="0.3 0.2 0.1"/>'
     )
     robot = ns.Robot.from_urdf(text, "floating")
     assert robot.q.numel() - 8 == {"planar": 3, "floating": 7, "spherical": 4}[kind]
