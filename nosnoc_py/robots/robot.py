@@ -716,14 +716,17 @@ class Robot:
         q = np.random.default_rng(0).uniform(0.2, 0.8, self.q.numel())
         matrix = np.array(ca.Function("M", [self.q], [ca.densify(self.mass_matrix)])(q))
         sizes, directions = np.linalg.eigh(matrix)
-        if sizes[0] > MASSLESS * max(sizes[-1], 1e-300):
+        null = directions[:, sizes <= MASSLESS * max(sizes[-1], 1e-300)]
+        if not null.size:
             return
-        owners = [body for body in self.tree.bodies for _ in range(body.n_v)]
-        # The eigenvector of the smallest eigenvalue points to the velocity without inertia.
-        body = owners[int(np.abs(directions[:, 0]).argmax())]
+        # Shares of the velocities in what has no inertia, whatever its basis is.
+        shares = np.sum(null**2, axis=1)
+        owners = np.array([body for body in self.tree.bodies for _ in range(body.n_v)], dtype=object)
+        first, *others = dict.fromkeys(owners[shares >= shares.max() / 2].tolist())
+        more = f" (and so do {', '.join(repr(body.joint) for body in others)})" if others else ""
         raise ModelError(
-            f"Robot {self.tree.name}: joint {body.joint!r} moves no inertia: give link {body.link!r} an <inertial> "
-            "with mass, or the joint an armature."
+            f"Robot {self.tree.name}: joint {first.joint!r} moves no inertia{more}: give link {first.link!r} an "
+            "<inertial> with mass, or the joint an armature."
         )
 
 

@@ -353,17 +353,19 @@ def test_joints_with_several_coordinates(kind: str) -> None:
     """On a moved body: energy, Jacobians and kinematics."""
     text = wrong('name="knee" type="revolute"', f'name="knee" type="{kind}"')
     text = text.replace('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', "").replace(
-        "0 0 -0.3", "0.1 0.2 -0.3"
+        '<origin xyz="0 0 -0.3"/>', '<origin xyz="0.1 0.2 -0.3" rpy="0.3 0.2 0.1"/>'
     )
     robot = ns.Robot.from_urdf(text, "floating")
     assert robot.q.numel() - 8 == {"planar": 3, "floating": 7, "spherical": 4}[kind]
     check_robot(robot)
-    if kind == "planar":  # across its normal, and about it
+    if kind != "spherical":  # the first coordinates are lengths along axes of the joint: across its normal, or all
         place = robot.position("shank") - robot.position("thigh")
-        knee = [robot.q[8], robot.q[9], robot.q[10]]
-        rows = ca.Function("rows", [robot.q], [robot.pose("thigh")[0].T @ ca.jacobian(place, ca.vertcat(*knee))])
-        found = np.array(rows([0, 0, 0, 1, 0, 0, 0, 0.2, 0.1, 0.2, 0.3]))
-        np.testing.assert_allclose(found[1], 0, atol=1e-14)
+        turned = robot.pose("thigh")[0] @ ca.DM(robot.tree.bodies[2].rotation)
+        rows = ca.Function("rows", [robot.q], [turned.T @ ca.jacobian(place, robot.q)[:, 8:11]])
+        found = np.array(rows([0, 0, 0, 1, 0, 0, 0, 0.2, 0.1, 0.2, 0.3, 1, 0, 0, 0][: robot.q.numel()]))
+        if kind == "floating":
+            np.testing.assert_allclose(found, np.eye(3), atol=1e-14)
+        np.testing.assert_allclose(found[1, :2], [0, 0] if kind == "planar" else [0, 1], atol=1e-14)
         np.testing.assert_allclose(found[:, :2].T @ found[:, :2], np.eye(2), atol=1e-14)
 
 
