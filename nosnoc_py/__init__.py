@@ -36,11 +36,11 @@ if TYPE_CHECKING:
         ConvexPolygon,
         Coordinates,
         Cylinder,
-        Disc,
         HalfSpace,
         HeightMap,
         Placed,
         Point,
+        ThinDisc,
         contacts,
     )
     from nosnoc_py.methods.event_selected.options import EventSelected
@@ -110,7 +110,7 @@ HOMES = {
     "discretization.options": "FESD FESDJ TimeFreezing",
     "errors": "ArgumentError ModelError ModelWarning NosnocError OptionError SolverError TranscriptionError "
     "UnknownNameError",
-    "geometry": "Capsule ConvexPolygon Coordinates Cylinder Disc HalfSpace HeightMap Placed Point contacts",
+    "geometry": "Capsule ConvexPolygon Coordinates Cylinder ThinDisc HalfSpace HeightMap Placed Point contacts",
     "methods.event_selected.options": "EventSelected",
     "methods.indirect.autonomous_switching": "AutonomousSwitching",
     "methods.indirect.minimum_principle": "MinimumPrinciple",
@@ -191,7 +191,7 @@ __all__ = [
     "ConvexPolyhedron",
     "Coordinates",
     "Cylinder",
-    "Disc",
+    "ThinDisc",
     "Data",
     "DirectShooting",
     "ElementSearch",

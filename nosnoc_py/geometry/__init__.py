@@ -2,13 +2,13 @@
 
 from nosnoc_py.geometry.making import contacts
 from nosnoc_py.geometry.placed import Coordinates, Placed
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point, ThinDisc
 
 __all__ = [
     "Capsule",
     "Coordinates",
     "Cylinder",
-    "Disc",
+    "ThinDisc",
     "HalfSpace",
     "HeightMap",
     "Placed",

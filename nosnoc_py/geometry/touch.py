@@ -26,7 +26,7 @@ class Touch(NamedTuple):
     other: Placed
 
 
-class Pair(NamedTuple):
+class ShapePair(NamedTuple):
     """Kinds of shapes that touch each other by one formula.
 
     Attributes

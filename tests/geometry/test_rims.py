@@ -39,7 +39,7 @@ UPRIGHT = quaternion_of(exp(np.array([np.pi / 2, 0.0, 0.0])))
 
 
 @pytest.mark.parametrize("speed", [1.0, -1.0])
-@pytest.mark.parametrize("shape", [ns.Cylinder(0.1, 0.04), ns.Disc(0.1)])
+@pytest.mark.parametrize("shape", [ns.Cylinder(0.1, 0.04), ns.ThinDisc(0.1)])
 def test_a_wheel_rolls_straight_at_constant_speed(shape: Any, speed: float) -> None:
     wheel = body(shape, inertia_of(0.1, 0.04), 0.8)
     motion = ns.simulate(wheel, x0=[0, 0, 0.1, *UPRIGHT, speed, 0, 0, 0, 0, -speed / 0.1], duration=1.0)
@@ -90,7 +90,7 @@ def test_a_coin_that_rolls_on_a_circle_follows_its_own_equations() -> None:
     rise = radius * np.sin(1.2)
     lean = np.array([0, 0, 1.0]) - turn[:, 2] * turn[2, 2]
     speed = np.cross(w, radius * lean / np.linalg.norm(lean))
-    coin = body(ns.Disc(radius), inertia_of(radius, 0.0), 2.0)
+    coin = body(ns.ThinDisc(radius), inertia_of(radius, 0.0), 2.0)
     motion = ns.simulate(coin, x0=[0, 0, rise, *quaternion_of(turn), *speed, *(turn.T @ w)], duration=1.0)
     assert motion.success, motion.message
     assert not motion.events
@@ -100,7 +100,7 @@ def test_a_coin_that_rolls_on_a_circle_follows_its_own_equations() -> None:
 
 def test_a_coin_on_its_face_slides_and_spins_to_rest() -> None:
     """All its points are at the radius: alone, a spin ends after w r / (2 mu g), a slide after v^2 / (2 mu g)."""
-    coin = body(ns.Disc(0.1), inertia_of(0.1, 0.0), 0.3)
+    coin = body(ns.ThinDisc(0.1), inertia_of(0.1, 0.0), 0.3)
     slide = ns.simulate(coin, x0=[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0], duration=0.5)
     assert slide.final_state[0] == pytest.approx(1 / (2 * 0.3 * GRAVITY), abs=1e-9)
     spin = ns.simulate(coin, x0=[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 10], duration=0.5)

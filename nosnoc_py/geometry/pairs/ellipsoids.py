@@ -7,7 +7,7 @@ import numpy as np
 
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import HalfSpace
-from nosnoc_py.geometry.touch import Pair, Touch, height
+from nosnoc_py.geometry.touch import ShapePair, Touch, height
 from nosnoc_py.systems.shapes import Ellipsoid
 
 
@@ -23,4 +23,4 @@ def lowest_point(one: Placed, ground: Placed) -> list[Touch]:
     return [Touch(height(ground, lowest), out, lowest, one, ground)]
 
 
-PAIRS = (Pair((Ellipsoid,), (HalfSpace,), lowest_point, "at its lowest point"),)
+PAIRS = (ShapePair((Ellipsoid,), (HalfSpace,), lowest_point, "at its lowest point"),)

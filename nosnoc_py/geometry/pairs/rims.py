@@ -19,8 +19,8 @@ from __future__ import annotations
 import casadi as ca
 
 from nosnoc_py.geometry.placed import Placed
-from nosnoc_py.geometry.shapes import Cylinder, Disc, HalfSpace
-from nosnoc_py.geometry.touch import ASIDE, Pair, Touch, height, lift
+from nosnoc_py.geometry.shapes import Cylinder, HalfSpace, ThinDisc
+from nosnoc_py.geometry.touch import ASIDE, ShapePair, Touch, height, lift
 
 # Sine of the tilt over which the lift of fixed points passes from second order to first, far above `ASIDE`; and that
 # lift, relative to the height of the rim's centre.
@@ -46,4 +46,6 @@ def on_rims(one: Placed, ground: Placed) -> list[Touch]:
     return result
 
 
-PAIRS = (Pair((Cylinder, Disc), (HalfSpace,), on_rims, "at the lowest point of each rim, flat by points on it"),)
+PAIRS = (
+    ShapePair((Cylinder, ThinDisc), (HalfSpace,), on_rims, "at the lowest point of each rim, flat by points on it"),
+)
