@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import casadi as ca
@@ -167,3 +168,12 @@ def test_contacts_with_hills_are_where_nothing_overlaps(pair: ShapePair, one: ty
 
 def test_all_kinds_of_shapes_have_an_example() -> None:
     assert {kind for _, one, other in CASES for kind in (one, other)} == set(SHAPES)
+
+
+def test_the_table_of_the_documentation_is_that_of_the_registry() -> None:
+    rows = ["| first shape | touches | how | gap |", "| --- | --- | --- | --- |"]
+    for pair in PAIRS:
+        kinds = [", ".join(f"`{kind.__name__}`" for kind in side) for side in (pair.first, pair.second)]
+        rows.append(f"| {' | '.join(kinds)} | {pair.how} | {'distance' if pair.exact else 'zero and normal'} |")
+    page = Path(__file__).parents[2] / "docs" / "contact_geometry.md"
+    assert "\n".join(rows) in page.read_text(encoding="utf-8"), "\n".join(rows)
