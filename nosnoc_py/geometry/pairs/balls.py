@@ -5,7 +5,7 @@ from __future__ import annotations
 from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.balls import probes_of
 from nosnoc_py.geometry.placed import Placed
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point, ThinDisc
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, HalfSpace, HeightMap, Point
 from nosnoc_py.geometry.surfaces import surface_of
 from nosnoc_py.geometry.touch import ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Sphere
@@ -34,17 +34,11 @@ def corners_on_map(one: Placed, ground: Placed) -> list[Touch]:
     return on_surface(one, ground)
 
 
+HULLS = (Capsule, Box, ConvexPolyhedron, ConvexPolygon)
+CORNERED = (Point, Box, ConvexPolyhedron, ConvexPolygon)
 PAIRS = (
     # A linear distance is least at a ball of the hull.
-    ShapePair((Capsule, Box, ConvexPolyhedron, ConvexPolygon), (HalfSpace,), on_surface, "by its ends or corners"),
-    ShapePair(
-        (Point, Sphere), (HalfSpace, Sphere, Capsule, Box, ConvexPolyhedron, ConvexPolygon), on_surface, "by its centre"
-    ),
-    ShapePair(
-        (Point, Box, ConvexPolyhedron, Cylinder, ThinDisc, ConvexPolygon),
-        (HeightMap,),
-        corners_on_map,
-        "by its corners, or points on its rims",
-        exact=False,
-    ),
+    ShapePair(HULLS, (HalfSpace,), on_surface, "by its ends or corners"),
+    ShapePair((Point, Sphere), (HalfSpace, Sphere, *HULLS), on_surface, "by its centre"),
+    ShapePair(CORNERED, (HeightMap,), corners_on_map, "by its corners", exact=False),
 )
