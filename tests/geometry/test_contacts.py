@@ -339,6 +339,16 @@ def test_a_ball_rolls_in_a_bowl_as_a_pendulum() -> None:
     np.testing.assert_allclose(motion.final_state[:3], expected, rtol=0, atol=1e-8)
 
 
+def test_rods_touch_once_where_an_end_stands_on_another() -> None:
+    """The crossing of the axes lies beyond the end: it is no second contact."""
+    gaps = two_bodies(ns.Capsule(0.05, 1.0), ns.Capsule(0.1, 1.0))[0]
+    upright, along_y = (quaternion_of(exp(np.array(turn))) for turn in ([0.0, 0, 0], [np.pi / 2, 0, 0]))
+    both = np.concatenate([[0.0, 0.2, 0.65], upright, [0.0, 0.0, 0.0], along_y])
+    found = np.sort(np.array(gaps(both, np.zeros(12))[0])[:, 0])
+    assert found[0] == pytest.approx(0.0, abs=1e-12)
+    assert found[1] > 0.1
+
+
 def test_a_rod_bounces_where_it_crosses_another() -> None:
     """Both level and crossed, the upper one above the middle of the lower: it falls by 0.1 m and rises again."""
     q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)

@@ -24,9 +24,6 @@ from nosnoc_py.geometry.shapes import Capsule
 from nosnoc_py.geometry.touch import ASIDE, ShapePair, Touch, lift
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
-# Keeps positions along parallel segments finite, far below the sine squared at which a crossing is exact.
-PARALLEL = 1e-16
-
 
 class Segment(NamedTuple):
     """Middle, unit direction and half of the length of an edge in the frame of its shape, with a radius [m]."""
@@ -59,13 +56,14 @@ def _crossing(one: Placed, first: Segment, other: Placed, second: Segment) -> To
     apart = one.in_world(first.middle) - other.in_world(second.middle)
     cosine, sine_squared = ca.dot(a, b), ca.sumsqr(ca.cross(a, b))
     along_a, along_b = ca.dot(a, apart), ca.dot(b, apart)
-    s = (cosine * along_b - along_a) / (sine_squared + PARALLEL)
-    t = (along_b - cosine * along_a) / (sine_squared + PARALLEL)
+    scale = sine_squared + ASIDE**2
+    s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
     inside_s, inside_t = (ca.fmin(ca.fmax(x, -part.half), part.half) for x, part in ((s, first), (t, second)))
     way = apart + inside_s * a - inside_t * b
     distance = ca.norm_2(way)
     normal, radius = way / distance, first.radius + second.radius
-    beyond = ca.fabs(s - inside_s) + ca.fabs(t - inside_t)
+    # Times the scale, as positions along parallel segments have no limit.
+    beyond = scale * (ca.fabs(s - inside_s) + ca.fabs(t - inside_t))
     gap = distance - radius + beyond + radius * ASIDE * lift(sine_squared)
     point = other.in_world(second.middle) + inside_t * b + second.radius * normal
     return Touch(gap, normal, point, one, other)
