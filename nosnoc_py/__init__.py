@@ -36,12 +36,13 @@ if TYPE_CHECKING:
         ConvexPolygon,
         Coordinates,
         Cylinder,
-        Disc,
         HalfSpace,
         HeightMap,
         Placed,
         Point,
+        ThinDisc,
         contacts,
+        mesh_hull,
     )
     from nosnoc_py.methods.event_selected.options import EventSelected
     from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
@@ -110,7 +111,8 @@ HOMES = {
     "discretization.options": "FESD FESDJ TimeFreezing",
     "errors": "ArgumentError ModelError ModelWarning NosnocError OptionError SolverError TranscriptionError "
     "UnknownNameError",
-    "geometry": "Capsule ConvexPolygon Coordinates Cylinder Disc HalfSpace HeightMap Placed Point contacts",
+    "geometry": "Capsule ConvexPolygon Coordinates Cylinder HalfSpace HeightMap Placed Point ThinDisc contacts "
+    "mesh_hull",
     "methods.event_selected.options": "EventSelected",
     "methods.indirect.autonomous_switching": "AutonomousSwitching",
     "methods.indirect.minimum_principle": "MinimumPrinciple",
@@ -191,7 +193,7 @@ __all__ = [
     "ConvexPolyhedron",
     "Coordinates",
     "Cylinder",
-    "Disc",
+    "ThinDisc",
     "Data",
     "DirectShooting",
     "ElementSearch",
@@ -266,6 +268,7 @@ __all__ = [
     "certify",
     "close_loop",
     "contacts",
+    "mesh_hull",
     "explain",
     "fit",
     "freeze",

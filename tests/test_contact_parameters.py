@@ -197,7 +197,10 @@ def test_mistakes_are_told():
     with pytest.raises(ns.ModelError, match="contact 'ground': coefficients depends on e, which is not among p"):
         ns.CLS(**base, contacts=[ns.Contact("ground", gap=q[1], restitution=stranger)])
     with pytest.raises(ns.ModelError, match="contact 'ground': coefficients depends on q_0, which is not among p"):
-        ns.CLS(**base, contacts=[ns.Contact("ground", gap=q[1], tangent=[1, 0], friction=q[0])])
+        ns.CLS(**base, contacts=[ns.Contact("ground", gap=q[1], restitution=q[0])])
+    # Friction may depend on the place; see test_friction_laws.
+    with pytest.raises(ns.ModelError, match="contact 'ground': friction depends on e, which is not among q, v, p"):
+        ns.CLS(**base, contacts=[ns.Contact("ground", gap=q[1], tangent=[1, 0], friction=stranger)])
     with pytest.raises(ns.ModelError, match="friction: expected one coefficient, or 1, given 2"):
         ns.Contact("ground", gap=q[1], tangent=[1, 0], friction=[stranger, stranger])
     with pytest.raises(ns.ModelError, match="needs a direction"):

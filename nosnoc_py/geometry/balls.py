@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Point
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Sphere
 
 Array = np.ndarray
@@ -52,9 +52,6 @@ PROBES: dict[type, Callable[[Any, int], list[Probe]]] = {
     Box: _corners,
     ConvexPolyhedron: _corners,
     ConvexPolygon: _corners,
-    # Points of the rims, for hills; half-spaces are touched at their lowest points.
-    Cylinder: _corners,
-    Disc: _corners,
 }
 
 

@@ -15,14 +15,14 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.balls import probes_of
 from nosnoc_py.geometry.pairs import PAIRS, touches_of
 from nosnoc_py.geometry.placed import ContactShape, Placed
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, ThinDisc
 from nosnoc_py.geometry.surfaces import surface_of
 from nosnoc_py.geometry.touch import Touch
 from nosnoc_py.systems.cls import Contact
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
 INSTEAD = {
-    "round on hills": "a HeightMap is touched by points and corners; put ns.Point()s on the body",
+    "round on hills": "a HeightMap is touched by points, corners and spheres; put such on the body, ns.Sphere()",
     "edges": "edges may cross in space, where no corner touches; give one of them spheres or points at its corners",
     "round": "the distance of these is not exact; give one of them spheres along it",
 }
@@ -40,10 +40,11 @@ def contacts(
     """Make the contacts between two shapes.
 
     Exact distances and their gradients, without smoothing: points, spheres, capsules, boxes, convex polyhedra,
-    cylinders and discs (by their rims) and ellipsoids on half-spaces; points and corners on height maps; points and
-    spheres on spheres, capsules and boxes. In the plane points, discs (spheres) and convex polygons on half-planes,
-    discs and polygons; two polygons by the corners of each against the other, so that an edge has its range. A shape of
-    one's own has a method `probes`, or `surface`, or both; `nosnoc_py.testing.check_shape` tests it.
+    cylinders and discs (by their rims) and ellipsoids on half-spaces; points, corners and spheres on height maps;
+    points and spheres on spheres, capsules, boxes and convex polyhedra; capsules on capsules, boxes and polyhedra. In
+    the plane points, discs (spheres) and convex polygons on half-planes, discs and polygons; two polygons by the
+    corners of each against the other, so that an edge has its range. A shape of one's own has a method `probes`, or
+    `surface`, or both; `nosnoc_py.testing.check_shape` tests it.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def _touching(a: Placed, b: Placed) -> list[Touch]:
 def _instead(kinds: tuple[type, type]) -> str:
     if HeightMap in kinds:
         return INSTEAD["round on hills"]
-    sharp = (Box, ConvexPolyhedron, Cylinder, Disc)
+    sharp = (Box, ConvexPolyhedron, Cylinder, ThinDisc)
     return INSTEAD["edges"] if all(kind in sharp for kind in kinds) else INSTEAD["round"]
 
 
@@ -163,7 +164,7 @@ def _both_placed(first: Any, second: Any) -> tuple[Placed, Placed]:
     for placed in (a, b):
         size = placed.size
         planar = isinstance(placed.shape, ConvexPolygon)
-        spatial = isinstance(placed.shape, Capsule | Cylinder | Disc | ConvexPolyhedron)
+        spatial = isinstance(placed.shape, Capsule | Cylinder | ThinDisc | ConvexPolyhedron)
         half = isinstance(placed.shape, HalfSpace) and len(placed.shape.normal) != size
         if (planar and size == 3) or (spatial and size == 2) or half:
             where = "in space" if size == 3 else "in the plane"

@@ -17,7 +17,7 @@ from attrs import field
 from nosnoc_py.annotations import Expression
 from nosnoc_py.declared import declared
 from nosnoc_py.errors import ModelError
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point, ThinDisc
 from nosnoc_py.rotations import rotation_of
 from nosnoc_py.systems.quaternions import body_rates, unit_parts
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
@@ -30,7 +30,7 @@ ContactShape: TypeAlias = (
     | Capsule
     | Box
     | Cylinder
-    | Disc
+    | ThinDisc
     | ConvexPolyhedron
     | Ellipsoid
     | HalfSpace
@@ -132,7 +132,7 @@ class Placed:
     Parameters
     ----------
     shape : Point, Sphere, Capsule, ...
-        `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.Disc`, `ns.ConvexPolyhedron`,
+        `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.ThinDisc`, `ns.ConvexPolyhedron`,
         `ns.Ellipsoid`, `ns.HalfSpace`, `ns.HeightMap`; in the plane `ns.Point()`, `ns.Sphere`, `ns.ConvexPolygon`,
         `ns.HalfSpace`.
     position : SX (3,) or (2,)

@@ -115,8 +115,8 @@ class Cylinder(Rimmed):
 
 
 @declared(eq=True)
-class Disc(Rimmed):
-    """Disc across z about the origin without a thickness, a coin or a thin wheel: a cylinder with one rim.
+class ThinDisc(Rimmed):
+    """ThinDisc across z about the origin without a thickness, a coin or a thin wheel: a cylinder with one rim.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Disc(Rimmed):
     Examples
     --------
     >>> import nosnoc_py as ns
-    >>> ns.Disc(radius=0.1).support([0.0, 2.0, 0.5]).tolist()
+    >>> ns.ThinDisc(radius=0.1).support([0.0, 2.0, 0.5]).tolist()
     [0.0, 0.1, 0.0]
     """
 
@@ -184,7 +184,8 @@ def _check_height(value: Callable[..., ca.SX | float], what: str) -> None:
 class HeightMap:
     """Ground below z = height(x, y), in the plane below z = height(x).
 
-    It makes contacts with points and corners only: a round shape may touch it anywhere.
+    It makes contacts with points, corners and spheres. A sphere touches at one point, so its radius has to be less than
+    that of the curvature of valleys; corners of a body do not see a hill between them.
 
     Parameters
     ----------

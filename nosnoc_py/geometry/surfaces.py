@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol, runtime_checkable
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.features import features_of
 from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, HalfSpace, HeightMap
-from nosnoc_py.systems.shapes import Box, Sphere
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Sphere
 
 
 @runtime_checkable
@@ -31,7 +32,7 @@ def _height_map(shape: HeightMap, x: ca.SX) -> tuple[ca.SX, ca.SX]:
     """Return the height above the map divided by the norm of its gradient: the distance to first order."""
     *flat, z = ca.vertsplit(x)
     height = ca.SX(shape.height(*flat))
-    slopes = ca.gradient(height, ca.vertcat(*flat)) if not height.is_constant() else ca.SX(len(flat), 1)
+    slopes = ca.gradient(height, x)[:-1]
     normal = ca.vertcat(-slopes, 1) / ca.sqrt(1 + ca.sumsqr(slopes))
     # The last component of the normal is 1 over the norm of the gradient of z - height. Zero and normal are exact at
     # contact.
@@ -90,26 +91,60 @@ def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
     return ca.if_else(inside > 0, outside, inside)
 
 
-def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]:
+def _polyhedron(shape: ConvexPolyhedron, x: ca.SX) -> ca.SX:
+    """Return the distance: over a face to it, beside an edge to that, else to a corner; inside to the nearest face."""
+    planes, edges = features_of(shape)
+    heights = [ca.dot(ca.DM(plane.normal), x) - plane.offset for plane in planes]
+    # As for polygons: which feature is nearest is decided by its region, not by distances that are equal at its end.
+    outside = ca.mmin(ca.vertcat(*[_length(x - ca.DM(corner)) for corner in shape.vertices]))
+    for edge in edges:
+        away = x - ca.DM(edge.start)
+        along = ca.dot(ca.DM(edge.direction), away)
+        beside = [along >= 0, along <= edge.length, *(ca.dot(ca.DM(side), away) >= 0 for side in edge.sides)]
+        outside = ca.if_else(_all(beside), _length(away - along * ca.DM(edge.direction)), outside)
+    for plane, above in zip(planes, heights, strict=True):
+        over = [above > 0, *(ca.dot(ca.DM(side), x - ca.DM(start)) <= 0 for start, side in plane.rims)]
+        outside = ca.if_else(_all(over), above, outside)
+    inside = ca.mmax(ca.vertcat(*heights))
+    return ca.if_else(inside > 0, outside, inside) - shape.skin
+
+
+def _all(conditions: list[ca.SX]) -> ca.SX:
+    return reduce(ca.logic_and, conditions)
+
+
+Surface = Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]
+
+
+def _of_symbol(surface: Surface) -> Surface:
+    """Return a surface that is evaluated for a plain symbol and substituted: x is a large expression of q."""
+
+    def substituted(shape: Any, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+        symbol = ca.SX.sym("x", x.numel())
+        result = ca.substitute(list(surface(shape, symbol)), [symbol], [x])
+        return result[0], result[1]
+
+    return substituted
+
+
+def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Surface:
     """Return a signed distance with its gradient, which has length one."""
 
     def surface(shape: Any, x: ca.SX) -> tuple[ca.SX, ca.SX]:
-        # The gradient is taken for a plain symbol and substituted: x is a large expression of the coordinates.
-        symbol = ca.SX.sym("x", x.numel())
-        value = distance(shape, symbol)
-        result = ca.substitute([value, ca.gradient(value, symbol)], [symbol], [x])
-        return result[0], result[1]
+        value = distance(shape, x)
+        return value, ca.gradient(value, x)
 
-    return surface
+    return _of_symbol(surface)
 
 
-SURFACES: dict[type, Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]] = {
+SURFACES: dict[type, Surface] = {
     HalfSpace: _half_space,
-    HeightMap: _height_map,
+    HeightMap: _of_symbol(_height_map),
     Sphere: _sphere,
     Capsule: _capsule,
     Box: _with_gradient(_box),
     ConvexPolygon: _with_gradient(_polygon),
+    ConvexPolyhedron: _with_gradient(_polyhedron),
 }
 
 

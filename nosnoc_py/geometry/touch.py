@@ -26,7 +26,7 @@ class Touch(NamedTuple):
     other: Placed
 
 
-class Pair(NamedTuple):
+class ShapePair(NamedTuple):
     """Kinds of shapes that touch each other by one formula.
 
     Attributes
@@ -50,8 +50,3 @@ def lift(sine_squared: ca.SX) -> ca.SX:
     """Return 1 where a sine is zero, falling to 0 at `ENDED` with two continuous derivatives."""
     share = sine_squared / ENDED**2
     return ca.if_else(share < 1, (1 - share) ** 3, 0)
-
-
-def height(ground: Placed, point: ca.SX) -> ca.SX:
-    """Return the height of a point of the world over a half-space."""
-    return ca.dot(ca.DM(ground.shape.normal), ground.of_world(point)) - ground.shape.offset

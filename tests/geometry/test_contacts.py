@@ -7,6 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
 import nosnoc_py as ns
@@ -315,12 +316,64 @@ def test_a_ball_slides_off_a_box() -> None:
     assert np.arctan2(state[0] - 0.4, state[2] - 0.2) == pytest.approx(angle, abs=1e-6)
 
 
+def test_a_ball_rolls_in_a_bowl_as_a_pendulum() -> None:
+    """Without slip: a'' = -5 g sin(a) / (7 (R - r)), for the angle a of the centre in a bowl of radius R."""
+    bowl, radius, g, start = 1.0, 0.2, 9.81, 0.6
+    q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    moves = ns.Coordinates(q, v, quaternions=[q[3:]])
+    ball = ns.Placed(ns.Sphere(radius), q[:3], q[3:], coordinates=moves)
+    hollow = ns.HeightMap(lambda x, y: bowl - ca.sqrt(bowl**2 - x**2 - y**2))
+    inertia = 0.4 * radius**2
+    system = ns.CLS(
+        q=q, v=v, quaternions=[q[3:]], mass_matrix=ca.diag(ca.DM([1, 1, 1, inertia, inertia, inertia])),
+        force=ca.vertcat(0, 0, -g, 0, 0, 0), contacts=ns.contacts(ball, hollow, name="bowl", friction=1.0),
+    )  # fmt: skip
+    arm = bowl - radius
+    x0 = [arm * np.sin(start), 0, bowl - arm * np.cos(start), 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    motion = ns.simulate(system, x0=x0, duration=1.0)
+    assert motion.success, motion.message
+    own = solve_ivp(
+        lambda t, s: [s[1], -5 / 7 * g / arm * np.sin(s[0])], (0, 1), [start, 0.0], rtol=1e-12, atol=1e-13
+    ).y[0, -1]
+    expected = [arm * np.sin(own), 0.0, bowl - arm * np.cos(own)]
+    np.testing.assert_allclose(motion.final_state[:3], expected, rtol=0, atol=1e-8)
+
+
+def test_rods_touch_once_where_an_end_stands_on_another() -> None:
+    """The crossing of the axes lies beyond the end: it is no second contact."""
+    gaps = two_bodies(ns.Capsule(0.05, 1.0), ns.Capsule(0.1, 1.0))[0]
+    upright, along_y = (quaternion_of(exp(np.array(turn))) for turn in ([0.0, 0, 0], [np.pi / 2, 0, 0]))
+    both = np.concatenate([[0.0, 0.2, 0.65], upright, [0.0, 0.0, 0.0], along_y])
+    found = np.sort(np.array(gaps(both, np.zeros(12))[0])[:, 0])
+    assert found[0] == pytest.approx(0.0, abs=1e-12)
+    assert found[1] > 0.1
+
+
+def test_a_rod_bounces_where_it_crosses_another() -> None:
+    """Both level and crossed, the upper one above the middle of the lower: it falls by 0.1 m and rises again."""
+    q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    moves = ns.Coordinates(q, v, quaternions=[q[3:]])
+    rod = ns.Placed(ns.Capsule(0.05, 1.0), q[:3], q[3:], coordinates=moves)
+    along_x, along_y = (quaternion_of(exp(np.array(turn))) for turn in ([0, np.pi / 2, 0], [np.pi / 2, 0, 0]))
+    fixed = ns.Placed(ns.Capsule(0.1, 1.0), [0, 0, 0], along_y)
+    system = ns.CLS(
+        q=q, v=v, quaternions=[q[3:]], mass_matrix=ca.diag(ca.DM([1, 1, 1, 0.1, 0.1, 0.01])),
+        force=ca.vertcat(0, 0, -9.81, 0, 0, 0), contacts=ns.contacts(rod, fixed, name="rods", restitution=1.0),
+    )  # fmt: skip
+    fall = np.sqrt(2 * 0.1 / 9.81)
+    motion = ns.simulate(system, x0=[0, 0.2, 0.25, *along_x, 0, 0, 0, 0, 0, 0], duration=2 * fall)
+    assert [event.kind for event in motion.events] == ["impact"]
+    assert motion.impacts[0].time == pytest.approx(fall, abs=1e-10)
+    np.testing.assert_allclose(motion.final_state, [0, 0.2, 0.25, *along_x, 0, 0, 0, 0, 0, 0], rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
         (BOX, ns.Box([1, 1, 1]), "Box on Box: edges may cross in space"),
-        (CAPSULE, ns.Capsule(0.1, 0.2), "Capsule on Capsule: the distance of these is not exact"),
-        (SPHERE, ns.HeightMap(lambda x, y: x), "Sphere on HeightMap: a HeightMap is touched by points"),
+        (CAPSULE, ns.Ellipsoid([1, 2, 3]), "Capsule on Ellipsoid: the distance of these is not exact"),
+        (CAPSULE, ns.HeightMap(lambda x, y: x), "Capsule on HeightMap: a HeightMap is touched by points"),
+        (ns.Box([1, 1, 1], skin=0.1), ns.HeightMap(lambda x, y: x), "Box on HeightMap: its corners have a skin"),
         (ns.Ellipsoid([1, 2, 3]), SPHERE, "not exact"),
         (ns.ConvexPolygon([[0, 0], [1, 0], [0, 1]]), SPHERE, "ConvexPolygon is not a shape in space"),
         (SPHERE, ns.HalfSpace((0, 1)), "HalfSpace is not a shape in space"),

@@ -14,10 +14,11 @@ from nosnoc_py.rotations import exp, quaternion_of, rotation_of
 
 pytestmark = pytest.mark.quick
 GRAVITY = 9.81
+GROUND = ns.HalfSpace()
 
 
-def body(shape: Any, inertia: Any, friction: float, slope: float = 0.0) -> ns.CLS:
-    """Body of 1 kg on a plane that goes down along x with an angle."""
+def body(shape: Any, inertia: Any, friction: float, slope: float = 0.0, ground: Any = GROUND) -> ns.CLS:
+    """Body of 1 kg on the ground, which goes down along x with an angle."""
     q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
     moves = ns.Coordinates(q, v, quaternions=[q[3:]])
     placed = ns.Placed(shape, q[:3], q[3:], coordinates=moves)
@@ -25,7 +26,7 @@ def body(shape: Any, inertia: Any, friction: float, slope: float = 0.0) -> ns.CL
     return ns.CLS(
         q=q, v=v, quaternions=[q[3:]], mass_matrix=ca.diag(ca.DM([1, 1, 1, *inertia])),
         force=ca.vertcat(weight, -ca.cross(w, ca.DM(inertia) * w)),
-        contacts=ns.contacts(placed, ns.HalfSpace(), name="rim", friction=friction),
+        contacts=ns.contacts(placed, ground, name="rim", friction=friction),
     )  # fmt: skip
 
 
@@ -39,7 +40,7 @@ UPRIGHT = quaternion_of(exp(np.array([np.pi / 2, 0.0, 0.0])))
 
 
 @pytest.mark.parametrize("speed", [1.0, -1.0])
-@pytest.mark.parametrize("shape", [ns.Cylinder(0.1, 0.04), ns.Disc(0.1)])
+@pytest.mark.parametrize("shape", [ns.Cylinder(0.1, 0.04), ns.ThinDisc(0.1)])
 def test_a_wheel_rolls_straight_at_constant_speed(shape: Any, speed: float) -> None:
     wheel = body(shape, inertia_of(0.1, 0.04), 0.8)
     motion = ns.simulate(wheel, x0=[0, 0, 0.1, *UPRIGHT, speed, 0, 0, 0, 0, -speed / 0.1], duration=1.0)
@@ -47,6 +48,19 @@ def test_a_wheel_rolls_straight_at_constant_speed(shape: Any, speed: float) -> N
     assert not motion.events
     assert motion.final_state[0] == pytest.approx(speed, abs=1e-10)
     assert motion["q_2"] == pytest.approx(0.1, abs=1e-12)
+
+
+def test_a_wheel_of_a_robot_file_rolls() -> None:
+    across, along = inertia_of(0.1, 0.04)[1:]
+    text = f'''<robot name="wheel"><link name="rim"><inertial><mass value="1"/>
+      <inertia ixx="{across}" iyy="{across}" izz="{along}"/></inertial>
+      <collision><geometry><cylinder radius="0.1" length="0.04"/></geometry></collision></link></robot>'''
+    robot = ns.Robot.from_urdf(text, base="floating")
+    system = robot.system(robot.contacts(friction=0.8))
+    for speed in (1.0, -1.0):
+        motion = ns.simulate(system, x0=[0, 0, 0.1, *UPRIGHT, speed, 0, 0, 0, 0, -speed / 0.1], duration=1.0)
+        assert motion.success, motion.message
+        assert motion.final_state[0] == pytest.approx(speed, abs=1e-10)
 
 
 def test_a_wheel_that_slides_rolls_with_two_thirds_of_its_speed() -> None:
@@ -90,7 +104,7 @@ def test_a_coin_that_rolls_on_a_circle_follows_its_own_equations() -> None:
     rise = radius * np.sin(1.2)
     lean = np.array([0, 0, 1.0]) - turn[:, 2] * turn[2, 2]
     speed = np.cross(w, radius * lean / np.linalg.norm(lean))
-    coin = body(ns.Disc(radius), inertia_of(radius, 0.0), 2.0)
+    coin = body(ns.ThinDisc(radius), inertia_of(radius, 0.0), 2.0)
     motion = ns.simulate(coin, x0=[0, 0, rise, *quaternion_of(turn), *speed, *(turn.T @ w)], duration=1.0)
     assert motion.success, motion.message
     assert not motion.events
@@ -98,9 +112,25 @@ def test_a_coin_that_rolls_on_a_circle_follows_its_own_equations() -> None:
     np.testing.assert_allclose(rotation_of(motion.final_state[3:7]), own[2:11].reshape(3, 3), rtol=0, atol=1e-8)
 
 
+def test_a_wheel_rolls_through_a_valley_as_a_pendulum() -> None:
+    """Without slip: a'' = -2 g sin(a) / (3 (R - r)), for the angle a of its axis in a round valley of radius R."""
+    valley, radius, start = 1.0, 0.1, 0.5
+    arm = valley - radius
+    round_valley = ns.HeightMap(lambda x, y: valley - ca.sqrt(valley**2 - x**2))
+    wheel = body(ns.Cylinder(radius, 0.04), inertia_of(radius, 0.04), 0.8, ground=round_valley)
+    x0 = [arm * np.sin(start), 0, valley - arm * np.cos(start), *UPRIGHT, 0, 0, 0, 0, 0, 0]
+    motion = ns.simulate(wheel, x0=x0, duration=1.0)
+    assert motion.success, motion.message
+    own = solve_ivp(
+        lambda t, s: [s[1], -2 / 3 * GRAVITY / arm * np.sin(s[0])], (0, 1), [start, 0.0], rtol=1e-12, atol=1e-13
+    ).y[0, -1]
+    expected = [arm * np.sin(own), 0.0, valley - arm * np.cos(own)]
+    np.testing.assert_allclose(motion.final_state[:3], expected, rtol=0, atol=1e-8)
+
+
 def test_a_coin_on_its_face_slides_and_spins_to_rest() -> None:
     """All its points are at the radius: alone, a spin ends after w r / (2 mu g), a slide after v^2 / (2 mu g)."""
-    coin = body(ns.Disc(0.1), inertia_of(0.1, 0.0), 0.3)
+    coin = body(ns.ThinDisc(0.1), inertia_of(0.1, 0.0), 0.3)
     slide = ns.simulate(coin, x0=[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0], duration=0.5)
     assert slide.final_state[0] == pytest.approx(1 / (2 * 0.3 * GRAVITY), abs=1e-9)
     spin = ns.simulate(coin, x0=[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 10], duration=0.5)

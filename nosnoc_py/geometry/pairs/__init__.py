@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from nosnoc_py.geometry.balls import probes_of
-from nosnoc_py.geometry.pairs import balls, ellipsoids, polygons, rims
+from nosnoc_py.geometry.pairs import balls, ellipsoids, hills, polygons, rims, rods
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import HalfSpace, HeightMap
 from nosnoc_py.geometry.surfaces import surface_of
-from nosnoc_py.geometry.touch import Pair, Touch
+from nosnoc_py.geometry.touch import ShapePair, Touch
 
-PAIRS: tuple[Pair, ...] = (*balls.PAIRS, *ellipsoids.PAIRS, *polygons.PAIRS, *rims.PAIRS)
+PAIRS: tuple[ShapePair, ...] = (
+    *balls.PAIRS,
+    *ellipsoids.PAIRS,
+    *hills.PAIRS,
+    *polygons.PAIRS,
+    *rims.PAIRS,
+    *rods.PAIRS,
+)
 
 
 def touches_of(a: Placed, b: Placed) -> list[Touch] | None:

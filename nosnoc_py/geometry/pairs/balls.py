@@ -5,9 +5,9 @@ from __future__ import annotations
 from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.balls import probes_of
 from nosnoc_py.geometry.placed import Placed
-from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, Disc, HalfSpace, HeightMap, Point
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, HalfSpace, HeightMap, Point
 from nosnoc_py.geometry.surfaces import surface_of
-from nosnoc_py.geometry.touch import Pair, Touch
+from nosnoc_py.geometry.touch import ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Sphere
 
 
@@ -29,21 +29,16 @@ def corners_on_map(one: Placed, ground: Placed) -> list[Touch]:
     """Return the touches of corners; those with a skin would touch anywhere on it."""
     if any(probe.radius for probe in probes_of(one.shape, one.size)):
         raise ModelError(
-            f"contacts: {type(one.shape).__name__} on HeightMap: a HeightMap is touched by points and corners without "
-            "a skin; put ns.Point()s on the body."
+            f"contacts: {type(one.shape).__name__} on HeightMap: its corners have a skin; put ns.Sphere()s on the body."
         )
     return on_surface(one, ground)
 
 
+HULLS = (Capsule, Box, ConvexPolyhedron, ConvexPolygon)
+CORNERED = (Point, Box, ConvexPolyhedron, ConvexPolygon)
 PAIRS = (
     # A linear distance is least at a ball of the hull.
-    Pair((Capsule, Box, ConvexPolyhedron, ConvexPolygon), (HalfSpace,), on_surface, "by its ends or corners"),
-    Pair((Point, Sphere), (HalfSpace, Sphere, Capsule, Box, ConvexPolygon), on_surface, "by its centre"),
-    Pair(
-        (Point, Box, ConvexPolyhedron, Cylinder, Disc, ConvexPolygon),
-        (HeightMap,),
-        corners_on_map,
-        "by its corners, or points on its rims",
-        exact=False,
-    ),
+    ShapePair(HULLS, (HalfSpace,), on_surface, "by its ends or corners"),
+    ShapePair((Point, Sphere), (HalfSpace, Sphere, *HULLS), on_surface, "by its centre"),
+    ShapePair(CORNERED, (HeightMap,), corners_on_map, "by its corners", exact=False),
 )

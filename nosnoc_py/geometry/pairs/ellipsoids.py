@@ -7,7 +7,7 @@ import numpy as np
 
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import HalfSpace
-from nosnoc_py.geometry.touch import Pair, Touch, height
+from nosnoc_py.geometry.touch import ShapePair, Touch
 from nosnoc_py.systems.shapes import Ellipsoid
 
 
@@ -20,7 +20,8 @@ def lowest_point(one: Placed, ground: Placed) -> list[Touch]:
     # Never zero, since `out` has length one and all axes are positive.
     reach = ca.norm_2(scaled)
     lowest = one.in_world(ca.SX(ca.DM(np.asarray(one.shape.center))) - turn @ (axes * scaled) / reach)
-    return [Touch(height(ground, lowest), out, lowest, one, ground)]
+    gap = ca.dot(ca.DM(ground.shape.normal), ground.of_world(lowest)) - ground.shape.offset
+    return [Touch(gap, out, lowest, one, ground)]
 
 
-PAIRS = (Pair((Ellipsoid,), (HalfSpace,), lowest_point, "at its lowest point"),)
+PAIRS = (ShapePair((Ellipsoid,), (HalfSpace,), lowest_point, "at its lowest point"),)

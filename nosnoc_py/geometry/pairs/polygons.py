@@ -5,7 +5,7 @@ from __future__ import annotations
 from nosnoc_py.geometry.pairs.balls import on_surface
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import ConvexPolygon
-from nosnoc_py.geometry.touch import Pair, Touch
+from nosnoc_py.geometry.touch import ShapePair, Touch
 
 
 def corners_of_both(one: Placed, other: Placed) -> list[Touch]:
@@ -13,4 +13,4 @@ def corners_of_both(one: Placed, other: Placed) -> list[Touch]:
     return [*on_surface(one, other), *on_surface(other, one)]
 
 
-PAIRS = (Pair((ConvexPolygon,), (ConvexPolygon,), corners_of_both, "by the corners of each"),)
+PAIRS = (ShapePair((ConvexPolygon,), (ConvexPolygon,), corners_of_both, "by the corners of each"),)

@@ -1,0 +1,80 @@
+"""Triangle meshes as convex shapes: contacts see their convex hull."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.annotations import Numbers
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.errors import ModelError, ModelWarning
+from nosnoc_py.systems.shapes import ConvexPolyhedron
+from nosnoc_py.systems.shapes.polyhedra import distinct
+from nosnoc_py.systems.symbols import floats, positive
+
+# Volume that a hull adds, relative to its own, above which it is told: rounding of a file with seven digits is below.
+ADDED = 1e-4
+
+
+@named_arguments
+def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float = 1.0) -> ConvexPolyhedron:
+    """Return the convex hull of a mesh, which contacts and rigid bodies take.
+
+    Parameters
+    ----------
+    source : path, or vertices (n, 3)
+        A file of a kind that trimesh reads (STL, OBJ, PLY and others; the extra `nosnoc_py[meshes]`), or points [m].
+    faces : (n_f, 3), optional
+        Indices of vertices, outwards; without them it is not known how much volume the hull adds.
+    scale : float
+        Metres per unit of the source.
+
+    Raises
+    ------
+    ModelError
+        For files that cannot be read, and for points in one plane.
+
+    Warns
+    -----
+    ModelWarning
+        If the hull is larger than the mesh: how much volume it adds.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.mesh_hull([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0.1, 0.1, 0.1]], scale=0.01).vertices.shape
+    (4, 3)
+    """
+    vertices, triangles = _read(source) if isinstance(source, str | Path) else (floats(source, "mesh: vertices"), faces)
+    if vertices.ndim != 2 or vertices.shape[1] != 3 or len(vertices) < 4:
+        raise ModelError(f"mesh: vertices: expected four or more points (n, 3), given shape {vertices.shape}.")
+    points = vertices * positive(scale, "mesh: scale")
+    hull = ConvexPolyhedron(distinct(points))
+    if triangles is not None:
+        corners = points[np.asarray(triangles, int)] - points.mean(axis=0)
+        # Sum of the tetrahedra from one point to all faces, each a sixth of a determinant.
+        volume, whole = abs(np.linalg.det(corners).sum()) / 6, float(hull.moments().volume)
+        if whole - volume > ADDED * whole:
+            warnings.warn(
+                f"mesh: its convex hull adds {100 * (whole / volume - 1):.3g} % of volume, in which contacts see a "
+                "body; split the mesh into convex parts, each a shape of its own.",
+                ModelWarning,
+                stacklevel=3,
+            )
+    return hull
+
+
+def _read(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return vertices and faces of a file."""
+    try:
+        import trimesh
+    except ImportError:
+        raise ModelError("mesh: files are read by trimesh: pip install 'nosnoc_py[meshes]'.") from None
+    try:
+        mesh = trimesh.load(path, force="mesh")
+        return np.asarray(mesh.vertices, float), np.asarray(mesh.faces, int)
+    except Exception as error:
+        raise ModelError(f"mesh: {path}: the file cannot be read ({type(error).__name__}: {error}).") from error
