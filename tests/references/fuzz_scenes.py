@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from attrs import evolve
 
 import nosnoc_py as ns
 
@@ -19,7 +20,11 @@ SHAPES = ("point", "disc", "box")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scene:
-    """A system, where it begins, and its magnitudes."""
+    """A system, where it begins, and its magnitudes.
+
+    `given` is another statement of the same motion, with its start and what makes a state of it one of `system`: it is
+    what is simulated, while the oracle has `system`.
+    """
 
     system: Any
     x0: np.ndarray
@@ -27,6 +32,16 @@ class Scene:
     length: float
     time: float
     size: np.ndarray
+    given: tuple[Any, np.ndarray, Callable[[np.ndarray], np.ndarray]] | None = None
+
+    @property
+    def simulated(self) -> tuple[Any, np.ndarray]:
+        """The system that is simulated, and its start."""
+        return (self.system, self.x0) if self.given is None else self.given[:2]
+
+    def told(self, x: np.ndarray) -> np.ndarray:
+        """A state of the simulation as one of `system`."""
+        return x if self.given is None else self.given[2](x)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,6 +93,83 @@ def bodies(rng: np.random.Generator) -> Scene:
         length=length,
         time=time,
         size=np.append(size, size / time),
+    )
+
+
+def coupled(rng: np.random.Generator) -> Scene:
+    """Bodies of which some coordinates drive flywheels by gears: for the oracle they have more inertia."""
+    scene = bodies(rng)
+    free = scene.system
+    n, wheels = free.n_q, int(rng.integers(1, 3))
+    q, v = ca.SX.sym("wheel", wheels), ca.SX.sym("wheel_rate", wheels)
+    driving = rng.permutation(n)[:wheels]
+    wheels = driving.size
+    ratios, heavy = 10.0 ** rng.uniform(-1.0, 1.0, wheels), np.array(ca.DM(free.mass_matrix))
+    inertias = [heavy[k, k] * rng.uniform(0.1, 3.0) / r**2 for k, r in zip(driving, ratios, strict=True)]
+    for k, r, inertia in zip(driving, ratios, inertias, strict=True):
+        heavy[k, k] += r**2 * inertia
+    together = ns.CLS(
+        q=ca.vertcat(free.q, q[:wheels]),
+        v=ca.vertcat(free.v, v[:wheels]),
+        mass_matrix=ca.diagcat(free.mass_matrix, ca.DM(np.diag(inertias))),
+        force=ca.vertcat(free.force, ca.SX(wheels, 1)),
+        couplings={
+            f"gear {i}": q[i] - r * free.q[int(k)] for i, (k, r) in enumerate(zip(driving, ratios, strict=True))
+        },
+        contacts=[_longer(c, wheels) for c in free.contacts],
+    )
+    q0, v0 = scene.x0[:n], scene.x0[n:]
+    start = np.concatenate([q0, ratios * q0[driving], v0, ratios * v0[driving]])
+    kept = np.concatenate([np.arange(n), n + wheels + np.arange(n)])
+    return replace(
+        scene, system=evolve(free, mass_matrix=ca.DM(heavy)), given=(together, start, lambda x: np.asarray(x)[kept])
+    )
+
+
+def _longer(contact: ns.Contact, count: int) -> ns.Contact:
+    tangent = None if contact.tangent is None else ca.vertcat(contact.tangent, ca.SX(count, 1))
+    return evolve(contact, tangent=tangent)
+
+
+def timed(rng: np.random.Generator) -> Scene:
+    """Bodies that are pushed and hit by strokes in explicit time; for the oracle time is the place of a heavy body."""
+    scene = bodies(rng)
+    free, n = scene.system, scene.system.n_q
+    t, place, speed = ca.SX.sym("t"), ca.SX.sym("place"), ca.SX.sym("speed")
+    at, width = scene.duration * rng.uniform(0.2, 0.9), scene.duration * 10.0 ** rng.uniform(-1.3, -0.5)
+    stroke = ca.exp(-(((t - at) / width) ** 2))
+    push = ca.DM(rng.normal(size=n)) * ca.diag(ca.DM(free.mass_matrix)) * ca.DM(scene.size[:n]) / scene.time**2
+    force = free.force + push * stroke * rng.uniform(0.0, 3.0)
+    rises = rng.uniform(0.0, 0.3, len(free.contacts)) * scene.length * (rng.random() < 0.7)
+    # A stroke is over before it begins: gaps at the start are those of the scene.
+    contacts = [
+        evolve(c, gap=c.gap - float(r) * (stroke - float(np.exp(-((at / width) ** 2)))))
+        for c, r in zip(free.contacts, rises, strict=True)
+    ]
+    given = ns.CLS(q=free.q, v=free.v, t=t, mass_matrix=free.mass_matrix, force=force, contacts=contacts)
+
+    def of_place(expression: Any) -> Any:
+        return ca.substitute(expression, t, place * scene.time)
+
+    heavy = 1e12 * float(np.array(ca.DM(free.mass_matrix)).max()) * max(scene.length, 1.0) ** 2
+    system = ns.CLS(
+        q=ca.vertcat(free.q, place),
+        v=ca.vertcat(free.v, speed),
+        mass_matrix=ca.diagcat(free.mass_matrix, heavy),
+        force=ca.vertcat(of_place(force), 0),
+        contacts=[evolve(_longer(c, 1), gap=of_place(c.gap)) for c in contacts],
+    )
+    size = scene.size[:n]
+    return replace(
+        scene,
+        system=system,
+        x0=np.concatenate([scene.x0[:n], [0.0], scene.x0[n:], [1.0 / scene.time]]),
+        size=np.concatenate([size, [1.0], size / scene.time, [1.0 / scene.time]]),
+        given=(
+            given,
+            np.append(scene.x0, 0.0),
+            lambda x: np.concatenate([x[:n], [x[2 * n] / scene.time], x[n : 2 * n], [1.0 / scene.time]]),
+        ),
     )
 
 

@@ -52,7 +52,10 @@ def test_the_oracle_crosses_slides_and_leaves() -> None:
     np.testing.assert_allclose(found, [0.5, 3.0], atol=1e-7)
 
 
-@pytest.mark.parametrize(("kind", "indices"), [("bodies", (5, 9, 11, 14)), ("filippov", range(4))])
+@pytest.mark.parametrize(
+    ("kind", "indices"),
+    [("bodies", (5, 9, 11, 14)), ("filippov", range(4)), ("coupled", (1, 2, 3, 6)), ("timed", (2, 7, 10))],
+)
 def test_random_scenes_are_right(kind: str, indices: Any) -> None:
     verdicts = [fuzzing.judge(kind, 0, index)["verdict"] for index in indices]
     assert not set(verdicts) & set(fuzzing.BAD)
