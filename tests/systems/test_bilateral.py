@@ -252,7 +252,7 @@ def test_plain_call_plans_with_a_loop_and_is_confirmed():
         terminal_state={"crank": 1.0},
         bounds={"torque": (-20, 20)},
     )
-    solution = ns.solve(ocp)
+    solution = ns.solve(ocp, effort="quick")
     assert solution.status.success
     assert solution.certificate.confirmed
     assert abs(solution["crank"][-1] - 1.0) < 1e-6
