@@ -626,9 +626,11 @@ def _start_on_constraints(s: Any, given: tuple[Constraint, ...]) -> tuple[Constr
     bilateral constraints of the system with their rates.
     """
     units = s.unit_parts
-    if s.bilateral is not None:
+    name = s.unused("couplings and loops")
+    # A copy of the problem has the constraint already.
+    if s.bilateral is not None and all(c.name != name for c in given):
         rows = ca.vertcat(s.bilateral.closure, s.bilateral.rows @ s.v)
-        closed = Constraint(rows, equals=0, name=s.unused("couplings and loops"))
+        closed = Constraint(rows, equals=0, name=name)
         return (closed, *_lengths(s, units, given))
     return _lengths(s, units, given)
 

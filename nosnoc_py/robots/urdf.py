@@ -333,10 +333,16 @@ class _File:
         result = []
         for name, joint in joints.items():
             mimic = joint.find("mimic")
-            if mimic is None or name not in moving:
+            if mimic is None:
                 continue
             with self.faults.caught():
                 leader, what = str(mimic.get("joint")), f"joint {name!r}: mimic"
+                for one in (name, leader):
+                    if one in joints and one not in moving and JOINTS.get(str(joints[one].get("type"))) != "fixed":
+                        kind = joints[one].get("type")
+                        raise ModelError(f"{what}: joint {one!r} is {kind}, with several coordinates; expected one.")
+                if name not in moving:
+                    continue
                 if leader not in joints or leader == name:
                     others = [each for each in joints if each != name]
                     raise ModelError(f"{what}: {unknown_name(leader, others, 'joint')}")

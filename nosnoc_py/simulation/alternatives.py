@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 WORDS = {FREE: "opens", CLOSED: "is hit", STICK: "sticks", SLIP: "slips", SLIP_BACK: "slips back"}
 MOST = 20  # alternatives that are listed
+SAME = 1e-6  # fraction of the typical speed within which a velocity is that of the motion
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,7 +37,7 @@ class Alternative:
     velocity : dict name -> float
         Velocities after the impact.
     chosen : bool
-        True for the outcome of the motion.
+        True for the outcome of the motion; none is if its method has another rest velocity.
     """
 
     contacts: dict[str, str]
@@ -82,6 +83,11 @@ def alternatives(system: CLS, motion: Trajectory, event: Event) -> Alternatives:
     )
     at, frames = system.mechanics.at(x, np.zeros(system.n_u), p, scales), system.mechanics.frames_at(p)
     closed = [int(c) for c in np.flatnonzero(at.gaps <= at.short(TOUCHING_SOLVED))]
+    if not closed or system.simultaneous_impacts != "at once":
+        raise OptionError(
+            "why: expected an impact that is solved at once, at an instant of the motion: steps of a fixed length hit "
+            "between instants, and impacts in sequence follow from each other; simulate with ns.EventDriven()."
+        )
     problem = impact_problem(frames, at, closed, scales.rest_velocity(None, REST_VELOCITY))
     found = ContactSolver(frames).outcomes(problem, MOST)
     velocities = [at.velocity + at.response @ one.forces for one in found]
@@ -94,7 +100,7 @@ def alternatives(system: CLS, motion: Trajectory, event: Event) -> Alternatives:
                 contacts={frames.names[c]: WORDS[one.modes[c]] for c in closed},
                 impulses={frames.names[c]: float(one.forces[c]) for c in closed},
                 velocity=dict(zip(names, map(float, v), strict=True)),
-                chosen=error == min(errors),
+                chosen=error == min(errors) and error <= SAME * scales.velocity,
             )
             for one, v, error in zip(found, velocities, errors, strict=True)
         ),

@@ -65,6 +65,13 @@ JUMPS = (
 )
 
 
+# Why directions of a contact may depend on each other although the user's own do not.
+FEWER = (
+    " These are the directions in which couplings and loops let it move: leave out a tangent along which it cannot; a "
+    "mechanism with one degree of freedom has a contact with a normal alone, give it no friction."
+)
+
+
 def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
     """Return the coefficients of a contact, each a float or an expression; one number holds for all of them."""
     listed = value if isinstance(value, list | tuple) else [value]
@@ -140,7 +147,8 @@ class Contact:
         system's parameters p can be identified (`OCP(free_parameters=...)`) or changed without compiling again; its
         value is checked when p is given. An expression of q or y (hence time) too is friction that depends on the
         place; a function of the slip speed [m/s], such as `lambda s: 0.3 + 0.2 * ca.exp(-s / 0.1) + 0.05 * s`, has
-        Stribeck's law and a viscous part.
+        Stribeck's law and a viscous part. Where
+        such an expression is negative, the coefficient is 0.
     static_friction : float, optional
         Coefficient of a contact that sticks, at least `friction`; a slip begins at it and goes on with `friction`.
         Default: the same. Impacts have `friction`.
@@ -460,12 +468,15 @@ class CLS(Described):
     def _of_slip(self, contact: Contact) -> Contact:
         """Return a contact whose friction is a function of the slip speed with friction as an expression."""
         if not callable(contact.friction[0]):
-            return contact
+            state = ca.vertcat(self.q, self.v, self.y)
+            varies = [isinstance(mu, ca.SX) and ca.depends_on(mu, state) for mu in contact.friction]
+            kept = zip(contact.friction, varies, strict=True)
+            return evolve(contact, friction=[ca.fmax(mu, 0) if v else mu for mu, v in kept]) if any(varies) else contact
         slip = self.slip(contact)
         # Shifted by the square of the smallest number, so that the derivative at rest is a number.
         speed = ca.sqrt(ca.sumsqr(slip) + float(np.finfo(float).tiny))
         mu = one_row(contact.friction[0](speed), f"contact {contact.name!r}: friction")
-        return evolve(contact, friction=mu)
+        return evolve(contact, friction=ca.fmax(mu, 0))
 
     def _of_unit(self, contact: Contact) -> Contact:
         if not self.unit_parts:
@@ -834,7 +845,7 @@ class CLS(Described):
         ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in frictional)]).tolist()
         frames = ca.horzsplit(self.mechanics.tangent_frames(x, p), ends)
         for contact, frame in zip(frictional, frames, strict=True):
-            _check_independent(np.array(frame), contact.name)
+            _check_independent(np.array(frame), contact.name, FEWER if self.bilateral is not None else "")
 
     def __repr__(self) -> str:
         contacts = [("contact", self._of(contact)) for contact in (*self.contacts, *self.compliant)]
@@ -859,12 +870,12 @@ class CLS(Described):
         return f"{value:g}" if isinstance(value, float) else self._shown(value)
 
 
-def _check_independent(frame: np.ndarray, name: str) -> None:
+def _check_independent(frame: np.ndarray, name: str, more: str = "") -> None:
     """Raise `ModelError` if normal and tangents of a contact are linearly dependent."""
     # Columns of length one, as the rank must not depend on the units of the coordinates.
     sizes = np.linalg.norm(frame, axis=0)
     if (sizes == 0).any() or np.linalg.matrix_rank(frame / sizes, tol=1e-8) < frame.shape[1]:
         raise ModelError(
             f"contact {name!r}: the tangent columns have to be independent of the normal and of each other, given "
-            f"normal {frame[:, 0]} and tangent {frame[:, 1:].T.tolist()}."
+            f"normal {frame[:, 0]} and tangent {frame[:, 1:].T.tolist()}.{more}"
         )

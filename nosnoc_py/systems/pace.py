@@ -1,10 +1,11 @@
 """What a system does as a function of time, sampled along a run: scales and longest steps.
 
 An integrator sees time only where its steps put it: a body at rest that will be hit by a short stroke gives no reason
-for a short step. Everything of a system that depends on t is therefore sampled before the run, at x0, together with its
-rate. The run is halved until polynomials of degree seven, which is what the samples of one step define, follow the
-samples on every part; the length of a part is the longest step there. Where even the shortest parts are not followed,
-the ratio of range and rate is the time scale. A pulse between two samples is not seen.
+for a short step. Everything of a system that depends on t is therefore sampled before the run, at x0 and at one other
+state, together with its rate. The run is halved until polynomials of degree seven, as the samples of one step define
+them, follow the samples on every part; the length of a part is the longest step there. Where even the shortest parts
+are not followed, the ratio of range and rate is the time scale. A pulse between two samples is not seen, nor what a law
+of control does in time.
 
 References
 ----------
@@ -32,6 +33,8 @@ FOLLOWED = 1e-3
 STRAIGHT = 1e-9
 # Neighbouring parts are one if their lengths differ by no more than this factor.
 ALIKE = 4.0
+# Fractional parts of its multiples are spread evenly (the golden ratio).
+GOLDEN = 0.6180339887498949
 # A component that could change by its range within so many samples may do so unseen.
 UNSEEN = 2.0
 # Instants at which scales look because a component or its rate is extreme.
@@ -96,15 +99,21 @@ def course_of(
     if function is None:
         return None
     t = np.linspace(0.0, seconds, SAMPLES + 1)
-    x = np.repeat(x0[:, None], t.size, axis=1)
-    x[-1] += t
     # Controls of a few instants: a law may take long to evaluate.
     starts = np.linspace(0.0, seconds, 17)[:-1] + seconds / 32
     laws = np.array([np.asarray(control(float(s), x0), dtype=float).reshape(-1) for s in starts])
     u = np.nan_to_num(laws[np.minimum((t / seconds * 16).astype(int), 15)]).T
-    with np.errstate(all="ignore"):
-        out = [np.asarray(part) for part in function.map(t.size)(x, u, np.repeat(p[:, None], t.size, axis=1))]
-    values, rates = out[0].T, out[1].T
+    # A second state, for what is multiplied with something that is zero at x0.
+    sizes = np.maximum(np.asarray(system.x_nominal), np.abs(x0[:-1]).max(initial=0.0))
+    elsewhere = x0 + sizes * np.append(0.5 + np.arange(1, x0.size) * GOLDEN % 1.0, 0.0)
+    sampled = list[list[Array]]()
+    for state in (x0, elsewhere):
+        x = np.repeat(state[:, None], t.size, axis=1)
+        x[-1] += t
+        with np.errstate(all="ignore"):
+            found = function.map(t.size)(x, u, np.repeat(p[:, None], t.size, axis=1))
+        sampled.append([np.asarray(part).T for part in found])
+    values, rates = (np.hstack(parts) for parts in zip(*sampled, strict=True))
     finite = np.isfinite(values).all(axis=0) & np.isfinite(rates).all(axis=0)
     return Course(t, values[:, finite], rates[:, finite]) if finite.any() else None
 
@@ -145,7 +154,8 @@ def pace_of(course: Course | None) -> Pace | None:
         if followed or size == SHORTEST:
             quick = float((np.abs(rates[low : high + 1]).max(axis=0) / scale).max())
             fine = fine or (not followed and quick * UNSEEN * cell > 1.0)
-            parts.append((high, size * cell if followed else min(size * cell, 1.0 / quick)))
+            # What jumps, between constants, has no rate.
+            parts.append((high, size * cell if followed or not quick else min(size * cell, 1.0 / quick)))
         else:
             stack += [((low + high) // 2, high), (low, (low + high) // 2)]
     return _joined(parts, cell, fine)

@@ -34,6 +34,9 @@ STEPS, GIVEN, HOLDS = 200, 1e-8, 1e-11
 # Steps that are shorter than these fractions of the largest coordinate end the iteration; the latter if they do not
 # become shorter any more.
 SHORT, ROUNDED = 1e-15, 1e-12
+# Coordinates, and speeds beside them, are not taken for smaller than this: below it a violation is rounding of closures
+# whose lengths are of size 1.
+SMALLEST = 1e-6
 # Directions of constraints below this fraction of the strongest one have no effect.
 WEAK = 1e-12
 
@@ -168,12 +171,12 @@ def _check_holds(s: CLS, evaluate: Any, x: Array, p: Array, what: str) -> None:
         )
 
 
-def _violations(s: CLS, evaluate: Any, x: Array, p: Array) -> tuple[tuple[str, ...], Array, Array]:
-    """Return names, sizes of violations, and the sizes that they are relative to."""
+def _violations(s: CLS, evaluate: Any, x: Array, p: Array, least: float = 1.0) -> tuple[tuple[str, ...], Array, Array]:
+    """Return names, sizes of violations, and what they are relative to, for coordinates of `least` at least."""
     closure, own, _, gaps, normals, _, _ = (np.asarray(part) for part in evaluate(x, p))
     names = (*(s.bilateral.names[: len(closure)] if s.bilateral else ()), *(c.name for c in s.contacts))
     values = np.concatenate([np.abs(closure), np.maximum(-gaps, 0.0)])[:, 0]
-    size = max(1.0, float(np.abs(x[s.at_q]).max(initial=0.0)))
+    size = max(least, float(np.abs(x[s.at_q]).max(initial=0.0)))
     return names, values, size * np.linalg.norm(np.vstack([own, normals]), axis=1)
 
 
@@ -183,11 +186,11 @@ def check_closed(system: CLS, x: Array, p: Array, what: str) -> Array:
     if found is None:
         return x
     evaluate = system.mechanics.once(constraints_of)
-    names, values, sizes = _violations(system, evaluate, x, p)
+    names, values, sizes = _violations(system, evaluate, x, p, SMALLEST)
     count = found.n_positions
     far = np.flatnonzero(~(values[:count] <= GIVEN * sizes[:count]))
     rows = np.asarray(evaluate(x, p)[2])
-    rates, fast = np.abs(rows @ x[system.at_v]), np.linalg.norm(rows, axis=1) * np.abs(x[system.at_v]).max(initial=0.0)
+    rates, fast = np.abs(rows @ x[system.at_v]), np.linalg.norm(rows, axis=1) * _speed(system, x, p)
     quick = np.flatnonzero(~(rates <= GIVEN * fast))
     if far.size or quick.size:
         name = names[int(far[0])] if far.size else found.names[int(quick[0])]
@@ -198,6 +201,14 @@ def check_closed(system: CLS, x: Array, p: Array, what: str) -> Array:
             "constraints, and components given by name may leave out what follows."
         )
     return np.asarray(project(system, x, p, what))
+
+
+def _speed(system: CLS, x: Array, p: Array) -> float:
+    """Return the speed that an error of a velocity is relative to: at rest that of a fall over the coordinates."""
+    at = system.mechanics.at(x, np.zeros(system.n_u), p)
+    size = max(SMALLEST, float(np.abs(x[system.at_q]).max(initial=0.0)))
+    fall = np.sqrt(np.nan_to_num(np.abs(at.inverse @ at.force)) * size)
+    return float(max(np.abs(x[system.at_v]).max(initial=0.0), fall.max(initial=0.0), SMALLEST))
 
 
 def settled(system: Any, x: Array, p: Array) -> Array:

@@ -399,3 +399,13 @@ def test_meshes_are_found(tmp_path: Path) -> None:
     assert found[:2] == expected
     by_list = ns.Robot.from_urdf(text, package_dirs=[tmp_path, tmp_path / "robots"])
     assert [shape.mesh for shape in by_list.visuals] == [*expected, expected[1]]
+
+
+def test_a_mimic_of_a_joint_with_several_coordinates_is_a_fault() -> None:
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>'
+    text = f"""<robot name="r"><link name="a"/><link name="b">{inertial}</link><link name="c">{inertial}</link>
+      <joint name="slides" type="planar"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/></joint>
+      <joint name="turns" type="continuous"><parent link="b"/><child link="c"/><axis xyz="0 0 1"/>
+      <mimic joint="slides" offset="0.3"/></joint></robot>"""
+    with pytest.raises(ns.ModelError, match="joint 'slides' is planar, with several coordinates"):
+        ns.Robot.from_urdf(text)

@@ -100,3 +100,21 @@ def test_without_the_pace_the_stroke_is_missed(monkeypatch):
     monkeypatch.setattr(history, "pace_of", lambda course: None)
     motion = ns.simulate(hammer(pulse(t, 0.05, 5.0, 0.1), t), x0=[0.04, 0.0], duration=10.0)
     assert not motion.impacts
+
+
+@pytest.mark.quick
+def test_a_stroke_is_seen_whose_factor_is_zero_at_the_start():
+    x, t = ca.SX.sym("x", 2), ca.SX.sym("t")
+    push = ns.ODE(x=x, t=t, flow=ca.vertcat(x[1] * pulse(t, 1 / 0.03, 7.123, 0.03), 0.1))
+    motion = ns.simulate(push, x0=[0, 0], duration=10.0)
+    # x_1 = 0.1 t, and the pulse has the area sqrt(pi).
+    assert motion.final_state[0] == pytest.approx(0.7123 * np.sqrt(np.pi), rel=1e-9)
+
+
+@pytest.mark.quick
+def test_steps_between_constants_have_no_rate():
+    x, t = ca.SX.sym("x"), ca.SX.sym("t")
+    flow = ca.if_else(ca.logic_and(t > 0.5, t < 0.6), 1.0, 0.0)
+    with pytest.warns(ns.ModelWarning, match="jumps"):
+        box = ns.ODE(x=x, t=t, flow=flow)
+    assert ns.simulate(box, x0=[0], duration=1.0).final_state[0] == pytest.approx(0.1, abs=1e-6)

@@ -147,3 +147,9 @@ def test_friction_by_a_parameter_is_isotropic_in_space():
     assert np.abs(ends[0] - ends[1]).max() < 1e-12
     speed = 1.5 - 0.4 * G * 0.2
     assert np.abs(ends[1][3:5] - speed * np.array([0.6, 0.8])).max() < 1e-9
+
+
+@pytest.mark.quick
+def test_friction_that_would_be_negative_is_none():
+    motion = ns.simulate(block(lambda q: lambda s: 0.3 - s), x0=[0, 0, 2.0, 0], duration=1.0)
+    assert motion.final_state[2] == pytest.approx(2.0, abs=1e-12)

@@ -68,6 +68,16 @@ def test_derivatives_of_a_sequence_are_flagged():
 
 
 @pytest.mark.quick
+def test_outcomes_are_those_of_impacts_at_once():
+    motion = hit(cradle(1.0, "in sequence"))
+    with pytest.raises(ns.OptionError, match="in sequence"):
+        motion.why(motion.impacts[0])
+    shared = hit(cradle(1.0, "at once"))
+    outcome = shared.why(shared.impacts[0])
+    assert [one.chosen for one in outcome.outcomes] == [True]
+
+
+@pytest.mark.quick
 def test_other_methods_refuse_sequences():
     system = cradle(1.0, "in sequence")
     start = np.r_[0.1 * np.arange(COUNT), np.zeros(COUNT)]

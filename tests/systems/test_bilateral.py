@@ -267,3 +267,32 @@ def test_a_linkage_in_other_units_moves_alike():
     end = ns.simulate(system, x0=start, duration=0.6, u=[0.2]).final_state
     same = ns.simulate(other, x0=start / 2.0, duration=0.2, u=[0.2]).final_state
     assert np.abs(same * np.repeat([2.0, 2.0 / 3.0], 3) - end).max() < 1e-8
+
+
+@pytest.mark.quick
+def test_rounding_of_a_state_at_rest_is_no_violation():
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    gear = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=-v, couplings={"gear": q[0] - 3 * q[1]})
+    assert ns.simulate(gear, x0=[0, 0, 1e-30, 0], duration=0.1).status is ns.Status.SOLVED
+    # A motion continues from its own end.
+    first = ns.simulate(without_stop(), x0={"crank": 1.0}, duration=0.5, u=[0.0])
+    assert ns.simulate(without_stop(), x0=first.final_state, duration=0.1, u=[0.0]).status is ns.Status.SOLVED
+    with pytest.raises(ns.ModelError, match="'gear' is open by 2e-09"):
+        ns.simulate(gear, x0=[1e-9, 1e-9, 0, 0], duration=0.1)
+
+
+def test_a_free_start_is_on_the_constraints():
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
+    gear = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, 0), couplings={"gear": q[0] - 3 * q[1]})
+    ocp = ns.OCP(
+        gear,
+        horizon=1.0,
+        initial_constraints=[v == 0, q[0] == 0],
+        terminal_constraints=[q[0] == 0.5],
+        stage_cost=u**2,
+        bounds=ns.Bounds(u=([-5], [5])),
+    )
+    solution = ns.solve(ocp, effort="quick")
+    assert solution.certificate.confirmed
+    # From rest in 1 s u falls linearly to zero: cost 3 (0.5 / 0.9)^2.
+    assert solution.objective == pytest.approx(3 * (0.5 / 0.9) ** 2, rel=1e-3)

@@ -43,7 +43,8 @@ class EventDriven(SimulationMethod):
         "auto" starts with DOP853 and changes to Radau if stability limits the steps (stiff motion), and while a slip in
         space starts from rest.
     max_step : float, optional
-        Longest step of the integrator [s]. Set it if a control or a gap changes so briefly that no sample of a step
+        Longest step of the integrator [s]. Default: none, but for systems that depend on time what 2048 samples of the
+        run show of it. Set it if a law of control, or a gap along the way, changes so briefly that no sample of a step
         would see it.
     rest_velocity : float, optional
         Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; default 1e-3 of the
