@@ -28,6 +28,7 @@ from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
+from nosnoc_py.systems.special_laws import refuse_sequences, refuse_special_friction
 from nosnoc_py.systems.symbols import (
     check_different,
     check_free,
@@ -41,7 +42,6 @@ from nosnoc_py.systems.symbols import (
     positive,
     scalar,
 )
-from nosnoc_py.systems.unsigned import refuse_sequences, refuse_special_friction
 
 KINDS = ("path", "initial", "terminal", "point")
 PLACES = ("control_grid", "element_ends", "rk_stages")

@@ -241,15 +241,14 @@ def _coulomb(
     with_friction = [c for c in range(n_c) if frames.width(c)]
     if not with_friction:
         return
-    cone = frames.sticking
+    frames = here.framed(frames)
     names = tuple(frames.names[c] for c in with_friction)
     outside, defect, units, fast = (np.zeros((len(t), len(with_friction))) for _ in range(4))
     for k, c in enumerate(with_friction):
         part = frames.tangents[c]
         friction, slip = tangential[:, part], slips[:, part]
-        mu = frames.friction[c] if here.friction is None else here.friction[:, c]
-        bound = mu * np.maximum(normal[:, c], 0.0)
-        most = bound if cone is None else np.maximum(mu, cone[c]) * np.maximum(normal[:, c], 0.0)
+        pressed = np.maximum(normal[:, c], 0.0)
+        bound, most = (mu[..., c] * pressed for mu in (frames.friction, frames.cone))
         fast[:, k] = np.linalg.norm(slip, axis=1)
         along = slip / np.maximum(fast[:, k], NOT_ZERO)[:, None]
         outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - most, 0.0)
@@ -307,6 +306,7 @@ def _explaining(
 ) -> Array:
     """Return forces (m, n_c + n_tt) of closed contacts that sum up to generalised forces `wanted` (m, n_v)."""
     forces = np.zeros((len(wanted), frames.count + frames.n_t))
+    friction = np.broadcast_to(here.framed(frames).friction, closed.shape)
     for k in np.flatnonzero(closed.any(axis=1)):
         contacts = np.flatnonzero(closed[k])
         columns = frames.rows(contacts)
@@ -318,7 +318,7 @@ def _explaining(
                 ContactLaw(
                     normal=i,
                     tangents=tuple(range(position, position + slip.size)),
-                    friction=float(frames.friction[c] if here.friction is None else here.friction[k, c]),
+                    friction=float(friction[k, c]),
                     direction=slip / size if size > SLIPS * speed else None,
                     opening=opening is not None and bool(opening[k, c]),
                 )

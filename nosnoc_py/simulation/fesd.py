@@ -56,8 +56,9 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.projection import admissible_directions, settled
 from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.systems.special_laws import refuse_sequences, refuse_special_friction
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.systems.unsigned import refuse_special_friction, refuse_unsigned
+from nosnoc_py.systems.unsigned import refuse_unsigned
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 from nosnoc_py.transcription.guesses import keeps_its_iterate
@@ -198,6 +199,7 @@ class FiniteElementStepper:
     ) -> None:
         method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
         refuse_unsigned(system)
+        refuse_sequences(system, "this method")
         refuse_special_friction(system, "this method")
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")

@@ -38,8 +38,10 @@ Array = np.ndarray
 # Rows whose part that is independent of the others is smaller than this fraction of their length are redundant, at
 # states whose constraints hold to rounding.
 DEPENDENT = 1e-7
-# Random states at which redundant rows are looked for, and Newton steps that bring each onto the constraints.
-LOOKS, NEWTON = 4, 60
+# Random states at which redundant rows are looked for, how each is brought onto the constraints, and what closes them.
+LOOKS = 4
+CLOSE = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 200}
+CLOSED = 1e-10
 
 
 def named_rows(value: Mapping[str, Any], what: str = "couplings") -> dict[str, ca.SX]:
@@ -130,14 +132,15 @@ def _independent(system: CLS, found: Bilateral) -> Bilateral:
     besides them the rows may be independent.
     """
     kept = np.arange(len(found.names))
-    evaluate = ca.Function("rows", [system.q, system.p], [found.closure, found.rows, system.rate_matrix])
+    outputs = [found.closure, ca.jacobian(found.closure, system.q), found.rows]
+    evaluate = ca.Function("rows", [system.q, system.p], outputs)
     rng = np.random.default_rng(0)
     p = np.ones(system.n_p) if system.p_default is None else system.p_default
     ranks = list[Array]()
     for _ in range(LOOKS):
-        q = closed_near(evaluate, rng.uniform(-1.0, 1.0, system.n_q), p)
+        q = _closed_near(evaluate, found.n_positions, rng.uniform(-1.0, 1.0, system.n_q), p)
         if q is not None:
-            ranks.append(_independent_rows(np.array(evaluate(q, p)[1])))
+            ranks.append(_independent_rows(np.array(evaluate(q, p)[2])))
     if ranks:
         # At singular states further rows depend on others: the largest number is that of nearly all states.
         kept = np.sort(max(ranks, key=len))
@@ -161,32 +164,19 @@ def _independent_rows(rows: Array) -> Array:
     return np.asarray(order[: np.count_nonzero(np.abs(np.diag(triangle)) > DEPENDENT)])
 
 
-def closed_near(evaluate: Any, q: Array, p: Array) -> Array | None:
-    """Return positions (n_q,) that obey all constraints, by Newton steps of least norm from q; None if none is found.
+def _closed_near(evaluate: Any, count: int, q: Array, p: Array) -> Array | None:
+    """Return positions (n_q,) near q at which `count` constraints of positions hold; None if none is found.
 
-    `evaluate` is the function (q, p) -> closure, rows, N.
+    `evaluate` is the function (q, p) -> closure, its derivative by q, rows.
     """
-    closure, rows, turns = (np.array(part) for part in evaluate(q, p))
-    size, step = float(np.abs(closure).max(initial=0.0)), np.inf
-    for _ in range(NEWTON):
-        if not np.isfinite(closure).all() or not np.isfinite(rows).all():
-            return None
-        step = turns @ np.linalg.lstsq(rows[: len(closure)], closure[:, 0], rcond=1e-10)[0]
-        if np.abs(step).max(initial=0.0) <= 1e-14 * max(1.0, float(np.abs(q).max())):
-            return q
-        share = 1.0
-        # Halved until the constraints are less violated, so that far starts do not diverge.
-        while share > 1e-6:
-            trial = q - share * step
-            closure, rows, turns = (np.array(part) for part in evaluate(trial, p))
-            new = float(np.abs(closure).max(initial=0.0))
-            if new < size or new <= 1e-14:
-                break
-            share *= 0.5
-        if share <= 1e-6:
-            return q if size <= 1e-12 else None
-        q, size = trial, new
-    return None
+    from scipy.optimize import least_squares  # not paid for by an import of the library
+
+    if not count:
+        return q
+    found = least_squares(
+        lambda at: np.array(evaluate(at, p)[0])[:, 0], q, lambda at: np.array(evaluate(at, p)[1]), **CLOSE
+    )
+    return found.x if np.abs(found.fun).max() <= CLOSED * max(1.0, float(np.abs(found.x).max())) else None
 
 
 def reduced(system: CLS, found: Bilateral, contacts: tuple[Contact, ...]) -> tuple[ca.SX, tuple[Contact, ...]]:

@@ -37,6 +37,7 @@ from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.projection import ProjectedState, check_closed, project
 from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
 from nosnoc_py.systems.relations import intervals_by_name
+from nosnoc_py.systems.special_laws import varies
 from nosnoc_py.systems.symbols import (
     check_free,
     column,
@@ -468,10 +469,9 @@ class CLS(Described):
     def _of_slip(self, contact: Contact) -> Contact:
         """Return a contact whose friction is a function of the slip speed with friction as an expression."""
         if not callable(contact.friction[0]):
-            state = ca.vertcat(self.q, self.v, self.y)
-            varies = [isinstance(mu, ca.SX) and ca.depends_on(mu, state) for mu in contact.friction]
-            kept = zip(contact.friction, varies, strict=True)
-            return evolve(contact, friction=[ca.fmax(mu, 0) if v else mu for mu, v in kept]) if any(varies) else contact
+            given = contact.friction
+            bounded = [ca.fmax(mu, 0) if varies(mu, self) else mu for mu in given]
+            return evolve(contact, friction=bounded) if any(varies(mu, self) for mu in given) else contact
         slip = self.slip(contact)
         # Shifted by the square of the smallest number, so that the derivative at rest is a number.
         speed = ca.sqrt(ca.sumsqr(slip) + float(np.finfo(float).tiny))

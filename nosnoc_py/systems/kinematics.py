@@ -23,6 +23,7 @@ import numpy as np
 from nosnoc_py.functions import buffered, matrices
 from nosnoc_py.systems.bilateral import put_on_constraints
 from nosnoc_py.systems.scales import UNIT, ProblemScales
+from nosnoc_py.systems.special_laws import varies
 from nosnoc_py.systems.symbols import applied
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
@@ -139,10 +140,9 @@ def frames_of(system: CLS) -> ContactFrames:
     else:
         coefficients = [np.array([float(value) for value in values]) for values in given]
     static = np.array([contact.static_friction or 0.0 for contact in system.contacts])
-    state = ca.vertcat(system.q, system.v, system.y)
     return ContactFrames(
         sticking=static if static.any() else None,
-        varies=any(isinstance(mu, ca.SX) and ca.depends_on(mu, state) for mu in friction),
+        varies=any(varies(mu, system) for mu in friction),
         names=tuple(contact.name for contact in system.contacts),
         friction=coefficients[0],
         restitution=coefficients[1],

@@ -23,37 +23,10 @@ DEEPEST = 40
 
 
 def refuse_unsigned(system: Any) -> None:
-    """Raise `ModelError` for a contact of which the expression of the gap is never negative, and may be zero.
-
-    Methods with steps call this; they also have one law for simultaneous impacts only.
-    """
-    refuse_sequences(system, "this method")
+    """Raise `ModelError` for a contact of which the expression of the gap is never negative, and may be zero."""
     for contact in system.contacts:
         if is_never_negative(contact.gap):
             raise ModelError(f"contact {contact.name!r}: {UNSIGNED}.")
-
-
-def refuse_sequences(system: Any, what: str) -> None:
-    """Raise `ModelError` for impacts in sequence, where only the law for impacts at once is built."""
-    if getattr(system, "simultaneous_impacts", "at once") != "at once":
-        raise ModelError(
-            f"simultaneous_impacts='in sequence': {what} solves simultaneous impacts at once; simulate with "
-            "ns.EventDriven(), or leave small gaps between the bodies."
-        )
-
-
-def refuse_special_friction(system: Any, what: str) -> None:
-    """Raise `ModelError` for friction that depends on the state, or sticks better than it slips."""
-    for contact in system.contacts:
-        if not contact.frictional or not system.mechanical:
-            continue
-        static = contact.static_friction is not None
-        if static or any(isinstance(mu, ca.SX) and ca.depends_on(mu, system.x) for mu in contact.friction):
-            kind = "static_friction" if static else "friction that depends on the state"
-            raise ModelError(
-                f"contact {contact.name!r}: {kind} is built for simulations by ns.EventDriven and ns.TimeStepping; "
-                f"{what} has one coefficient: give a number, or an expression of p."
-            )
 
 
 def is_never_negative(gap: ca.SX) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.simulation.event_driven.redundancy import Share, independent_choices, most_interior, slacks
+from nosnoc_py.simulation.event_driven.redundancy import Share, interior_by_piles
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
@@ -180,15 +180,8 @@ class ContactRegime:
         """
         independent, least = self.motion(at)[1], dict[int, float]()
         if self.redundant and np.isfinite(independent).all():
-            independent, free, shares = independent.copy(), null_space(self.columns(at)), self._shares(at)
-            # Piles that stand apart have choices of their own: the best one of all would leave most of them open.
-            for part, own in independent_choices(free, shares):
-                inside = [share for share in shares if share[0] in part]
-                place = {int(i): k for k, i in enumerate(part)}
-                renamed = [(place[k], mu, [place[i] for i in rows]) for k, mu, rows in inside]
-                independent[part] = most_interior(independent[part], own, renamed)
-                slack = float(slacks(independent[part], renamed).min())
-                least |= {int(self.closed[k]): slack for k, _, _ in inside}
+            independent, slack = interior_by_piles(independent, null_space(self.columns(at)), self._shares(at))
+            least = {int(self.closed[k]): value for k, value in slack.items()}
         return np.asarray(self.spread(at) @ independent), least
 
     def spread(self, at: Kinematics) -> Array:

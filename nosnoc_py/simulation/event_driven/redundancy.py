@@ -45,6 +45,23 @@ def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share
     return unit * (_by_cuts(relative, free, contacts) if best is None else best)
 
 
+def interior_by_piles(
+    forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]
+) -> tuple[np.ndarray, dict[int, float]]:
+    """Return the most interior forces (k,), and by normal force the least slack of those that belong together.
+
+    Piles that stand apart have choices of their own: the best one of all would leave most of them open.
+    """
+    result, least = forces.copy(), dict[int, float]()
+    for part, own in independent_choices(free, contacts):
+        place = {int(i): k for k, i in enumerate(part)}
+        inside = [(place[k], mu, [place[i] for i in rows]) for k, mu, rows in contacts if k in place]
+        result[part] = most_interior(forces[part], own, inside)
+        slack = float(slacks(result[part], inside).min())
+        least |= {int(part[k]): slack for k, _, _ in inside}
+    return result, least
+
+
 def independent_choices(free: np.ndarray, contacts: Sequence[Share]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the groups of forces (m,) that are not unique and depend on each other, each with its directions (m, d).
 

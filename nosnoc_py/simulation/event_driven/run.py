@@ -25,7 +25,7 @@ from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.projection import admissible_directions
 from nosnoc_py.systems.scales import problem_scales
-from nosnoc_py.systems.unsigned import refuse_special_friction
+from nosnoc_py.systems.special_laws import refuse_special_friction
 from nosnoc_py.tolerances import REST_VELOCITY
 
 # Rows of the trajectory's control if it varies between breaks.

@@ -39,6 +39,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.systems.special_laws import refuse_sequences
 from nosnoc_py.systems.unsigned import refuse_unsigned
 
 # Other outcomes of impacts are searched with up to this many contacts in a step, of a system with up to so many.
@@ -67,6 +68,7 @@ class TimeSteppingState(StepState):
 def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
     """Simulate a system; see `nosnoc_py.simulate`."""
     refuse_unsigned(system)
+    refuse_sequences(system, "this method")
     seconds = task.seconds
     count = equal_steps(method, "step", task.steps, seconds)
     start, parameters, control = task.start(system)

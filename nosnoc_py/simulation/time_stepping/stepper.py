@@ -16,6 +16,7 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.systems.special_laws import refuse_sequences
 from nosnoc_py.systems.unsigned import refuse_unsigned
 
 
@@ -54,6 +55,7 @@ class TimeStepper:
 
     def __init__(self, system: CLS, method: TimeStepping, length: float) -> None:
         refuse_unsigned(system)
+        refuse_sequences(system, "this method")
         self.system, self.method, self.length = system, method, length
         self.count = equal_steps(method, "step", None, length)
 
