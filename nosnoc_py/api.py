@@ -29,6 +29,7 @@ from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
+from nosnoc_py.mpcc.threads import one_numpy_thread
 from nosnoc_py.notices import reported
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
@@ -37,6 +38,7 @@ from nosnoc_py.search import ElementSearch, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
+from nosnoc_py.simulation import many_contacts
 from nosnoc_py.simulation.certification.attached import with_certificate
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import (
@@ -49,12 +51,14 @@ from nosnoc_py.simulation.common import (
 )
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
+from nosnoc_py.simulation.many_contacts import MOST_CONTACTS
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.soft_constraints import guess_with_slacks
 from nosnoc_py.solution import Solution, SolutionSensitivity, Trajectory
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.evaluated import EvaluatesProblem, SimulatedSystem
 from nosnoc_py.systems.named_guesses import guess_by_name
@@ -75,14 +79,13 @@ SOLVING: tuple[Callable[..., Options], ...] = (
 )
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
 STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)
-# Number of contacts up to which EventDriven is the default: its dense matrices cost time with the cube of the contacts.
-MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, ActiveSetNewton)
 
 
 @named_arguments
 @reported
+@one_numpy_thread
 def solve(
     ocp: OCP,
     method: FiniteElementMethod | CompleteMethod | None = None,
@@ -248,6 +251,7 @@ class SolvedProblem(EvaluatesProblem):
 
 @named_arguments
 @reported
+@one_numpy_thread
 def simulate(
     system: Described,
     *,
@@ -273,8 +277,9 @@ def simulate(
     duration : float
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
-        Default `EventDriven()`, which controls its error, for a `CLS`, a `HybridSystem` and Filippov systems (`PSS`,
-        `Heaviside`, `PDS`), `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`.
+        Default `EventDriven()`, which controls its error, for a `CLS` of up to 100 contacts, a `HybridSystem` and
+        Filippov systems (`PSS`, `Heaviside`, `PDS`); `TimeStepping` for more contacts, whose message tells how accurate
+        it is; `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`.
         With a `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
@@ -328,13 +333,6 @@ def simulate(
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
-    contacts = len(system.contacts)
-    if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
-        raise OptionError(
-            f"method: a system of {contacts} contacts is slow with EventDriven, the default; give "
-            "method=ns.TimeStepping(step=...), which is made for many contacts (first order: halving the step halves "
-            "the error), or method=ns.EventDriven() to use it all the same."
-        )
     task = SimulationTask(
         x0=x0,
         duration=duration,
@@ -347,6 +345,8 @@ def simulate(
         time_limit=time_limit,
         sensitivities=sensitivities,
     )
+    if method is None and isinstance(system, CLS) and solver is None and len(system.contacts) > MOST_CONTACTS:
+        return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
     return with_system(way.simulate(system, task), system)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# Reciprocal condition number below which a Jacobian is singular: a few units of the rounding error of doubles.
-SINGULAR = 1e-15
+# Reciprocal condition number below which a Jacobian is singular: the rounding error of sums of some hundred products.
+SINGULAR = 1e-13
 
 
 def correction(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:

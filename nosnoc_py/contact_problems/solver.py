@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Literal
+from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
@@ -32,7 +32,16 @@ from nosnoc_py.tolerances import ADMISSIBLE
 
 Algorithm = Literal["enumeration", "sweeps", "newton"]
 
-SWEEPS = 400  # maximum number of sweeps in one problem
+# Sweeps in one problem at most; and at last in one of a long chain of contacts, through which forces travel slowly.
+SWEEPS, MANY_SWEEPS = 400, 4000
+# Projected iterations of each algorithm, with or without semismooth Newton steps, whose matrix redundant contacts make
+# singular: plain sweeps are more robust then.
+ATTEMPTS: dict[Algorithm | None, tuple[tuple[bool, int], ...]] = {
+    "enumeration": (),
+    "sweeps": ((False, SWEEPS),),
+    "newton": ((True, SWEEPS),),
+    None: ((True, SWEEPS), (False, SWEEPS), (True, MANY_SWEEPS)),
+}
 MOST_CANDIDATES = 3000  # choices of modes up to which they are enumerated
 # Tolerance of projected iterations relative to the rates. It only has to separate modes; Newton's method follows.
 PROJECTED = 1e-13
@@ -72,8 +81,6 @@ class ContactSolver:
 
     def __init__(self, frames: ContactFrames) -> None:
         self.frames = frames
-        widths = tuple(map(frames.width, range(frames.count)))
-        self._function = _PROBLEMS.kept(widths, lambda: buffered(_masked_problem(frames)))
 
     def solve(
         self, problem: ContactProblem, hints: Sequence[Sequence[int]] = (), algorithm: Algorithm | None = None
@@ -131,20 +138,37 @@ class ContactSolver:
         """Run Newton's method in given modes from forces `start`; the result need not be admissible."""
         chosen = self._nearest(problem, modes)  # hints may be modes of an earlier problem
         z = self._unknowns(problem, chosen, np.zeros(problem.offset.size) if start is None else start)
-        coefficients = problem.frames.friction
-        data = (problem.delassus.T, problem.offset, masks_of(chosen), problem.held, problem.direction, coefficients)
-        residual = np.inf
+        # Contacts that take no part have no force: their equations would only make those of the others larger.
+        active, residual = sorted(problem.active, key=self.frames.width), np.inf
+        directions, unknowns = self.frames.rows(active), self._places(active)
+        tangents, own = directions[len(active) :] - self.frames.count, np.ix_(directions, directions)
+        data = (
+            problem.delassus[own].T,
+            problem.offset[directions],
+            masks_of([chosen[c] for c in active]),
+            problem.held[active],
+            problem.direction[tangents],
+            problem.frames.friction[active],
+        )
+        equations, part = _equations(tuple(map(self.frames.width, active))), z[unknowns]
         for _ in range(20):
-            rows, jacobian, forces, rates = self._function(z, *data)
+            rows, jacobian, forces, _ = equations(part, *data)
             last, residual = residual, float(np.abs(rows).max(initial=0.0))
             small = ADMISSIBLE * max(problem.scale, 1e-300)
             # Stop at rounding errors: a small residual that is no longer halved.
             if residual == 0.0 or not np.isfinite(residual) or (residual < small and residual >= 0.5 * last):
                 break
-            z = z + correction(jacobian, rows.reshape(-1))
-        return ContactSolution(
-            modes=chosen, unknowns=z, forces=forces.reshape(-1), rates=rates.reshape(-1), residual=residual
-        )
+            part = part + correction(jacobian, rows.reshape(-1))
+        every, z[unknowns] = np.zeros(problem.offset.size), part
+        every[directions] = forces.reshape(-1)
+        rates = problem.delassus @ every + problem.offset
+        return ContactSolution(modes=chosen, unknowns=z, forces=every, rates=rates, residual=residual)
+
+    def _places(self, contacts: Sequence[int]) -> Array:
+        """Return the positions of contacts among the unknowns (f_n, y, s)."""
+        frames = self.frames
+        speeds = [frames.count + frames.n_t + frames.speeds[c] for c in contacts if frames.width(c) == 2]
+        return np.concatenate([frames.rows(contacts), np.array(speeds, dtype=int)])
 
     def admissible(self, problem: ContactProblem, solution: ContactSolution) -> bool:
         """Return True if every equation and inequality holds within `ADMISSIBLE`."""
@@ -185,9 +209,8 @@ class ContactSolver:
             if (solution := self._admissible(problem, modes, start)) is not None:
                 return solution
         start = np.zeros(problem.offset.size)
-        # Redundant contacts make the matrix of semismooth Newton steps singular: plain sweeps are more robust then.
-        for newton in {"enumeration": (), "sweeps": (False,), "newton": (True,), None: (True, False)}[algorithm]:
-            start = self._projected(problem, newton=newton)
+        for newton, sweeps in ATTEMPTS[algorithm]:
+            start = self._projected(problem, newton=newton, sweeps=sweeps)
             if (solution := self._admissible(problem, self._read(problem, start), start)) is not None:
                 return solution
         if algorithm in ("sweeps", "newton"):
@@ -273,10 +296,12 @@ class ContactSolver:
         size = max(problem.scale, float(np.abs(one.rates).max(initial=0.0)))
         return bool(np.abs(one.rates - other.rates).max(initial=0.0) <= DIFFERENT * size)
 
-    def _projected(self, problem: ContactProblem, *, newton: bool, friction: float = 1.0) -> Array:
+    def _projected(
+        self, problem: ContactProblem, *, newton: bool, friction: float = 1.0, sweeps: int = SWEEPS
+    ) -> Array:
         """Return forces (n_c + n_tt,) by projected iterations from zero."""
         rows = by_rows(problem, friction)
-        rule = Projected(PROJECTED * max(problem.scale, 1e-300), SWEEPS, newton, corners_of(None))
+        rule = Projected(PROJECTED * max(problem.scale, 1e-300), sweeps, newton, corners_of(None))
         with np.errstate(over="ignore", invalid="ignore"):  # without a solution the iterations diverge
             solution = solve(rows, *one_by_one(len(problem.active)), np.zeros(rows.rows.shape[:2]), rule)
         forces = forces_of(problem, solution.impulses)
@@ -368,8 +393,17 @@ def _unit(first: Array, second: Array) -> Array:
     return np.array([1.0, 0.0])
 
 
-def _masked_problem(frames: ContactFrames) -> ca.Function:
-    """Return the function z = (f_n, y, s) -> rows, Jacobian, forces and rates; masks choose the rows of the modes."""
+def _equations(widths: tuple[int, ...]) -> Any:
+    """Return the function z = (f_n, y, s) -> rows, Jacobian, forces and rates of contacts with so many tangents.
+
+    Masks choose the rows of the modes.
+    """
+    return _PROBLEMS.kept(widths, lambda: buffered(_masked_problem(widths)))
+
+
+def _masked_problem(widths: tuple[int, ...]) -> ca.Function:
+    # Equations know how many tangents contacts have; coefficients are arguments.
+    frames = ContactFrames.of_widths(widths, names=("",) * len(widths), friction=None, restitution=None, weights=None)
     n_c, n_t = frames.count, frames.n_t
     z = ca.SX.sym("z", n_c + n_t + frames.spatial)
     delassus, offset = ca.SX.sym("delassus", n_c + n_t, n_c + n_t), ca.SX.sym("offset", n_c + n_t)

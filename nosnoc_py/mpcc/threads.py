@@ -1,14 +1,18 @@
-"""One thread for the dense linear algebra inside IPOPT and other solvers of CasADi.
+"""One thread for the dense linear algebra of solvers and simulators.
 
-MUMPS calls BLAS for the small dense blocks of its factors. Several threads wait for each other longer than they
-compute: a program of 1 300 variables took 23 s of processor time on two cores instead of 4 s. They also add in another
-order, so that the iterates would depend on the number of cores.
+MUMPS, inside IPOPT, calls BLAS for the small dense blocks of its factors, and NumPy for matrices of contacts. Several
+threads wait for each other longer than they compute: a program of 1 300 variables took 23 s of processor time on two
+cores instead of 4 s, the simulation of eight dominoes 16 s instead of 8 s. They also add in another order, so that
+results would depend on the number of cores.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 
@@ -48,10 +52,22 @@ def _libraries() -> Any:
     return found
 
 
-class OneThread:
-    """Context in which solvers that CasADi has loaded compute in one thread.
+@cache
+def _numpys() -> Any:
+    """Return the controller of the BLAS of NumPy and of SciPy, which each bring their own."""
+    import_module("scipy.linalg")
+    return _register().ThreadpoolController().select(user_api="blas")
 
-    The number of threads belongs to the process: of several solves at a time the last one to end restores it.
+
+class OneThread(ContextDecorator):
+    """Context, or decorator of a function, in which linear algebra computes in one thread.
+
+    The number of threads belongs to the process: of several calls at a time the last one to end restores it.
+
+    Parameters
+    ----------
+    libraries : function
+        Returns the controller of the libraries.
 
     Examples
     --------
@@ -59,12 +75,13 @@ class OneThread:
     ...     pass
     """
 
-    def __init__(self) -> None:
+    def __init__(self, libraries: Callable[[], Any]) -> None:
+        self._libraries = libraries
         self._lock, self._inside, self._limits = threading.Lock(), 0, list[Any]()
 
     def __enter__(self) -> None:
         with self._lock:
-            found = _libraries()
+            found = self._libraries()
             self._inside += 1
             if any(library.num_threads != 1 for library in found.lib_controllers):
                 self._limits.append(found.limit(limits=1))
@@ -76,4 +93,5 @@ class OneThread:
                 self._limits.pop().restore_original_limits()
 
 
-one_thread = OneThread()
+one_thread, one_numpy_thread = OneThread(_libraries), OneThread(_numpys)
+"""Of solvers that CasADi has loaded; of NumPy and SciPy."""

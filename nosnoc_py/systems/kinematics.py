@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import casadi as ca
@@ -74,6 +75,16 @@ class ContactFrames:
     sticking: Any = None
     varies: bool = False
 
+    @classmethod
+    def of_widths(cls, widths: Sequence[int], **values: Any) -> ContactFrames:
+        """Return the frames of contacts with so many tangents each."""
+        # Contacts without friction have an empty slice, so that tangents of all contacts can be indexed alike.
+        ends = np.cumsum([0, *widths]).tolist()
+        # Only slips in space need a speed as an unknown: in the plane the velocity itself has a sign.
+        spatial = np.cumsum([width == 2 for width in widths]).tolist()
+        speeds = tuple(spatial[c] - 1 if width == 2 else -1 for c, width in enumerate(widths))
+        return cls(tangents=tuple(slice(*pair) for pair in pairwise(ends)), speeds=speeds, **values)
+
     @property
     def cone(self) -> Any:
         """Coefficients (n_c,) of contacts that stick."""
@@ -121,18 +132,13 @@ class ContactFrames:
 
 def frames_of(system: CLS) -> ContactFrames:
     """Return the frames of the contacts of a system."""
-    tangents, speeds, weights, friction = [], [], [], []
-    position = spatial = 0
+    widths, weights, friction = [], [], []
     for contact in system.contacts:
         size = contact.tangent.shape[1] if contact.frictional else 0
-        # Contacts without friction have an empty slice, so that tangents of all contacts can be indexed alike.
-        tangents.append(slice(position, position + size))
-        # Only slips in space need a speed as an unknown: in the plane the velocity itself has a sign.
-        speeds.append(spatial if size == 2 else -1)
         mu, shares = contact.cone
+        widths.append(size)
         friction.append(mu)
         weights += ca.vertsplit(shares)[:size]
-        position, spatial = position + size, spatial + (size == 2)
     given = (friction, [contact.restitution for contact in system.contacts], weights)
     # All or none are expressions: code that uses them then needs one case each and no mixture.
     if any(isinstance(value, ca.SX) for values in given for value in values):
@@ -140,14 +146,13 @@ def frames_of(system: CLS) -> ContactFrames:
     else:
         coefficients = [np.array([float(value) for value in values]) for values in given]
     static = np.array([contact.static_friction or 0.0 for contact in system.contacts])
-    return ContactFrames(
+    return ContactFrames.of_widths(
+        widths,
         sticking=static if static.any() else None,
         varies=any(varies(mu, system) for mu in friction),
         names=tuple(contact.name for contact in system.contacts),
         friction=coefficients[0],
         restitution=coefficients[1],
-        tangents=tuple(tangents),
-        speeds=tuple(speeds),
         weights=coefficients[2],
     )
 

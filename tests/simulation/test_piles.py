@@ -80,3 +80,31 @@ def test_a_wall_of_six_bricks_stays_or_settles(gap):
     rows = np.repeat([1, 2, 3], [3, 2, 1])
     assert np.abs(motion.final_state[1:18:3] - (0.1 * rows - 0.05)).max() < 1e-9
     assert np.abs(motion.final_state[18:]).max() < 1e-9
+
+
+def test_a_plank_on_four_feet_that_slips_does_not_lift_one():
+    """The shares of the weight are not unique and decide the friction; the smallest ones pull at a foot."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    height, contacts = 0.6, []
+    for x, mu in ((-1.0, 1.01), (-0.47, 0.25), (-0.35, 0.72), (1.0, 1.15)):
+        place = q[:2] + ca.vertcat(ca.cos(q[2]) * x + ca.sin(q[2]) * height, ca.sin(q[2]) * x - ca.cos(q[2]) * height)
+        tangent = ca.jacobian(place[0], q).T
+        contacts.append(ns.Contact(f"foot {x}", gap=place[1], tangent=tangent, friction=mu))
+    plank = ns.CLS(q=q, v=v, mass_matrix=ca.diag([1, 1, 0.5]), force=ca.DM([0, -9.81, 0]), contacts=contacts)
+    motion = ns.simulate(plank, x0=[0, height, 0, 1, 0, 0], duration=1.0)
+    assert motion.success
+    assert [event.kind for event in motion.events] == ["stick"] * 4
+    # Between the decelerations of the least and the greatest friction.
+    stop = motion.events[0].time
+    assert 1.0 / (1.15 * 9.81) < stop < 1.0 / (0.25 * 9.81)
+
+
+def test_ten_dominoes_fall_and_come_to_rest():
+    """112 contacts: by time-stepping, which says how accurate it is."""
+    system, start = dominoes(10)
+    motion = ns.simulate(system, x0=start, duration=0.6, steps=300)
+    assert motion.success
+    assert motion.message.startswith("112 contacts: 300 steps by ns.TimeStepping")
+    assert np.abs(motion.final_state[30:]).max() < 1e-5
+    assert abs(motion.final_state[29] + np.pi / 2) < 1e-3
+    assert system.mechanics.gaps_at(motion.final_state, np.zeros(0)).min() > -1e-4

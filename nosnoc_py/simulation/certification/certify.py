@@ -41,7 +41,7 @@ from nosnoc_py.tolerances import BROKEN, GIVEN
 
 # Default method. Soft landings of an optimal control bounce slightly in a simulation; slower impacts than this share of
 # the typical speed are inelastic.
-REFEREE, REFEREE_RESTS = THROUGH_TOUCHES, 1e-5
+REFEREE, REFEREE_RESTS = THROUGH_TOUCHES.replace(rattling="events"), 1e-5
 # Violations up to EXPLAINED_EFFECT times the effect of the residuals are explained by them, up to the relative size
 # MOST_EXPLAINED. Residuals count up to MOST_RESIDUAL: a solution with larger ones is no solution.
 EXPLAINED_EFFECT, MOST_EXPLAINED, MOST_RESIDUAL = 2.0, 1e-3, 1e-4

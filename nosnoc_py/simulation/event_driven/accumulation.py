@@ -8,6 +8,7 @@ with an error of the same size. The acceleration problem then decides whether fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,6 +22,9 @@ from nosnoc_py.tolerances import RESTING, TOUCHING
 
 # Remaining speed of a sequence of impacts, as a fraction of the typical speed: below the speed of an impact event.
 SETTLED = 1e-7
+# A pile rattles if so many nodes follow each other, in the mean after less than this fraction of the typical time, and
+# if more contacts have closed twice in them than those of a body that rocks.
+NODES_OF_A_RATTLE, SOON, MOST_ROCKING = 100, 1e-4, 2
 # Relative difference below which two accelerations of a gap, or a gradient and its projection, are equal.
 SAME_ACCELERATION = 1e-6
 
@@ -56,6 +60,17 @@ def at_rest(frames: ContactFrames, at: Kinematics, closed: np.ndarray, left: flo
     slips = np.array([np.linalg.norm(at.rates[count:][part]) for part in frames.tangents])
     still = np.where(slips > slow, SLIP, [STICK if frames.width(c) else CLOSED for c in range(count)])
     return [int(mode) for mode in np.where(closed & (np.abs(at.rates[:count]) <= slow), still, FREE)]
+
+
+def step_of_rattle(nodes: Sequence[Node], flow: ContactFlow) -> float:
+    """Return the mean time between the last nodes of a pile that rattles [s]; 0 for any other motion."""
+    last = nodes[-NODES_OF_A_RATTLE:]
+    if len(last) < NODES_OF_A_RATTLE or any(node.impact is not None and node.impact.bounce < np.inf for node in last):
+        return 0.0
+    mean = (last[-1].t - last[0].t) / NODES_OF_A_RATTLE
+    closings = Counter(event.name for node in last for event in node.events if event.kind == "contact")
+    many = sum(number > 1 for number in closings.values()) > MOST_ROCKING
+    return mean if many and mean * flow.scales.speed < SOON * flow.scales.length else 0.0
 
 
 def repeats_departure(

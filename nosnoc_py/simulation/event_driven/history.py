@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import casadi as ca
@@ -21,6 +21,7 @@ from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.simulation.common import StepState
+from nosnoc_py.simulation.event_driven.accumulation import step_of_rattle
 from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.hybrid import HybridModel
@@ -36,7 +37,7 @@ from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.pace import Pace, course_of, pace_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.scales import UNIT, ProblemScales
-from nosnoc_py.tolerances import RESTING
+from nosnoc_py.tolerances import IMPACT, RESTING
 
 # An infinite sequence of impacts (Zeno) ends where so many impacts follow within so many seconds and the last one is
 # slower than this fraction of the typical speed: lower bounces are smaller than the rounding of the gap.
@@ -47,6 +48,8 @@ FEW_STEPS = 4
 MOST_AT_ONCE = 50
 # Phases that end at once, among the last MOST_AT_ONCE: more means that rounding decides the modes.
 MOST_RETRIES = 10
+# What a contact problem is called that has no solution, or whose solver finds none.
+UNSOLVED_CONTACTS = (Status.NO_ADMISSIBLE_IMPACT, Status.PAINLEVE)
 TOO_FAST = (
     "something varies with time faster than a thousandth of the run: what lies between two samples is not seen; give "
     "EventDriven(max_step=) if there are shorter pulses"
@@ -107,7 +110,8 @@ class SimulationResult:
     @property
     def events(self) -> tuple[Any, ...]:
         """All events, in the order of time."""
-        return tuple(event for node in self.nodes for event in node.events)
+        parts = zip_longest(self.nodes, self.phases)
+        return tuple(event for pair in parts for part in pair if part is not None for event in part.events)
 
 
 class EventDrivenSimulator:
@@ -257,6 +261,15 @@ class _EventLoop:
             low, self.end = self.pieces.pop()
             self.crossing, self.begun = self._nodes(low, self.end, state.x), len(self.nodes)
         node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift, self._past())
+        rattled = self._through_rattle(node)
+        if rattled is not None:
+            node = replace(node, regime=rattled.start, status=Status.SOLVED, message="")
+            self.regime, self.drift, self.ended = rattled.regime, IMPACT, None
+            self.nodes.append(node)
+            self.phases.append(rattled)
+            self.flows.append(self.crossing.flow)
+            self.pieces += [(rattled.t, self.end)] * (rattled.t < self.end)
+            return replace(state, t=rattled.t, x=rattled.x)
         self.nodes.append(node)
         # Only a given start may drift; the end of a phase is on its constraints.
         self.drift = RESTING
@@ -286,6 +299,25 @@ class _EventLoop:
         # An event at the very end of an interval is handled by the node of the next one, under its control.
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
+
+    def _through_rattle(self, node: Node) -> Phase | None:
+        """Return the motion of a pile that rattles from a node on; None where nothing rattles."""
+        options, model = self.simulator.options, self.simulator.model
+        if options.rattling == "events" or not isinstance(model, ContactModel):
+            return None
+        if node.status is Status.SOLVED:
+            step = step_of_rattle([*self.nodes[self.begun :], node], self.crossing.flow)
+        else:
+            # What is left of a rattle may be more than the solver of contact problems can tell.
+            last = [phase for phase in self.phases if phase.note] if node.status in UNSOLVED_CONTACTS else []
+            step = 2.0 * float(np.diff(last[-1].steps[-1].t[[0, -1]])[0]) if last else 0.0
+        if not step or node.t + step >= self.end:
+            return None
+        start = node if node.regime is not None else replace(node, regime=self.regime)
+        phase: Phase | None = options.through_rattle(self.crossing.flow, start, step, self.end, self.deadline)
+        if phase is not None:
+            work.count(len(phase.steps) * self.simulator.step_work)
+        return phase
 
     def _past(self) -> list[Node]:
         """Return the nodes since the last break of the control; empty for a control that varies in time."""

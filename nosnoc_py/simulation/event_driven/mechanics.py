@@ -45,6 +45,8 @@ class ContactRegime:
         True if the forces of closed contacts are not unique.
     speed : float
         Speed of the motion [m/s] that tolerances are relative to.
+    known : (k,) or None
+        Independent contact forces that are admissible at the start: redundant ones stay as near to them as they can.
     """
 
     frames: ContactFrames
@@ -52,6 +54,7 @@ class ContactRegime:
     direction: Array
     redundant: bool = False
     speed: float = 1.0
+    known: Array | None = None
 
     @cached_property
     def closed(self) -> Array:
@@ -148,8 +151,13 @@ class ContactRegime:
         # The rows of A have zero acceleration; the matrix is not symmetric as soon as a contact slips.
         matrix, right = A @ columns, -(A @ free + at.curvature[self.rows])
         try:
-            least = np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else None
-            forces = np.linalg.solve(matrix, right) if least is None else least
+            if not self.redundant:
+                forces = np.linalg.solve(matrix, right)
+            else:
+                # Where redundant contacts slip, their shares decide the friction, and so the motion: the smallest
+                # forces need not be admissible.
+                known = np.zeros(right.size) if self.known is None else self.known
+                forces = known + np.linalg.lstsq(matrix, right - matrix @ known, rcond=REDUNDANT)[0]
         except np.linalg.LinAlgError:
             return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
@@ -206,10 +214,16 @@ class ContactRegime:
         return shares
 
 
-def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, at: Kinematics) -> ContactRegime:
-    """Return the regime of modes; determines whether its closed contacts are redundant at this state."""
+def regime_of(
+    frames: ContactFrames, modes: Sequence[int], direction: Array, at: Kinematics, forces: Array | None = None
+) -> ContactRegime:
+    """Return the regime of modes, with all contact forces if they are known.
+
+    Determines whether its closed contacts are redundant at this state.
+    """
     regime = ContactRegime(frames=frames, modes=tuple(modes), direction=direction, speed=at.scales.speed)
     if not regime.rows.size:
         return regime
     # Dependent rows of A, whatever the friction: forces along them cancel each other.
-    return replace(regime, redundant=null_space(at.jacobian[regime.rows].T).shape[1] > 0)
+    redundant = null_space(at.jacobian[regime.rows].T).shape[1] > 0
+    return replace(regime, redundant=redundant, known=None if forces is None else forces[regime.rows])

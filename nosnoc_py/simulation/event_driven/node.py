@@ -266,7 +266,7 @@ class ContactNodes:
         self, problem: ContactProblem, solution: ContactSolution, at: Kinematics, ended: Phase | None
     ) -> ContactRegime:
         """Return the regime of a solution."""
-        return regime_of(self.frames, solution.modes, self._direction(problem, solution, ended), at)
+        return regime_of(self.frames, solution.modes, self._direction(problem, solution, ended), at, solution.forces)
 
     def _at_rest(self, regime: ContactRegime, problem: ContactProblem, node: Node, at: Kinematics) -> np.ndarray:
         """Return the state without slips that count as rest and that the acceleration reverses."""

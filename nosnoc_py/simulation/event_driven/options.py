@@ -67,6 +67,12 @@ class EventDriven(SimulationMethod):
         rounding: the motion continues, with a note. The option also applies where a Filippov system has several
         motions (a repulsive surface); "continue" then takes the first in the order crossing, sliding, leaving.
 
+    rattling : {"steps", "events"}
+        What to do while a pile rattles: inelastic impacts of at least three contacts follow each other a hundred times
+        as fast as the motion goes on. "steps" takes it to where no contact changes any more by the impulses of short
+        steps, as `TimeStepping` does; the message says from when to when, and how accurate they are. "events" follows
+        every impact, as certificates and derivatives do: the work may have no bound.
+
     Raises
     ------
     OptionError
@@ -99,8 +105,10 @@ class EventDriven(SimulationMethod):
     max_impacts: int = Field(default=1000, ge=1)
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"
+    rattling: Literal["steps", "events"] = "steps"
 
     simulate = engine("nosnoc_py.simulation.event_driven.run:run")
+    through_rattle = engine("nosnoc_py.simulation.rattling:stepped")
     stepper = engine("nosnoc_py.simulation.event_driven.stepper:EventDrivenStepper")
 
 

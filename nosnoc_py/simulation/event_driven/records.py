@@ -100,6 +100,10 @@ class Phase:
         Length of the step with the crossing [s].
     patient : int
         Number of steps at the limit of stability after which a phase is taken to be stiff.
+    events : tuple of Event
+        Events within the phase, and
+    note : str
+        what is said of it, if it is not one regime but a pile that rattles (`simulation.rattling`).
     """
 
     start: Any
@@ -114,6 +118,8 @@ class Phase:
     finite: bool = True
     length: float = 0.0
     patient: int = STIFF_STEPS
+    events: tuple[Event, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -39,6 +39,7 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
     start, parameters, control = task.start(system)
     if task.sensitivities:
         check_control(control)
+        method = method.replace(rattling="events")
     intervals = None if task.steps is None else np.linspace(0.0, task.seconds, steps_given(task.steps) + 1)
     history = event_driven_simulator(system, method, start, control, parameters).run(
         start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
@@ -212,4 +213,5 @@ def _messages(history: SimulationResult) -> list[str]:
     if touched and history.status is not Status.GRAZING:
         notes.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
     open_ = [node for node in history.nodes if node.message and node.message != history.message]
+    notes += [phase.note for phase in history.phases if phase.note]
     return notes + [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]

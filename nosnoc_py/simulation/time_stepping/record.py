@@ -97,6 +97,22 @@ class ImpulseRecord:
                     unfinished[contact] = impact
             self._open, self._open_after = unfinished, self._taken + number
 
+    @property
+    def changes(self) -> int:
+        """Number of events so far."""
+        return len(self._events) + len(self._impacts)
+
+    def forces(self, steps: int) -> np.ndarray:
+        """Return the mean forces (steps, n_c + n_tt) of all directions in steps, impacts included."""
+        count, forces = self.frames.count, np.zeros((steps, self.frames.count + self.frames.n_t))
+        at, contacts, impulses = (np.concatenate(part) for part in (self._steps, self._contacts, self._impulses))
+        forces[at, contacts] = impulses[:, 0] / self._h
+        for contact in np.unique(contacts):
+            part, own = self.frames.tangents[contact], contacts == contact
+            columns = slice(count + part.start, count + part.stop)
+            forces[at[own], columns] = impulses[own, 1 : 1 + part.stop - part.start] / self._h
+        return forces
+
     def events(self) -> tuple[Event, ...]:
         """Return all events in the order of time, impacts first at equal times."""
         impacts = [

@@ -76,7 +76,7 @@ def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
     scales = problem_scales(
         system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
     )
-    loop = _TimeSteppingLoop(system, method, method.limits(scales), control, parameters)
+    loop = TimeSteppingLoop(system, method, method.limits(scales), control, parameters)
     return loop.run(start, seconds, count, task.callback, deadline)
 
 
@@ -92,20 +92,21 @@ def after_steps(
     deadline: float,
 ) -> TimeSteppingState:
     """Return the state after several steps, with the status of all of them."""
-    loop = _TimeSteppingLoop(system, method, limits, control, p)
+    loop = TimeSteppingLoop(system, method, limits, control, p)
     status = loop.run(x, seconds, count, None, deadline).status
     return replace(loop.last, status=status)
 
 
 @dataclass(eq=False)
-class _TimeSteppingLoop:
-    """State of one simulation."""
+class TimeSteppingLoop:
+    """State of one simulation; of the contacts `closed` (n_c,) no event tells that they close."""
 
     system: CLS
     method: TimeStepping
     limits: Limits
     control: Control
     p: np.ndarray
+    closed: np.ndarray | None = None
 
     def run(
         self, start: np.ndarray, seconds: float, count: int, callback: Callable[[Any], Any] | None, deadline: float
@@ -161,6 +162,8 @@ class _TimeSteppingLoop:
         width = self.model.sizes.width
         self.scheme = scheme_of(self.method, self.limits, self.h, width)
         self.place = place_of(start, self.model.sizes.n_c, width)
+        if self.closed is not None:
+            self.place.touching[:] = self.place.loaded[:] = self.closed
         self.most = 1 if one_by_one else min(LEAP, count)
         self._make_room(self.most * min(self.model.sizes.n_c, 8))
 

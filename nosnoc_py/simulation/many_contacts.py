@@ -1,0 +1,38 @@
+"""Simulation of systems with very many contacts, where the default, which follows every event, would take too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nosnoc_py.motion.record import message_of
+from nosnoc_py.simulation.common import SimulationTask
+from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.scales import problem_scales
+
+# Contacts up to which EventDriven is the default: the work of an event grows with the square of the contacts, and so
+# does the number of events.
+MOST_CONTACTS = 100
+# Steps in the time in which the forces at the start make the typical speed, or in a shorter duration.
+STEPS = 1000
+
+
+def simulate(system: CLS, task: SimulationTask) -> Trajectory:
+    """Simulate by time-stepping; the message tells the step, and the difference from steps twice as long."""
+    task.check(TimeStepping.refuses)
+    if task.steps is None:
+        x0, p, control = task.start(system)
+        scales = problem_scales(system, x0=x0, control=control, p=p, duration=task.seconds)
+        typical = scales.length / scales.speed if scales.speed else task.seconds
+        task = replace(task, steps=int(np.ceil(STEPS * max(1.0, task.seconds / typical))))
+    fine = TimeStepping().simulate(system, task)
+    notes = [f"{len(system.contacts)} contacts: {task.steps} steps by ns.TimeStepping, of first order"]
+    if fine.success:
+        rough = TimeStepping().simulate(system, replace(task, steps=(task.steps + 1) // 2, callback=None))
+        apart = np.abs(fine.final_state - rough.final_state)[system.at_q].max()
+        notes += [f"positions end {apart:.1g} from those of half as many"] if rough.success else []
+    notes += ["ns.EventDriven() follows every event", fine.message]
+    return replace(fine, message=message_of(notes, None))
