@@ -52,6 +52,11 @@ class ContactProblem:
     direction: Array
     scale: float
 
+    @property
+    def exact(self) -> bool:
+        """True if directions of slip are signs, so that all modes are all solutions: in the plane."""
+        return all(self.frames.width(c) < 2 for c in self.active)
+
     def in_unit_mass(self) -> tuple[ContactProblem, float]:
         """Return the problem with forces divided by the smallest effective mass, and this mass.
 

@@ -43,6 +43,8 @@ ATTEMPTS: dict[Algorithm | None, tuple[tuple[bool, int], ...]] = {
     None: ((True, SWEEPS), (False, SWEEPS), (True, MANY_SWEEPS)),
 }
 MOST_CANDIDATES = 3000  # choices of modes up to which they are enumerated
+# Starts of a search for other solutions in space, nearest modes first: it may miss some however many there are.
+MOST_DIRECTIONS = 100
 # Tolerance of projected iterations relative to the rates. It only has to separate modes; Newton's method follows.
 PROJECTED = 1e-13
 # Relative difference of rates above which two solutions are different motions.
@@ -118,7 +120,8 @@ class ContactSolver:
         scaled, mass = problem.in_unit_mass()
         distinct: list[ContactSolution] = []
         # Sweeps cannot leave the cones, so that their forces are a start in any modes, converged or not.
-        for pair in self._candidates(scaled, self._projected(scaled, newton=False)):
+        candidates = self._candidates(scaled, self._projected(scaled, newton=False))
+        for pair in islice(candidates, MOST_CANDIDATES if scaled.exact else MOST_DIRECTIONS):
             candidate = self._admissible(scaled, *pair)
             if candidate is not None and not any(self._same(scaled, candidate, other) for other in distinct):
                 distinct.append(candidate)
