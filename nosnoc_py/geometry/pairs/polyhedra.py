@@ -1,0 +1,195 @@
+"""Boxes and convex polyhedra on each other: by the corners of each, and where edges cross.
+
+A corner has the gap max_k h_k of its heights over the faces of the other body, positive outside, zero on its surface.
+Two edges a and b have the gap n'(p_a - p_b) along n = a x b / |a x b|, out of the second body: where it is zero and the
+nearest points of both lines lie on the edges, these are a common point. It may also be negative while the bodies are
+apart along another axis; it is then reflected at the largest separation along all axes, which is positive.
+
+Where a corner, an edge or a face of one body meets an edge of the other one, rounding must not decide. Steps that no
+motion resolves do:
+
+- the face that a corner is over is judged a few steps further towards the middle of its own body, so that boxes that
+  are aligned stand on their faces, and do not touch by their sides;
+- a corner carries until two steps beyond the border of a face, edges cross from one step inside of their ends on: what
+  slides over a border passes from corners to crossings while both touch. Beyond, gaps are lifted in second order, so
+  that they begin and end with their normals;
+- edges that are parallel have no crossing: it is lifted, as that of rods, and corners carry.
+
+References
+----------
+Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH (1996): separations along normals of faces and products of edges.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.features import SAME_PLANE, features_of
+from nosnoc_py.geometry.pairs.rods import Segment, segments_of
+from nosnoc_py.geometry.placed import Placed
+from nosnoc_py.geometry.touch import ASIDE, ShapePair, Touch, lift
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
+
+# A step, relative to the size of the smaller body; the place where a face is judged, in steps.
+STEP, AHEAD = ASIDE / 10, 5
+# Slope of lifts beside faces: no corner touches the plane of a face there, however steep its body stands.
+SLOPE = 4.0
+# Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
+# Of two that are, rounding must not choose: aligned bodies have many.
+SAME = STEP / 100
+# Largest number of pairs of edges that are written out.
+MOST = 1000
+
+
+class Solid(NamedTuple):
+    """A polyhedron in the world: corners (3, n), faces normals'x = offsets in its frame, families of edges, size."""
+
+    placed: Placed
+    corners: ca.SX
+    middle: ca.SX
+    normals: ca.DM
+    offsets: ca.DM
+    families: list[list[Segment]]
+    size: float
+
+
+class Crossing(NamedTuple):
+    """Two edges: unit normal, gap, the lift of the gap beyond both edges, and the point on the second edge."""
+
+    normal: ca.SX
+    parallel: ca.SX
+    gap: ca.SX
+    lifted: ca.SX
+    point: ca.SX
+
+
+def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
+    """Return the touches of the corners of each on the other, and of all edges that may cross."""
+    a, b = _solid(one), _solid(other)
+    count, size = len(a.families) * len(b.families), min(a.size, b.size)
+    if count > MOST:
+        raise ModelError(
+            f"contacts: {count} pairs of edges may cross, and at most {MOST} are written out; give shapes with fewer "
+            "corners, or put spheres on one of them."
+        )
+    crossings = [_crossing(a, first, b, second, size) for first, second in product(a.families, b.families)]
+    # Positive for bodies that are apart; gaps of the touch are not less, up to rounding.
+    least = _separation(a, b, crossings) - SAME * size
+    touches = [
+        Touch(ca.if_else(c.gap > least, c.gap, 2 * least - c.gap) + c.lifted, c.normal, c.point, one, other)
+        for c in crossings
+    ]
+    return [*_corners_on(a, b, size), *_corners_on(b, a, size), *touches]
+
+
+def _solid(placed: Placed) -> Solid:
+    """Return a polyhedron in the world."""
+    shape = placed.shape
+    if shape.skin:
+        raise ModelError(
+            f"contacts: {type(shape).__name__} with a skin on a polyhedron: give it without, and spheres of its radius."
+        )
+    middle = shape.vertices.mean(axis=0)
+    size = float(np.linalg.norm(shape.vertices - middle, axis=1).max())
+    planes = features_of(shape)[0]
+    normals, offsets = np.array([plane.normal for plane in planes]), np.array([plane.offset for plane in planes])
+    return Solid(
+        placed,
+        ca.horzcat(*[placed.in_world(corner) for corner in shape.vertices]),
+        placed.in_world(middle),
+        ca.DM(normals),
+        ca.DM(offsets),
+        _families(segments_of(shape), normals, offsets, size),
+        size,
+    )
+
+
+def _families(edges: list[Segment], normals: np.ndarray, offsets: np.ndarray, size: float) -> list[list[Segment]]:
+    """Return parallel edges that have no face in common: of those at most one is the outermost in any direction."""
+    families: list[list[tuple[Segment, np.ndarray]]] = []
+    for edge in edges:
+        faces = np.abs(normals @ edge.middle - offsets) < SAME_PLANE**0.5 * size
+        for family in families:
+            turned = abs(family[0][0].direction @ edge.direction) < 1 - SAME_PLANE
+            if not turned and not any((faces & others).any() for _, others in family):
+                family.append((edge, faces))
+                break
+        else:
+            families.append([(edge, faces)])
+    return [[edge for edge, _ in family] for family in families]
+
+
+def _corners_on(one: Solid, other: Solid, size: float) -> list[Touch]:
+    """Return the touches of the corners of one on the faces of the other."""
+    middle, touches = other.placed.of_world(one.middle), []
+    for corner in ca.horzsplit(one.corners):
+        at = other.placed.of_world(corner)
+        heights = other.normals @ at - other.offsets
+        inward = (middle - at) * (AHEAD * STEP * size / one.size)
+        judged = other.normals @ (at + inward) - other.offsets
+        beside = ca.fmax(heights - 2 * STEP * size, 0)
+        lifts = SLOPE * beside**2 / (beside + STEP * size)
+        gap, own, total = heights[0], lifts[0], ca.sum1(lifts)
+        normal, best = ca.SX(other.normals[0, :].T), judged[0]
+        for k in range(1, heights.numel()):
+            higher = judged[k] > best
+            best = ca.fmax(best, judged[k])
+            gap, own = ca.if_else(higher, heights[k], gap), ca.if_else(higher, lifts[k], own)
+            normal = ca.if_else(higher, other.normals[k, :].T, normal)
+        touches.append(Touch(gap + total - own, other.placed.rotation @ normal, corner, one.placed, other.placed))
+    return touches
+
+
+def _crossing(one: Solid, first: list[Segment], other: Solid, second: list[Segment], size: float) -> Crossing:
+    """Return where the lowest edge of one family crosses the highest one of another."""
+    a, b = (solid.placed.rotation @ ca.DM(part[0].direction) for solid, part in ((one, first), (other, second)))
+    sine_squared, cosine = ca.sumsqr(ca.cross(a, b)), ca.dot(a, b)
+    parallel, scale, way = sine_squared < ASIDE**2, ca.fmax(sine_squared, ASIDE**2), one.middle - other.middle
+    out = ca.cross(a, b) / ca.sqrt(scale)
+    # A gap needs a gradient everywhere: that of the distance of the middles, where it has no meaning.
+    normal = ca.if_else(parallel, way / ca.norm_2(way), ca.if_else(ca.dot(out, way) < -SAME * size, -out, out))
+    (middle_a, half_a), (middle_b, half_b) = _outermost(one, first, -normal), _outermost(other, second, normal)
+    apart = middle_a - middle_b
+    along_a, along_b = ca.dot(a, apart), ca.dot(b, apart)
+    s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
+    inside = STEP * size
+    lifted = 2 * size * ASIDE * lift(sine_squared)
+    for place, half in ((s, half_a), (t, half_b)):
+        beyond = ca.fmax(ca.fabs(place) - half + inside, 0)
+        # Limited by the size, as places along parallel edges have no limit.
+        lifted += beyond**2 / (beyond + inside + beyond**2 / size)
+    point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
+    gap = ca.dot(normal, ca.if_else(parallel, way, apart))
+    return Crossing(normal, parallel, gap, lifted, point)
+
+
+def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """Return the middle in the world and half of the length of the edge of a family that is furthest along a way."""
+    middle, half = solid.placed.in_world(family[0].middle), ca.SX(family[0].half)
+    for edge in family[1:]:
+        place = solid.placed.in_world(edge.middle)
+        further = ca.dot(way, place) > ca.dot(way, middle) + SAME * solid.size
+        middle, half = ca.if_else(further, place, middle), ca.if_else(further, edge.half, half)
+    return middle, half
+
+
+def _separation(one: Solid, other: Solid, crossings: list[Crossing]) -> ca.SX:
+    """Return the largest distance of two parallel planes with one body above and the other one below."""
+
+    def along(normal: ca.SX) -> ca.SX:
+        return ca.mmin(normal.T @ one.corners) - ca.mmax(normal.T @ other.corners)
+
+    faces = [along(normal) for normal in ca.horzsplit(other.placed.rotation @ other.normals.T)]
+    faces += [along(-normal) for normal in ca.horzsplit(one.placed.rotation @ one.normals.T)]
+    # Parallel edges have no axis of their own.
+    edges = [ca.if_else(c.parallel, faces[0], along(c.normal)) for c in crossings]
+    return ca.mmax(ca.vertcat(*faces, *edges))
+
+
+SOLIDS = (Box, ConvexPolyhedron)
+PAIRS = (ShapePair(SOLIDS, SOLIDS, corners_and_crossings, "by corners, and where edges cross", exact=False),)
