@@ -32,13 +32,13 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.features import SAME_PLANE, features_of
 from nosnoc_py.geometry.pairs.rods import Segment, segments_of
 from nosnoc_py.geometry.placed import Placed
-from nosnoc_py.geometry.touch import ASIDE, ShapePair, Touch, lift
+from nosnoc_py.geometry.touch import ASIDE, ENDED, ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
 # A step, relative to the size of the smaller body; the place where a face is judged, in steps.
 STEP, AHEAD = ASIDE / 10, 5
-# Slope of lifts beside faces: no corner touches the plane of a face there, however steep its body stands.
-SLOPE = 4.0
+# Least level beyond a range, relative to the size.
+LEVEL = 10 * ASIDE
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
@@ -64,7 +64,7 @@ class Crossing(NamedTuple):
     normal: ca.SX
     parallel: ca.SX
     gap: ca.SX
-    lifted: ca.SX
+    beyond: ca.SX
     point: ca.SX
 
 
@@ -81,10 +81,21 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     # Positive for bodies that are apart; gaps of the touch are not less, up to rounding.
     least = _separation(a, b, crossings) - SAME * size
     touches = [
-        Touch(ca.if_else(c.gap > least, c.gap, 2 * least - c.gap) + c.lifted, c.normal, c.point, one, other)
+        Touch(_reflected(c.gap, ca.if_else(c.beyond > 0, ca.fmax(least, 0) + _level(c.beyond, size), least)),
+              c.normal, c.point, one, other)
         for c in crossings
     ]
     return [*_corners_on(a, b, size), *_corners_on(b, a, size), *touches]
+
+
+def _reflected(gap: ca.SX, level: ca.SX) -> ca.SX:
+    """Return a gap that is not less than a level: what is below it is reflected."""
+    return level + ca.fabs(gap - level)
+
+
+def _level(beyond: ca.SX, size: float) -> ca.SX:
+    """Return the level for a place beyond a range by some length, flat at its end."""
+    return size * LEVEL + beyond**2 / (beyond + size)
 
 
 def _solid(placed: Placed) -> Solid:
@@ -133,15 +144,15 @@ def _corners_on(one: Solid, other: Solid, size: float) -> list[Touch]:
         inward = (middle - at) * (AHEAD * STEP * size / one.size)
         judged = other.normals @ (at + inward) - other.offsets
         beside = ca.fmax(heights - 2 * STEP * size, 0)
-        lifts = SLOPE * beside**2 / (beside + STEP * size)
-        gap, own, total = heights[0], lifts[0], ca.sum1(lifts)
-        normal, best = ca.SX(other.normals[0, :].T), judged[0]
+        gap, own, normal, best = heights[0], beside[0], ca.SX(other.normals[0, :].T), judged[0]
         for k in range(1, heights.numel()):
             higher = judged[k] > best
             best = ca.fmax(best, judged[k])
-            gap, own = ca.if_else(higher, heights[k], gap), ca.if_else(higher, lifts[k], own)
+            gap, own = ca.if_else(higher, heights[k], gap), ca.if_else(higher, beside[k], own)
             normal = ca.if_else(higher, other.normals[k, :].T, normal)
-        touches.append(Touch(gap + total - own, other.placed.rotation @ normal, corner, one.placed, other.placed))
+        beyond = ca.sum1(beside) - own
+        gap = ca.if_else(beyond > 0, _reflected(gap, _level(beyond, size)), gap)
+        touches.append(Touch(gap, other.placed.rotation @ normal, corner, one.placed, other.placed))
     return touches
 
 
@@ -158,14 +169,14 @@ def _crossing(one: Solid, first: list[Segment], other: Solid, second: list[Segme
     along_a, along_b = ca.dot(a, apart), ca.dot(b, apart)
     s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
     inside = STEP * size
-    lifted = 2 * size * ASIDE * lift(sine_squared)
+    beyond = size * ca.fmax(1 - sine_squared / ENDED**2, 0)
     for place, half in ((s, half_a), (t, half_b)):
-        beyond = ca.fmax(ca.fabs(place) - half + inside, 0)
+        past = ca.fmax(ca.fabs(place) - half + inside, 0)
         # Limited by the size, as places along parallel edges have no limit.
-        lifted += beyond**2 / (beyond + inside + beyond**2 / size)
+        beyond += past / (1 + past / size)
     point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
     gap = ca.dot(normal, ca.if_else(parallel, way, apart))
-    return Crossing(normal, parallel, gap, lifted, point)
+    return Crossing(normal, parallel, gap, beyond, point)
 
 
 def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
