@@ -22,6 +22,8 @@ Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH (1996): separations along normals
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -35,10 +37,8 @@ from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.touch import ASIDE, ENDED, ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
-# A step, relative to the size of the smaller body; the place where a face is judged, in steps.
-STEP, AHEAD = ASIDE / 10, 5
-# Least level beyond a range, relative to the size.
-LEVEL = 10 * ASIDE
+# Step at the ends of ranges, and the level at which gaps are reflected beyond, relative to the size of the smaller body.
+STEP, LEVEL = ASIDE / 10, 10 * ASIDE
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
@@ -59,10 +59,10 @@ class Solid(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """Two edges: unit normal, gap, the lift of the gap beyond both edges, and the point on the second edge."""
+    """Two edges: unit normal, separation of the bodies along it, gap, if the gap has no meaning, point on the second."""
 
     normal: ca.SX
-    parallel: ca.SX
+    separation: ca.SX
     gap: ca.SX
     beyond: ca.SX
     point: ca.SX
@@ -78,24 +78,21 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
             "corners, or put spheres on one of them."
         )
     crossings = [_crossing(a, first, b, second, size) for first, second in product(a.families, b.families)]
-    # Positive for bodies that are apart; gaps of the touch are not less, up to rounding.
-    least = _separation(a, b, crossings) - SAME * size
+    heights = _heights(a, b), _heights(b, a)
+    along = [ca.mmin(row) for part in heights for row in ca.vertsplit(part)]
+    along += [c.separation for c in crossings]
+    # The largest separation, positive for bodies that are apart; gaps of the touch are not less, up to rounding.
+    least = ca.mmax(ca.vertcat(*along)) - SAME * size
+    away = ca.fmax(least, LEVEL * size)
     touches = [
-        Touch(_reflected(c.gap, ca.if_else(c.beyond > 0, ca.fmax(least, 0) + _level(c.beyond, size), least)),
-              c.normal, c.point, one, other)
-        for c in crossings
+        Touch(_reflected(c.gap, ca.if_else(c.beyond, away, least)), c.normal, c.point, one, other) for c in crossings
     ]
-    return [*_corners_on(a, b, size), *_corners_on(b, a, size), *touches]
+    return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *touches]
 
 
 def _reflected(gap: ca.SX, level: ca.SX) -> ca.SX:
     """Return a gap that is not less than a level: what is below it is reflected."""
     return level + ca.fabs(gap - level)
-
-
-def _level(beyond: ca.SX, size: float) -> ca.SX:
-    """Return the level for a place beyond a range by some length, flat at its end."""
-    return size * LEVEL + beyond**2 / (beyond + size)
 
 
 def _solid(placed: Placed) -> Solid:
@@ -135,25 +132,45 @@ def _families(edges: list[Segment], normals: np.ndarray, offsets: np.ndarray, si
     return [[edge for edge, _ in family] for family in families]
 
 
-def _corners_on(one: Solid, other: Solid, size: float) -> list[Touch]:
-    """Return the touches of the corners of one on the faces of the other."""
-    middle, touches = other.placed.of_world(one.middle), []
-    for corner in ca.horzsplit(one.corners):
-        at = other.placed.of_world(corner)
-        heights = other.normals @ at - other.offsets
-        inward = (middle - at) * (AHEAD * STEP * size / one.size)
-        judged = other.normals @ (at + inward) - other.offsets
-        beside = ca.fmax(heights - 2 * STEP * size, 0)
-        gap, own, normal, best = heights[0], beside[0], ca.SX(other.normals[0, :].T), judged[0]
-        for k in range(1, heights.numel()):
-            higher = judged[k] > best
-            best = ca.fmax(best, judged[k])
-            gap, own = ca.if_else(higher, heights[k], gap), ca.if_else(higher, beside[k], own)
-            normal = ca.if_else(higher, other.normals[k, :].T, normal)
-        beyond = ca.sum1(beside) - own
-        gap = ca.if_else(beyond > 0, _reflected(gap, _level(beyond, size)), gap)
-        touches.append(Touch(gap, other.placed.rotation @ normal, corner, one.placed, other.placed))
+def _heights(one: Solid, other: Solid) -> ca.SX:
+    """Return the heights (n_f, n) of the corners of one over the faces of the other."""
+    places = other.placed.rotation.T @ (one.corners - ca.repmat(other.placed.position, 1, one.corners.shape[1]))
+    return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
+
+
+def _corners_on(one: Solid, other: Solid, heights: ca.SX, size: float) -> list[Touch]:
+    """Return the touches of the corners of one on the other: over the face that separates both bodies most.
+
+    Outside of the range of this face the largest height counts, where it is above the level of reflection.
+    """
+    face, touches = _largest(ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)]), size), []
+    normal, over = face(other.normals), face(heights)
+    beside = ca.fmax(heights - 2 * STEP * size, 0)
+    past = ca.sum1(beside) - face(beside)
+    for k, corner in enumerate(ca.horzsplit(one.corners)):
+        nearest, reflected = _largest(heights[:, k], size), _reflected(over[k], LEVEL * size)
+        away = nearest(heights[:, k])
+        by_height = ca.logic_and(past[k] > 0, away > reflected)
+        gap = ca.if_else(by_height, away, ca.if_else(past[k] > 0, reflected, over[k]))
+        out = other.placed.rotation @ ca.if_else(by_height, nearest(other.normals), normal).T
+        touches.append(Touch(gap, out, corner, one.placed, other.placed))
     return touches
+
+
+def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
+    """Return the function that takes the row of the largest value from a matrix; of equal ones it is the first."""
+    most, later = values[0], []
+    for value in ca.vertsplit(values)[1:]:
+        later.append(value > most + SAME * size)
+        most = ca.if_else(later[-1], value, most)
+
+    def row_of(matrix: ca.SX) -> ca.SX:
+        row, *rows = ca.vertsplit(ca.SX(matrix))
+        for is_larger, other in zip(later, rows, strict=True):
+            row = ca.if_else(is_larger, other, row)
+        return row
+
+    return row_of
 
 
 def _crossing(one: Solid, first: list[Segment], other: Solid, second: list[Segment], size: float) -> Crossing:
@@ -169,14 +186,12 @@ def _crossing(one: Solid, first: list[Segment], other: Solid, second: list[Segme
     along_a, along_b = ca.dot(a, apart), ca.dot(b, apart)
     s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
     inside = STEP * size
-    beyond = size * ca.fmax(1 - sine_squared / ENDED**2, 0)
-    for place, half in ((s, half_a), (t, half_b)):
-        past = ca.fmax(ca.fabs(place) - half + inside, 0)
-        # Limited by the size, as places along parallel edges have no limit.
-        beyond += past / (1 + past / size)
+    past = [ca.fabs(place) > half - STEP * size for place, half in ((s, half_a), (t, half_b))]
+    beyond = reduce(ca.logic_or, past, sine_squared < ENDED**2)
     point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
     gap = ca.dot(normal, ca.if_else(parallel, way, apart))
-    return Crossing(normal, parallel, gap, beyond, point)
+    separation = ca.mmin(normal.T @ one.corners) - ca.mmax(normal.T @ other.corners)
+    return Crossing(normal, ca.if_else(parallel, -size, separation), gap, beyond, point)
 
 
 def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
@@ -187,19 +202,6 @@ def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, 
         further = ca.dot(way, place) > ca.dot(way, middle) + SAME * solid.size
         middle, half = ca.if_else(further, place, middle), ca.if_else(further, edge.half, half)
     return middle, half
-
-
-def _separation(one: Solid, other: Solid, crossings: list[Crossing]) -> ca.SX:
-    """Return the largest distance of two parallel planes with one body above and the other one below."""
-
-    def along(normal: ca.SX) -> ca.SX:
-        return ca.mmin(normal.T @ one.corners) - ca.mmax(normal.T @ other.corners)
-
-    faces = [along(normal) for normal in ca.horzsplit(other.placed.rotation @ other.normals.T)]
-    faces += [along(-normal) for normal in ca.horzsplit(one.placed.rotation @ one.normals.T)]
-    # Parallel edges have no axis of their own.
-    edges = [ca.if_else(c.parallel, faces[0], along(c.normal)) for c in crossings]
-    return ca.mmax(ca.vertcat(*faces, *edges))
 
 
 SOLIDS = (Box, ConvexPolyhedron)
