@@ -22,8 +22,7 @@ Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH (1996): separations along normals
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -42,6 +41,8 @@ STEP, LEVEL = ASIDE / 10, 10 * ASIDE
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
+# Places beyond a range by less than this part of the size are near its end.
+FLAT = 0.1
 # Largest number of pairs of edges that are written out.
 MOST = 1000
 
@@ -58,36 +59,39 @@ class Solid(NamedTuple):
     size: float
 
 
-class Crossing(NamedTuple):
-    """Two edges: unit normal, separation of the bodies along it, gap, if the gap has no meaning, point on the second."""
+class Axis(NamedTuple):
+    """Directions of two edges, their unit normal out of the second body, the sine squared, and if it is too small."""
 
+    first: ca.SX
+    second: ca.SX
     normal: ca.SX
-    separation: ca.SX
-    gap: ca.SX
-    beyond: ca.SX
-    point: ca.SX
+    sine_squared: ca.SX
+    parallel: ca.SX
 
 
 def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     """Return the touches of the corners of each on the other, and of all edges that may cross."""
     a, b = _solid(one), _solid(other)
-    count, size = len(a.families) * len(b.families), min(a.size, b.size)
-    if count > MOST:
+    families = list(product(a.families, b.families))
+    size = min(a.size, b.size)
+    if len(families) > MOST:
         raise ModelError(
-            f"contacts: {count} pairs of edges may cross, and at most {MOST} are written out; give shapes with fewer "
-            "corners, or put spheres on one of them."
+            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST} are written out; give shapes with "
+            "fewer corners, or put spheres on one of them."
         )
-    crossings = [_crossing(a, first, b, second, size) for first, second in product(a.families, b.families)]
+    ways = [tuple(tuple(family[0].direction) for family in pair) for pair in families]
+    axes = {way: _axis(a, way[0], b, way[1], size) for way in ways}
     heights = _heights(a, b), _heights(b, a)
     along = [ca.mmin(row) for part in heights for row in ca.vertsplit(part)]
-    along += [c.separation for c in crossings]
+    for axis in axes.values():
+        apart = ca.mmin(axis.normal.T @ a.corners) - ca.mmax(axis.normal.T @ b.corners)
+        along.append(ca.if_else(axis.parallel, -size, apart))
     # The largest separation, positive for bodies that are apart; gaps of the touch are not less, up to rounding.
     least = ca.mmax(ca.vertcat(*along)) - SAME * size
-    away = ca.fmax(least, LEVEL * size)
-    touches = [
-        Touch(_reflected(c.gap, ca.if_else(c.beyond, away, least)), c.normal, c.point, one, other) for c in crossings
+    crossings = [
+        _crossing(a, first, b, second, axes[way], least, size) for (first, second), way in zip(families, ways, strict=True)
     ]
-    return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *touches]
+    return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *crossings]
 
 
 def _reflected(gap: ca.SX, level: ca.SX) -> ca.SX:
@@ -173,25 +177,38 @@ def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
     return row_of
 
 
-def _crossing(one: Solid, first: list[Segment], other: Solid, second: list[Segment], size: float) -> Crossing:
-    """Return where the lowest edge of one family crosses the highest one of another."""
-    a, b = (solid.placed.rotation @ ca.DM(part[0].direction) for solid, part in ((one, first), (other, second)))
-    sine_squared, cosine = ca.sumsqr(ca.cross(a, b)), ca.dot(a, b)
-    parallel, scale, way = sine_squared < ASIDE**2, ca.fmax(sine_squared, ASIDE**2), one.middle - other.middle
-    out = ca.cross(a, b) / ca.sqrt(scale)
+def _axis(one: Solid, first: Sequence[float], other: Solid, second: Sequence[float], size: float) -> Axis:
+    """Return the axis of two edges."""
+    a, b = one.placed.rotation @ ca.DM(first), other.placed.rotation @ ca.DM(second)
+    product_, way = ca.cross(a, b), one.middle - other.middle
+    sine_squared = ca.sumsqr(product_)
+    out = product_ / ca.sqrt(ca.fmax(sine_squared, ASIDE**2))
+    normal = ca.if_else(ca.dot(out, way) < -SAME * size, -out, out)
+    parallel = sine_squared < ASIDE**2
     # A gap needs a gradient everywhere: that of the distance of the middles, where it has no meaning.
-    normal = ca.if_else(parallel, way / ca.norm_2(way), ca.if_else(ca.dot(out, way) < -SAME * size, -out, out))
+    return Axis(a, b, ca.if_else(parallel, way / ca.norm_2(way), normal), sine_squared, parallel)
+
+
+def _crossing(
+    one: Solid, first: list[Segment], other: Solid, second: list[Segment], axis: Axis, least: ca.SX, size: float
+) -> Touch:
+    """Return the touch where the lowest edge of one family crosses the highest one of another."""
+    a, b, normal = axis.first, axis.second, axis.normal
     (middle_a, half_a), (middle_b, half_b) = _outermost(one, first, -normal), _outermost(other, second, normal)
-    apart = middle_a - middle_b
-    along_a, along_b = ca.dot(a, apart), ca.dot(b, apart)
+    apart, cosine = middle_a - middle_b, ca.dot(a, b)
+    along_a, along_b, scale = ca.dot(a, apart), ca.dot(b, apart), ca.fmax(axis.sine_squared, ASIDE**2)
     s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
-    inside = STEP * size
-    past = [ca.fabs(place) > half - STEP * size for place, half in ((s, half_a), (t, half_b))]
-    beyond = reduce(ca.logic_or, past, sine_squared < ENDED**2)
+    beyond = size * ca.fmax(1 - axis.sine_squared / ENDED**2, 0)
+    for place, half in ((s, half_a), (t, half_b)):
+        past = ca.fmax(ca.fabs(place) - half + STEP * size, 0)
+        # Limited by the size, as places along parallel edges have no limit.
+        beyond += past / (1 + past / size)
+    # Flat at the end of the range, where a contact opens with its normal.
+    level = LEVEL * size + beyond**2 / (beyond + FLAT * size)
+    gap = ca.dot(normal, ca.if_else(axis.parallel, one.middle - other.middle, apart))
+    touches = ca.logic_and(beyond <= 0, gap > least)
     point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
-    gap = ca.dot(normal, ca.if_else(parallel, way, apart))
-    separation = ca.mmin(normal.T @ one.corners) - ca.mmax(normal.T @ other.corners)
-    return Crossing(normal, ca.if_else(parallel, -size, separation), gap, beyond, point)
+    return Touch(ca.if_else(touches, gap, _reflected(gap, level)), normal, point, one.placed, other.placed)
 
 
 def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
