@@ -39,8 +39,8 @@ def is_mirrored(system: Any, x: np.ndarray, way: np.ndarray, p: np.ndarray, cont
     with np.errstate(all="ignore"):
         behind = np.array(x)
         behind[system.at_q] -= system.mechanics.moved(x, p, way)
-    # Behind the contact a signed gap is about -short, a mirrored one +short: these limits separate them despite curvature.
-    # Much further is a gap that has jumped, at the end of the range of a face.
+    # Behind the contact a signed gap is about -short, a mirrored one +short: these limits separate them despite
+    # curvature. Much further is a gap that has jumped, at the end of the range of a face.
     return bool(0.5 * short < system.mechanics.gaps_at(behind, p)[contact] < 2.0 * short)
 
 

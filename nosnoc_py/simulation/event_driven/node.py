@@ -96,8 +96,8 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance, but not if its
-        # gap has jumped: it has left its range.
+        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance, but not if
+        # its gap has jumped: it has left its range.
         held &= at.gaps <= at.short(TOUCHING_SOLVED)
         closed = (at.gaps <= at.short(TOUCHING)) | held
         slow = at.slow(np.where(held, drift, RESTING))
