@@ -172,7 +172,9 @@ class ContactNodes:
         # Impulses, unlike gradients, move a system along its bilateral constraints.
         with np.errstate(all="ignore"):
             way = at.response[:, contact] * (short / at.delassus[contact, contact])
-        return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short)
+        # A mirrored gap is shorter than twice the way at the steepest gap.
+        far = 2.0 * BEHIND * self.flow.scales.length
+        return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short, far)
 
     def _impact(self, node: Node, at: Kinematics, closed: np.ndarray) -> Node:
         """Return the node after all impacts of an instant, or with the status that ends the motion."""
