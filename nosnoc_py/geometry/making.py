@@ -23,7 +23,7 @@ from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
 INSTEAD = {
     "round on hills": "a HeightMap is touched by points, corners and spheres; put such on the body, ns.Sphere()",
-    "edges": "edges may cross in space, where no corner touches; give one of them spheres or points at its corners",
+    "rims": "a rim touches ground and hills; give spheres or points on it, or ns.ConvexPolyhedron(shape.vertices)",
     "round": "the distance of these is not exact; give one of them spheres along it",
 }
 
@@ -41,7 +41,8 @@ def contacts(
 
     Exact distances and their gradients, without smoothing: points, spheres, capsules, boxes, convex polyhedra,
     cylinders and discs (by their rims) and ellipsoids on half-spaces; points, corners and spheres on height maps;
-    points and spheres on spheres, capsules, boxes and convex polyhedra; capsules on capsules, boxes and polyhedra. In
+    points and spheres on spheres, capsules, boxes and convex polyhedra; capsules on capsules, boxes and polyhedra;
+    boxes and convex polyhedra on each other, by their corners and where edges cross: 16 and 36 contacts for boxes. In
     the plane points, discs (spheres) and convex polygons on half-planes, discs and polygons; two polygons by the
     corners of each against the other, so that an edge has its range. A shape of one's own has a method `probes`, or
     `surface`, or both; `nosnoc_py.testing.check_shape` tests it.
@@ -108,7 +109,7 @@ def _instead(kinds: tuple[type, type]) -> str:
     if HeightMap in kinds:
         return INSTEAD["round on hills"]
     sharp = (Box, ConvexPolyhedron, Cylinder, ThinDisc)
-    return INSTEAD["edges"] if all(kind in sharp for kind in kinds) else INSTEAD["round"]
+    return INSTEAD["rims"] if all(kind in sharp for kind in kinds) else INSTEAD["round"]
 
 
 def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX | None:

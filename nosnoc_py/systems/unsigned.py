@@ -34,13 +34,18 @@ def is_never_negative(gap: ca.SX) -> bool:
     return _sign(gap, 0) == 0
 
 
-def is_mirrored(system: Any, x: np.ndarray, way: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
-    """Return True if a gap that is zero at x is positive behind it along a way (n_v,) that opens it by `short`."""
+def is_mirrored(
+    system: Any, x: np.ndarray, way: np.ndarray, p: np.ndarray, contact: int, short: float, far: float = np.inf
+) -> bool:
+    """Return True if a gap that is zero at x is positive behind it along a way (n_v,) that opens it by `short`.
+
+    A gap above `far` has jumped instead, as at the end of the range of a face.
+    """
     with np.errstate(all="ignore"):
         behind = np.array(x)
         behind[system.at_q] -= system.mechanics.moved(x, p, way)
     # Behind the contact a signed gap is about -short; half of +short separates the two cases despite curvature.
-    return bool(system.mechanics.gaps_at(behind, p)[contact] > 0.5 * short)
+    return bool(0.5 * short < system.mechanics.gaps_at(behind, p)[contact] < far)
 
 
 def _sign(e: ca.SX, depth: int) -> int | None:

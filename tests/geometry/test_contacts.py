@@ -370,7 +370,13 @@ def test_a_rod_bounces_where_it_crosses_another() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (BOX, ns.Box([1, 1, 1]), "Box on Box: edges may cross in space"),
+        (BOX, ns.Cylinder(1, 1), "Box on Cylinder: a rim touches ground and hills"),
+        (ns.Box([1, 1, 1], skin=0.1), BOX, "Box with a skin on a polyhedron: give it without"),
+        (
+            BOX,
+            ns.ConvexPolyhedron(ns.Cylinder(1, 1, points=200).vertices),
+            "pairs of edges may cross, and at most 1000",
+        ),
         (CAPSULE, ns.Ellipsoid([1, 2, 3]), "Capsule on Ellipsoid: the distance of these is not exact"),
         (CAPSULE, ns.HeightMap(lambda x, y: x), "Capsule on HeightMap: a HeightMap is touched by points"),
         (ns.Box([1, 1, 1], skin=0.1), ns.HeightMap(lambda x, y: x), "Box on HeightMap: its corners have a skin"),

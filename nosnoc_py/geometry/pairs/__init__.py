@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nosnoc_py.geometry.balls import probes_of
-from nosnoc_py.geometry.pairs import balls, ellipsoids, hills, polygons, rims, rods
+from nosnoc_py.geometry.pairs import balls, ellipsoids, hills, polygons, polyhedra, rims, rods
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import HalfSpace, HeightMap
 from nosnoc_py.geometry.surfaces import surface_of
@@ -14,6 +14,7 @@ PAIRS: tuple[ShapePair, ...] = (
     *ellipsoids.PAIRS,
     *hills.PAIRS,
     *polygons.PAIRS,
+    *polyhedra.PAIRS,
     *rims.PAIRS,
     *rods.PAIRS,
 )

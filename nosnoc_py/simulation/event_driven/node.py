@@ -42,7 +42,7 @@ from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
-from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
+from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING, TOUCHING_SOLVED
 
 # A slip in space that is faster than this fraction of the typical speed when its direction has turned by a right
 # angle has turned around and not stopped.
@@ -96,7 +96,9 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
+        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance, but not if
+        # its gap has jumped: it has left its range.
+        held &= at.gaps <= at.short(TOUCHING_SOLVED)
         closed = (at.gaps <= at.short(TOUCHING)) | held
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
@@ -170,7 +172,9 @@ class ContactNodes:
         # Impulses, unlike gradients, move a system along its bilateral constraints.
         with np.errstate(all="ignore"):
             way = at.response[:, contact] * (short / at.delassus[contact, contact])
-        return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short)
+        # A mirrored gap is shorter than twice the way at the steepest gap.
+        far = 2.0 * BEHIND * self.flow.scales.length
+        return is_mirrored(self.flow.mechanics.system, x, way, self.flow.p, contact, short, far)
 
     def _impact(self, node: Node, at: Kinematics, closed: np.ndarray) -> Node:
         """Return the node after all impacts of an instant, or with the status that ends the motion."""

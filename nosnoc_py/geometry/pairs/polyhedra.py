@@ -1,0 +1,227 @@
+"""Boxes and convex polyhedra on each other: by the corners of each, and where edges cross.
+
+The face of one body along whose normal both bodies are furthest apart is the one that corners of the other one touch,
+by their heights over it. Two edges a and b have the gap n'(p_a - p_b) along n = a x b / |a x b|, out of the second
+body: where it is zero and the nearest points of both lines lie on the edges, these are a common point. It is no gap
+where it is less than the separation of the bodies along another axis: there the edges are on the far sides.
+
+Gaps are exact where they are zero. Beyond the range of a face or an edge a gap is reflected at a positive level. Where
+corner, edge or face of one body meet an edge of the other one, rounding must not decide:
+
+- ranges overlap by a step that no motion resolves: corners carry until two steps beyond the border of a face, edges
+  cross from one step within their ends on. What slides over a border passes from corners to crossings.
+- A reflected gap has the opposite normal: a contact that leaves its range would have to pull, and opens for that.
+- Edges that are parallel, up to a third of a degree, do not cross: corners carry.
+
+Parallel edges that have no face in common share a contact, for only one of them is outermost in a direction: twelve
+edges of a box are six families, 6 x 6 crossings.
+
+References
+----------
+Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH (1996): separations along normals of faces and products of edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.features import SAME_PLANE, features_of
+from nosnoc_py.geometry.pairs.rods import Segment, segments_of
+from nosnoc_py.geometry.placed import Placed
+from nosnoc_py.geometry.touch import ASIDE, ENDED, ShapePair, Touch
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
+
+# Step at the ends of ranges, and the level at which gaps are reflected beyond, relative to the smaller body.
+STEP, LEVEL = ASIDE / 10, 10 * ASIDE
+# Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
+# Of two that are, rounding must not choose: aligned bodies have many.
+SAME = STEP / 100
+# Places beyond a range by less than this part of the size are near its end.
+FLAT = 0.1
+# Largest number of pairs of edges that are written out.
+MOST = 1000
+
+
+class Solid(NamedTuple):
+    """A polyhedron in the world: corners (3, n), faces normals'x = offsets in its frame, families of edges, size."""
+
+    placed: Placed
+    corners: ca.SX
+    middle: ca.SX
+    normals: ca.DM
+    offsets: ca.DM
+    families: list[list[Segment]]
+    size: float
+
+
+class Axis(NamedTuple):
+    """Directions of two edges, their unit normal out of the second body, the sine squared, and if it is too small."""
+
+    first: ca.SX
+    second: ca.SX
+    normal: ca.SX
+    sine_squared: ca.SX
+    parallel: ca.SX
+
+
+def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
+    """Return the touches of the corners of each on the other, and of all edges that may cross."""
+    a, b = _solid(one), _solid(other)
+    families = list(product(a.families, b.families))
+    size = min(a.size, b.size)
+    if len(families) > MOST:
+        raise ModelError(
+            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST} are written out; give shapes with "
+            "fewer corners, or put spheres on one of them."
+        )
+    ways = [tuple(tuple(family[0].direction) for family in pair) for pair in families]
+    axes = {way: _axis(a, way[0], b, way[1], size) for way in ways}
+    heights = _heights(a, b), _heights(b, a)
+    along = [ca.mmin(row) for part in heights for row in ca.vertsplit(part)]
+    for axis in axes.values():
+        apart = ca.mmin(axis.normal.T @ a.corners) - ca.mmax(axis.normal.T @ b.corners)
+        along.append(ca.if_else(axis.parallel, -size, apart))
+    # The largest separation, positive for bodies that are apart; gaps of the touch are not less, up to rounding.
+    least = ca.mmax(ca.vertcat(*along)) - SAME * size
+    crossings = [
+        _crossing(a, first, b, second, axes[way], least, size)
+        for (first, second), way in zip(families, ways, strict=True)
+    ]
+    return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *crossings]
+
+
+def _reflected(gap: ca.SX, level: ca.SX) -> ca.SX:
+    """Return a gap that is not less than a level: what is below it is reflected."""
+    return level + ca.fabs(gap - level)
+
+
+def _solid(placed: Placed) -> Solid:
+    """Return a polyhedron in the world."""
+    shape = placed.shape
+    if shape.skin:
+        raise ModelError(
+            f"contacts: {type(shape).__name__} with a skin on a polyhedron: give it without, and spheres of its radius."
+        )
+    middle = shape.vertices.mean(axis=0)
+    size = float(np.linalg.norm(shape.vertices - middle, axis=1).max())
+    planes = features_of(shape)[0]
+    normals, offsets = np.array([plane.normal for plane in planes]), np.array([plane.offset for plane in planes])
+    return Solid(
+        placed,
+        ca.horzcat(*[placed.in_world(corner) for corner in shape.vertices]),
+        placed.in_world(middle),
+        ca.DM(normals),
+        ca.DM(offsets),
+        _families(segments_of(shape), normals, offsets, size),
+        size,
+    )
+
+
+def _families(edges: list[Segment], normals: np.ndarray, offsets: np.ndarray, size: float) -> list[list[Segment]]:
+    """Return parallel edges that have no face in common: of those at most one is the outermost in any direction."""
+    families: list[list[tuple[Segment, np.ndarray]]] = []
+    for edge in edges:
+        faces = np.abs(normals @ edge.middle - offsets) < SAME_PLANE**0.5 * size
+        for family in families:
+            turned = abs(family[0][0].direction @ edge.direction) < 1 - SAME_PLANE
+            if not turned and not any((faces & others).any() for _, others in family):
+                family.append((edge, faces))
+                break
+        else:
+            families.append([(edge, faces)])
+    return [[edge for edge, _ in family] for family in families]
+
+
+def _heights(one: Solid, other: Solid) -> ca.SX:
+    """Return the heights (n_f, n) of the corners of one over the faces of the other."""
+    places = other.placed.rotation.T @ (one.corners - ca.repmat(other.placed.position, 1, one.corners.shape[1]))
+    return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
+
+
+def _corners_on(one: Solid, other: Solid, heights: ca.SX, size: float) -> list[Touch]:
+    """Return the touches of the corners of one on the other: over the face that separates both bodies most.
+
+    Outside of the range of this face the largest height counts, where it is above the level of reflection.
+    """
+    face, touches = _largest(ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)]), size), []
+    normal, over = face(other.normals), face(heights)
+    beside = ca.fmax(heights - 2 * STEP * size, 0)
+    past = ca.sum1(beside) - face(beside)
+    for k, corner in enumerate(ca.horzsplit(one.corners)):
+        nearest, reflected = _largest(heights[:, k], size), _reflected(over[k], LEVEL * size)
+        away = nearest(heights[:, k])
+        by_height = ca.logic_and(past[k] > 0, away > reflected)
+        gap = ca.if_else(by_height, away, ca.if_else(past[k] > 0, reflected, over[k]))
+        out = other.placed.rotation @ ca.if_else(by_height, nearest(other.normals), normal).T
+        touches.append(Touch(gap, out, corner, one.placed, other.placed))
+    return touches
+
+
+def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
+    """Return the function that takes the row of the largest value from a matrix; of equal ones it is the first."""
+    most, later = values[0], []
+    for value in ca.vertsplit(values)[1:]:
+        later.append(value > most + SAME * size)
+        most = ca.if_else(later[-1], value, most)
+
+    def row_of(matrix: ca.SX) -> ca.SX:
+        row, *rows = ca.vertsplit(ca.SX(matrix))
+        for is_larger, other in zip(later, rows, strict=True):
+            row = ca.if_else(is_larger, other, row)
+        return row
+
+    return row_of
+
+
+def _axis(one: Solid, first: Sequence[float], other: Solid, second: Sequence[float], size: float) -> Axis:
+    """Return the axis of two edges."""
+    a, b = one.placed.rotation @ ca.DM(first), other.placed.rotation @ ca.DM(second)
+    product_, way = ca.cross(a, b), one.middle - other.middle
+    sine_squared = ca.sumsqr(product_)
+    out = product_ / ca.sqrt(ca.fmax(sine_squared, ASIDE**2))
+    normal = ca.if_else(ca.dot(out, way) < -SAME * size, -out, out)
+    parallel = sine_squared < ASIDE**2
+    # A gap needs a gradient everywhere: that of the distance of the middles, where it has no meaning.
+    return Axis(a, b, ca.if_else(parallel, way / ca.norm_2(way), normal), sine_squared, parallel)
+
+
+def _crossing(
+    one: Solid, first: list[Segment], other: Solid, second: list[Segment], axis: Axis, least: ca.SX, size: float
+) -> Touch:
+    """Return the touch where the lowest edge of one family crosses the highest one of another."""
+    a, b, normal = axis.first, axis.second, axis.normal
+    (middle_a, half_a), (middle_b, half_b) = _outermost(one, first, -normal), _outermost(other, second, normal)
+    apart, cosine = middle_a - middle_b, ca.dot(a, b)
+    along_a, along_b, scale = ca.dot(a, apart), ca.dot(b, apart), ca.fmax(axis.sine_squared, ASIDE**2)
+    s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
+    beyond = size * ca.fmax(1 - axis.sine_squared / ENDED**2, 0)
+    for place, half in ((s, half_a), (t, half_b)):
+        past = ca.fmax(ca.fabs(place) - half + STEP * size, 0)
+        # Limited by the size, as places along parallel edges have no limit.
+        beyond += past / (1 + past / size)
+    # Flat at the end of the range, where a contact opens with its normal.
+    level = LEVEL * size + beyond**2 / (beyond + FLAT * size)
+    gap = ca.dot(normal, ca.if_else(axis.parallel, one.middle - other.middle, apart))
+    touches = ca.logic_and(beyond <= 0, gap > least)
+    point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
+    return Touch(ca.if_else(touches, gap, _reflected(gap, level)), normal, point, one.placed, other.placed)
+
+
+def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """Return the middle in the world and half of the length of the edge of a family that is furthest along a way."""
+    middle, half = solid.placed.in_world(family[0].middle), ca.SX(family[0].half)
+    for edge in family[1:]:
+        place = solid.placed.in_world(edge.middle)
+        further = ca.dot(way, place) > ca.dot(way, middle) + SAME * solid.size
+        middle, half = ca.if_else(further, place, middle), ca.if_else(further, edge.half, half)
+    return middle, half
+
+
+SOLIDS = (Box, ConvexPolyhedron)
+PAIRS = (ShapePair(SOLIDS, SOLIDS, corners_and_crossings, "by corners, and where edges cross", exact=False),)
