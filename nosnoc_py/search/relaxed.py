@@ -35,10 +35,10 @@ SHARP = 0.1
 def relaxed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """Yield controls of relaxed problems: from the initial state at rest, then from random controls."""
     ocp = task.ocp
-    # Finite elements have no state of hysteresis, no resets of the user, and no nodes at times that the user chooses.
-    if not task.rest.size or ocp.system.remembers or isinstance(ocp.system, HybridSystem) or ocp.point_terms:
-        return
-    if special_friction(ocp.system):
+    # Finite elements have no state of hysteresis, no resets of the user, no nodes at times that the user chooses, and
+    # one coefficient of friction.
+    unknown = ocp.system.remembers or isinstance(ocp.system, HybridSystem) or special_friction(ocp.system)
+    if not task.rest.size or unknown or ocp.point_terms:
         return
     method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod).replace(**ELEMENTS)
     problem = transcribe(ocp, method)

@@ -355,23 +355,27 @@ class ContactLaws:
     def _onset(self, before: Mode, after: Mode) -> Rows:
         """Return by how much sticking needs more than static friction where slips begin (cached as `onset`)."""
         frames, at, mu = self.frames, self.at, self.frames.friction
-        if frames.sticking is None:
-            return Rows()
+        if frames.sticking is None or self.impulsive_contacts(before, {}, after):
+            return Rows()  # after an impact a slip has a speed
         pairs = enumerate(zip(self._hard(before), self._hard(after), strict=True))
         begin = [c for c, (was, is_) in pairs if is_ in SLIPPING and was not in (OPEN, is_) and frames.sticking[c]]
         if not begin:
             return Rows()
         held, columns = list[int](), list[ca.SX]()
         for c, word in enumerate(self._hard(before)):
-            rows, slip = self._rows(c), at.rates[self._rows(c)]
-            sticks = word == STICK or c in begin
             if word == OPEN:
                 continue
-            # Contacts that go on to slip have their friction with the normal force.
-            along = SIGNS.get(word, slip / ca.norm_2(slip)) if word in SLIPPING and not sticks else None
-            held += [c, *(rows if sticks else ())]
-            normal = at.jacobian[c, :] if along is None else at.jacobian[c, :] - mu[c] * along.T @ at.jacobian[rows, :]
-            columns += [normal.T, *((at.jacobian[rows, :].T,) if sticks else ())]
+            rows, normal = self._rows(c), at.jacobian[c, :]
+            if word == STICK or c in begin:
+                held += [c, *rows]
+                columns += [normal.T, at.jacobian[rows, :].T]
+                continue
+            if rows:  # what goes on to slip has its friction with the normal force
+                slip = at.rates[rows]
+                along = ca.SX(SIGNS[word]) if word in SIGNS else slip / ca.norm_2(slip)
+                normal -= mu[c] * along.T @ at.jacobian[rows, :]
+            held.append(c)
+            columns.append(normal.T)
         response = at.jacobian[held, :] @ ca.solve(at.mass, ca.horzcat(*columns, at.force))
         matrix, free = ca.horzsplit(response, [0, len(held), len(held) + 1])
         # Forces of redundant contacts are not unique; their sum, which is what counts, is.
@@ -381,8 +385,10 @@ class ContactLaws:
         push = [-SIGNS.get(after[c], 1.0) * forces[self._rows(c)] for c in begin]
         bounds = [frames.cone[c] * forces[c] for c in begin]
         # In space the norm is rounded at zero, where it has no derivative, by less than `BEYOND` at the cone.
-        sizes = (ca.sqrt(ca.sumsqr(f) + BEYOND * 0.1 * bound**2) for f, bound in zip(push, bounds, strict=True))
-        needed = sum(f if f.numel() == 1 else size for f, size in zip(push, sizes, strict=True))
+        needed = sum(
+            f if f.numel() == 1 else ca.sqrt(ca.sumsqr(f) + 0.1 * BEYOND * bound**2)
+            for f, bound in zip(push, bounds, strict=True)
+        )
         most = sum(bounds)
         return Rows.of((f"static friction[{', '.join(self.names[c] for c in begin)}]", needed - (1.0 + BEYOND) * most))
 

@@ -151,3 +151,22 @@ def test_a_block_in_space_breaks_loose():
     best = minimize_scalar(lambda T: breaking_loose(0.4, 0.9, count, T), bounds=(0.5, 2.0), method="bounded").fun
     assert confirmed(solution)
     assert solution.objective == pytest.approx(best, rel=CLOSE)
+
+
+def test_a_block_is_torn_loose_by_another_one_that_slides():
+    """A spring joins them; the second block has friction by the place, and a wall that it never hits."""
+    q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u")
+    contacts = [
+        ns.Contact("floor", gap=q[1], tangent=[1, 0, 0, 0], friction=0.4, static_friction=0.9),
+        ns.Contact("ramp", gap=q[3], tangent=[0, 0, 1, 0], friction=0.2 + 0.1 * q[2]),
+        ns.Contact("wall", gap=9.0 - q[2]),
+    ]
+    spring = 20.0 * (q[2] - q[0])
+    ocp = task(q, v, u, ca.vertcat(spring, -G, u - spring, -G), contacts, ca.DM.eye(4), 2.0)
+    words = (("stick", "stick"), ("stick", "slip+"), ("slip+", "slip+"))
+    sequence = [dict(zip(("floor", "ramp"), modes, strict=True)) for modes in words]
+    solution = ns.solve(ocp, ns.MultiPhase(sequence=sequence, intervals=20))
+    loose = next(event.time for event in solution.events if event.name == "floor")
+    x = solution(loose)
+    assert confirmed(solution)
+    assert 20.0 * (x[2] - x[0]) == pytest.approx(0.9 * G, rel=CLOSE)
