@@ -28,7 +28,7 @@ from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
-from nosnoc_py.systems.special_laws import refuse_sequences, refuse_special_friction
+from nosnoc_py.systems.special_laws import refuse_sequences
 from nosnoc_py.systems.symbols import (
     check_different,
     check_free,
@@ -431,7 +431,6 @@ class OCP:
     def __attrs_post_init__(self) -> None:
         s, free, horizon = self.system, self.free_time, self.horizon
         refuse_sequences(s, "an optimal control problem")
-        refuse_special_friction(s, "an optimal control problem")
         # Before names and symbols are checked: constraints may contain symbols that the system has eliminated.
         self._without_algebraic(s)
         p = s.parameters(self.p, "OCP: p")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nosnoc_py.arguments import Signature, short_type
 from nosnoc_py.errors import ArgumentError, OptionError, check_run, check_type, constructor_calls, unknown_name
+from nosnoc_py.systems.special_laws import refuse_special_friction
 
 
 def _signature(options: type[Options]) -> Signature:
@@ -86,12 +87,14 @@ def engine(reference: str) -> Any:
 class Method(Options):
     """Options of a method that solves or simulates; `takes` has the kinds of systems that it is for.
 
-    `remembers` tells whether these may have switches with hysteresis, whose mode no state tells.
+    `remembers` tells whether these may have switches with hysteresis, whose mode no state tells, `special_friction`
+    whether their contacts may have static friction, and friction that depends on the state.
     `refuses` has the arguments of `nosnoc_py.simulate` that it does not take, and says why.
     """
 
     takes: ClassVar[tuple[type, ...]]
     remembers: ClassVar[bool] = False
+    special_friction: ClassVar[bool] = False
     refuses: ClassVar[Mapping[str, str]] = {
         "times": "only EventDriven takes output times; its own nodes are those of `steps`, and `interpolant(t)` of the "
         "trajectory is the state at any time"
@@ -140,6 +143,8 @@ def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple
     check_type(method, kinds, "method", makers)
     if (misfit := method.accepts(system)) is not None:
         raise OptionError(misfit)
+    if not method.special_friction:
+        refuse_special_friction(system, type(method).__name__)
     return method
 
 
@@ -184,6 +189,8 @@ class CompleteMethod(Method):
                 f"solver: {type(self).__name__} has its own solver; solver= is for finite elements (ns.FESDJ, ns.FESD, "
                 "ns.TimeFreezing)."
             )
+        if not self.special_friction:
+            refuse_special_friction(ocp.system, type(self).__name__)
         check_run(callback, time_limit)
         started = time.monotonic()
         return self.solved(ocp, guess, callback, started, started + strictest(time_limit, self.time_limit))

@@ -1,14 +1,15 @@
 """Films of the problems, small enough for a page: `python -m problems.gallery`.
 
-Every problem of `FILMS` has a function `film(path)`, which solves it and writes a film. The films are reduced to one
-size and written to a folder, `docs/images/gallery` by default, each with a still from its middle. `docs/gallery.md`
-shows them.
+Every problem of `FILMS` has a function `film(path)`, which solves it and writes a film; machines are only
+simulated. The films are reduced to one size and written to a folder, `docs/images/gallery` by default, each with a
+still from its middle. `docs/gallery.md` shows them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +17,10 @@ from typing import Any
 
 from PIL import Image, ImageSequence
 
+import nosnoc_py as ns
 from nosnoc_py.progress import Progress
 from problems.benchmarks.orders import check_names
+from problems.machines import MACHINES
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
@@ -77,7 +80,7 @@ def experiment(*, names: Sequence[str] = (), output: str = "docs/images/gallery"
     Parameters
     ----------
     names : tuple of str
-        Of problems, by default all.
+        Of problems and machines, by default all.
     output : str
         A folder.
 
@@ -86,13 +89,20 @@ def experiment(*, names: Sequence[str] = (), output: str = "docs/images/gallery"
     OptionError
         For an unknown name.
     """
-    check_names(names=(names, FILMS))
+    check_names(names=(names, (*FILMS, *MACHINES)))
     folder, rows = Path(output), []
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or FILMS:
-        _, row = filmed(import_module(f"problems.{name}").film, folder / f"{name}.gif")
+    for name in names or (*FILMS, *MACHINES):
+        _, row = filmed(partial(_film, name), folder / f"{name}.gif")
         rows.append({"film": name, **row})
     return rows
+
+
+def _film(name: str, path: Path) -> Path:
+    if name in MACHINES:
+        system, motion = MACHINES[name]()
+        return ns.animate(system, motion, path)
+    return Path(import_module(f"problems.{name}").film(path))
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -145,6 +145,7 @@ class Search(CompleteMethod):
 
     takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS, HybridSystem)
     remembers: ClassVar[bool] = True
+    special_friction: ClassVar[bool] = True
 
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)

@@ -21,6 +21,7 @@ from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.hybrid import HybridSystem
+from nosnoc_py.systems.special_laws import special_friction
 from nosnoc_py.transcription import Transcription, transcribe
 
 Array = np.ndarray
@@ -34,8 +35,10 @@ SHARP = 0.1
 def relaxed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """Yield controls of relaxed problems: from the initial state at rest, then from random controls."""
     ocp = task.ocp
-    # Finite elements have no state of hysteresis, no resets of the user, and no nodes at times that the user chooses.
-    if not task.rest.size or ocp.system.remembers or isinstance(ocp.system, HybridSystem) or ocp.point_terms:
+    # Finite elements have no state of hysteresis, no resets of the user, no nodes at times that the user chooses, and
+    # one coefficient of friction.
+    unknown = ocp.system.remembers or isinstance(ocp.system, HybridSystem) or special_friction(ocp.system)
+    if not task.rest.size or unknown or ocp.point_terms:
         return
     method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod).replace(**ELEMENTS)
     problem = transcribe(ocp, method)

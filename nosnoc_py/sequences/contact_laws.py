@@ -49,6 +49,10 @@ SOFTNESS = 1e-12
 # A contact counts as closed, or as sticking, where gaps and rates are below these fractions of the typical length and
 # speed: above the errors of numerical solutions, far below the motion itself.
 CLOSED_GAP, STICKING_RATE = 1e-5, 1e-5
+# A slip begins beyond static friction, by this fraction of it: exactly there a motion sticks. A phase that sticks may
+# end as far beyond again, for forces that controls cannot change at once. Compliance of redundant forces there, in
+# units of 1 / mass.
+BEYOND, COMPLIANCE = 1e-7, 1e-9
 # Samples between two nodes of a motion in the search for sign changes of compliant gaps.
 PLACES = 9
 
@@ -88,6 +92,7 @@ class ContactLaws:
         self.weights = ca.vertcat(ca.SX(0, 1), *(weight for *_, weight in named))
         # Cached not only for speed: the program recognises phases of equal modes by the identity of this object.
         self.equations = lru_cache(maxsize=MODES)(self._equations)
+        self.onset = lru_cache(maxsize=MODES)(self._onset)
         self._boundaries = lru_cache(maxsize=MODES)(self._boundary)
 
     def mode_names(self, name: str) -> tuple[str, ...]:
@@ -347,6 +352,46 @@ class ContactLaws:
         impact = self._impact(before, impacting, after, opening, beginning)
         return replace(impact, equations=impact.equations + kinks)
 
+    def _onset(self, before: Mode, after: Mode) -> Rows:
+        """Return by how much sticking needs more than static friction where slips begin (cached as `onset`)."""
+        frames, at, mu = self.frames, self.at, self.frames.friction
+        if frames.sticking is None or self.impulsive_contacts(before, {}, after):
+            return Rows()  # after an impact a slip has a speed
+        pairs = enumerate(zip(self._hard(before), self._hard(after), strict=True))
+        begin = [c for c, (was, is_) in pairs if is_ in SLIPPING and was not in (OPEN, is_) and frames.sticking[c]]
+        if not begin:
+            return Rows()
+        held, columns = list[int](), list[ca.SX]()
+        for c, word in enumerate(self._hard(before)):
+            if word == OPEN:
+                continue
+            rows, normal = self._rows(c), at.jacobian[c, :]
+            if word == STICK or c in begin:
+                held += [c, *rows]
+                columns += [normal.T, at.jacobian[rows, :].T]
+                continue
+            if rows:  # what goes on to slip has its friction with the normal force
+                slip = at.rates[rows]
+                along = ca.SX(SIGNS[word]) if word in SIGNS else slip / ca.norm_2(slip)
+                normal -= mu[c] * along.T @ at.jacobian[rows, :]
+            held.append(c)
+            columns.append(normal.T)
+        response = at.jacobian[held, :] @ ca.solve(at.mass, ca.horzcat(*columns, at.force))
+        matrix, free = ca.horzsplit(response, [0, len(held), len(held) + 1])
+        # Forces of redundant contacts are not unique; their sum, which is what counts, is.
+        matrix += COMPLIANCE * ca.diag(ca.diag(matrix))
+        forces = ca.SX.zeros(len(self.shown))
+        forces[held] = -ca.solve(matrix, free + at.curvature[held])
+        push = [-SIGNS.get(after[c], 1.0) * forces[self._rows(c)] for c in begin]
+        bounds = [frames.cone[c] * forces[c] for c in begin]
+        # In space the norm is rounded at zero, where it has no derivative, by less than `BEYOND` at the cone.
+        needed = sum(
+            f if f.numel() == 1 else ca.sqrt(ca.sumsqr(f) + 0.1 * BEYOND * bound**2)
+            for f, bound in zip(push, bounds, strict=True)
+        )
+        most = sum(bounds)
+        return Rows.of((f"static friction[{', '.join(self.names[c] for c in begin)}]", needed - (1.0 + BEYOND) * most))
+
     def _impact(
         self, before: Mode, impacting: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
     ) -> Boundary:
@@ -404,12 +449,17 @@ class _Forces:
         Normal force by contact.
     total : SX (directions,)
         Forces of all contacts along all directions.
+    cone : (n_c,)
+        Coefficients of contacts that stick.
     """
 
     def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
         self.size = scale
         frames, names = laws.frames, laws.names
         self.laws, self.kinds = laws, kinds
+        # Impulses have one coefficient.
+        static = what == "force" and frames.sticking is not None
+        self.cone = (1.0 + 2.0 * BEYOND) * frames.cone if static else frames.friction
         # Forces start at their typical value: an interior-point method would have to push them off the bound zero.
         normals = Unknowns.create(
             "normal", [f"normal {what}[{names[c]}]" for c in kinds], lower=0.0, initial=scale, scale=scale
@@ -448,8 +498,9 @@ class _Forces:
         equations, inequalities = Rows(), Rows()
         for c, word in self.kinds.items():
             name, rows = laws.names[c], laws._rows(c)
-            force, bound = self.total[rows], laws.frames.friction[c] * self.normal[c]
+            force = self.total[rows]
             if word == STICK:
+                bound = self.cone[c] * self.normal[c]
                 # The same compliance as of the normal direction: tangential forces of redundant contacts are not unique
                 # either.
                 equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c, self.size) * force))

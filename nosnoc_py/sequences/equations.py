@@ -204,6 +204,10 @@ class ModeLaws(Protocol):
         """Return the conditions between two modes, with impacts of some contacts."""
         ...
 
+    def onset(self, before: Mode, after: Mode) -> Rows:
+        """Return conditions (>= 0) of states and controls (x, u, p) at which a mode begins without an impact."""
+        ...
+
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
         """Return names and kinds of the events between two modes, without impacts."""
         ...

@@ -319,6 +319,10 @@ class FilippovLaws:
             found.append((abs(guard) + float(np.abs(reset - after).max()), (name, "impact", *data, None)))
         return [min(found, key=lambda pair: pair[0])[1]] if found else []
 
+    def onset(self, before: Mode, after: Mode) -> Rows:
+        """Return no conditions: a mode of a differential inclusion begins wherever it can go on."""
+        return Rows()
+
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Return the guards: surfaces that are crossed or reached are zero there, while the state is continuous."""
         return self._boundaries(before, tuple(impacts.items()), after)

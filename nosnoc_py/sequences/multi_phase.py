@@ -89,6 +89,7 @@ class MultiPhase(CompleteMethod):
 
     takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS, HybridSystem)
     remembers: ClassVar[bool] = True
+    special_friction: ClassVar[bool] = True
 
     sequence: Any = None
     intervals: int = Field(default=20, ge=1)

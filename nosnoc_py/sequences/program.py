@@ -532,6 +532,7 @@ class PhaseNLP:
         for k, boundary in enumerate(self.boundaries):
             if boundary is not None:
                 self._add_boundary(k, boundary)
+            self._add_onset(k)
         self._add_ends()
 
     def _elements(self) -> ElementTable:
@@ -851,6 +852,22 @@ class PhaseNLP:
             self.boundary_blocks[k] = block
         first = np.concatenate([self.at_x[k][0, 0], self.at_p])
         self._add_conditions(f"beginning of phase {k}", [s.x, s.p], Rows(), boundary.beginning, first, k)
+
+    def _add_onset(self, k: int) -> None:
+        """Add the conditions at which phase k begins without an impact, with its own control."""
+        plan, s, fixed = self.plan, self.ocp.system, self.ocp.x0
+        if plan.impacts[k] or (k == 0 and fixed is None):
+            return
+        before = self.laws.mode_at(np.asarray(fixed), self.start.p) if k == 0 else plan.modes[k - 1]
+        rows, first = self.laws.onset(before, plan.modes[k]), self.elements.of(k)[:1]
+        if rows.size:
+            controls, basis = self.controls_of(first), self.basis(first, np.zeros((1, 1)))[:, 0]
+            at = LinearMap.of((self.at_left[k][None],), (controls, basis), (self.at_p[None],))
+            kernel, labels = self._kernel("onset", [s.x, s.u, s.p], rows), rows.labels
+            name = f"beginning of phase {k}"
+            self._blocks.append(
+                KernelBlock(name=name, kernel=kernel, at=at, lower=0.0, upper=np.inf, labels=labels, edge=k)
+            )
 
     def _add_lengths(self) -> None:
         """Add the horizon as the sum of all lengths, and equal control intervals."""

@@ -56,7 +56,7 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.projection import admissible_directions, settled
 from nosnoc_py.systems.scales import problem_scales
-from nosnoc_py.systems.special_laws import refuse_sequences, refuse_special_friction
+from nosnoc_py.systems.special_laws import refuse_sequences
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.systems.unsigned import refuse_unsigned
 from nosnoc_py.tolerances import REST_VELOCITY
@@ -200,7 +200,6 @@ class FiniteElementStepper:
         method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
         refuse_unsigned(system)
         refuse_sequences(system, "this method")
-        refuse_special_friction(system, "this method")
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
         self.problem = transcribe_step(system, method)

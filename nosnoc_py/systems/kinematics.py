@@ -88,7 +88,10 @@ class ContactFrames:
     @property
     def cone(self) -> Any:
         """Coefficients (n_c,) of contacts that stick."""
-        return self.friction if self.sticking is None else np.maximum(self.friction, self.sticking)
+        if self.sticking is None:
+            return self.friction
+        larger = np.maximum if self.constant else ca.fmax
+        return larger(self.friction, self.sticking)
 
     @property
     def constant(self) -> bool:

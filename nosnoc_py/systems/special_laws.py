@@ -27,13 +27,21 @@ def refuse_sequences(system: Any, what: str) -> None:
         )
 
 
+def special_friction(system: Any) -> list[tuple[str, str]]:
+    """Return names and kinds of the contacts with static friction, or friction that depends on the state."""
+    kinds = []
+    for contact in system.contacts:
+        if contact.static_friction is not None:
+            kinds.append((contact.name, "static_friction"))
+        elif any(varies(mu, system) for mu in contact.friction):
+            kinds.append((contact.name, "friction that depends on the state"))
+    return kinds
+
+
 def refuse_special_friction(system: Any, what: str) -> None:
     """Raise `ModelError` for friction that depends on the state, or sticks better than it slips."""
-    for contact in system.contacts:
-        static = contact.static_friction is not None
-        if static or any(varies(mu, system) for mu in contact.friction):
-            kind = "static_friction" if static else "friction that depends on the state"
-            raise ModelError(
-                f"contact {contact.name!r}: {kind} is built for simulations by ns.EventDriven and ns.TimeStepping; "
-                f"{what} has one coefficient: give a number, or an expression of p."
-            )
+    for name, kind in special_friction(system):
+        raise ModelError(
+            f"contact {name!r}: {kind} is built for simulations by ns.EventDriven and ns.TimeStepping, for plans by "
+            f"ns.solve(ocp) and ns.MultiPhase; {what} has one coefficient: give a number, or an expression of p."
+        )

@@ -197,7 +197,10 @@ class Contacts:
 
     def __init__(self, system: ns.CLS, *, length: float, speed: float, size: np.ndarray, rest: float = 0.0) -> None:
         self.length, self.speed, self.size, self.rest, self.n_q = length, speed, size, rest, system.n_q
-        self.friction = [c.friction[0] for c in system.contacts]
+        self.rubs = [not isinstance(c.friction[0], float) or c.friction[0] > 0.0 for c in system.contacts]
+        self.static = np.array([c.static_friction or 0.0 for c in system.contacts])
+        given = [ca.SX(0, 1), *(ca.SX(c.friction[0]) for c in system.contacts)]
+        self._friction = ca.Function("friction", [system.x], [ca.densify(ca.vertcat(*given))])
         self.restitution = [c.restitution for c in system.contacts]
         q, v = system.q, system.v
         gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
@@ -205,7 +208,7 @@ class Contacts:
         tangents = [ca.SX(self.n_q, 1) if c.tangent is None else c.tangent for c in system.contacts]
         rows = ca.horzcat(ca.SX(self.n_q, 0), *normals, *tangents).T
         drift = ca.jtimes(ca.mtimes(rows, v), q, v)
-        moves = np.array(ca.DM(ca.sparsify(rows).sparsity(), 1.0)).reshape(2, len(self.friction), self.n_q).max(axis=0)
+        moves = np.array(ca.DM(ca.sparsify(rows).sparsity(), 1.0)).reshape(2, len(self.rubs), self.n_q).max(axis=0)
         self._coupled = moves @ np.array(ca.DM(ca.sparsify(system.mass_matrix).sparsity(), 1.0)) @ moves.T > 0.0
         self._all = ca.Function("all", [system.x], [system.mass_matrix, system.force, gaps, rows, drift])
         self.touched = 0
@@ -215,9 +218,13 @@ class Contacts:
         mass, force, gaps, rows, drift = (np.array(value) for value in self._all(x))
         return mass, force[:, 0], gaps.reshape(-1), rows, drift.reshape(-1)
 
+    def friction(self, x: np.ndarray) -> np.ndarray:
+        """Coefficients of the contacts at a state."""
+        return np.array(self._friction(x)).reshape(-1)
+
     def near(self, x: np.ndarray, change: np.ndarray) -> np.ndarray:
         """A neighbour of a state in which the same contacts are closed, at rest and sticking."""
-        count, (mass, _, gaps, rows, _) = len(self.friction), self._read(x)
+        count, (mass, _, gaps, rows, _) = len(self.rubs), self._read(x)
         closed = np.flatnonzero(gaps <= CLOSED * self.length)
         resting = np.concatenate([closed, closed + count])
         resting = resting[np.abs(rows[resting] @ x[self.n_q :]) <= FINE.slow * self.speed]
@@ -230,7 +237,7 @@ class Contacts:
 
     def resolve(self, x: np.ndarray, at: Accuracy) -> tuple[np.ndarray, Piece]:
         """Impacts, then the modes of the closed contacts."""
-        q, v, count = x[: self.n_q].copy(), x[self.n_q :].copy(), len(self.friction)
+        q, v, count = x[: self.n_q].copy(), x[self.n_q :].copy(), len(self.rubs)
         mass, _, gaps, rows, _ = self._read(x)
         if gaps.min(initial=0.0) < -1e3 * CLOSED * self.length:
             raise NoOracle("penetration")
@@ -241,7 +248,8 @@ class Contacts:
         for _ in range(3):
             if not len(closed) or (rows[closed] @ v).min() >= -slow[closed].min():
                 break
-            jumps = [self._struck(mass, v, rows, group) - v for group in self._groups(closed)]
+            mu = self.friction(np.append(q, v))
+            jumps = [self._struck(mass, v, rows, group, mu) - v for group in self._groups(closed)]
             v, self.touched = v + sum(jumps), self.touched + 1
         resting = [int(i) for i in closed if abs(rows[i] @ v) <= slow[i]]
         modes = [OPEN] * count
@@ -264,14 +272,16 @@ class Contacts:
             raise NoOracle("many contacts")
         return groups
 
-    def _struck(self, mass: np.ndarray, v: np.ndarray, rows: np.ndarray, closed: np.ndarray) -> np.ndarray:
-        count, norms = len(self.friction), np.linalg.norm(rows, axis=1)
+    def _struck(
+        self, mass: np.ndarray, v: np.ndarray, rows: np.ndarray, closed: np.ndarray, mu: np.ndarray
+    ) -> np.ndarray:
+        count, norms = len(self.rubs), np.linalg.norm(rows, axis=1)
         found = impact(
             mass,
             v,
             [rows[i] for i in closed],
-            [rows[[count + i]].T if self.friction[i] else np.zeros((self.n_q, 0)) for i in closed],
-            [self.friction[i] if self.friction[i] else () for i in closed],
+            [rows[[count + i]].T if self.rubs[i] else np.zeros((self.n_q, 0)) for i in closed],
+            [float(mu[i]) if self.rubs[i] else () for i in closed],
             [self.restitution[i] if -rows[i] @ v >= self.rest * norms[i] else 0.0 for i in closed],
         )
         after = np.asarray(_only(found, "impact").rates[0])
@@ -284,31 +294,43 @@ class Contacts:
     def _modes(self, x: np.ndarray, resting: list[int], slow: np.ndarray) -> list[str]:
         """By enumeration of the accelerations."""
         mass, force, _, rows, drift = self._read(x)
-        count, v = len(self.friction), x[self.n_q :]
-        taken = [k for i in resting for k in ([i, count + i] if self.friction[i] else [i])]
+        count, v, mu = len(self.rubs), x[self.n_q :], self.friction(x)
+        taken = [k for i in resting for k in ([i, count + i] if self.rubs[i] else [i])]
         response = np.linalg.solve(mass, rows[taken].T)
         slips = [rows[count + i] @ v for i in resting]
+        given = [
+            np.array([np.sign(s)]) if self.rubs[i] and abs(s) > slow[count + i] else None
+            for i, s in zip(resting, slips, strict=True)
+        ]
+        cone = np.maximum(mu, self.static)
         problem = Problem(
             delassus=rows[taken] @ response,
             offset=response.T @ force + drift[taken],
-            friction=tuple(self.friction[i] for i in resting),
-            tangents=tuple(int(self.friction[i] > 0.0) for i in resting),
-            slips=tuple(
-                np.array([np.sign(s)]) if self.friction[i] and abs(s) > slow[count + i] else None
-                for i, s in zip(resting, slips, strict=True)
-            ),
+            friction=tuple(mu[i] if s is not None else cone[i] for i, s in zip(resting, given, strict=True)),
+            tangents=tuple(int(self.rubs[i]) for i in resting),
+            slips=tuple(given),
         )
-        found, modes = _only(solutions(problem), "acceleration"), []
+        found, modes = _only(solutions(problem), "acceleration"), list[str]()
         forces, rates = found.forces[0], problem.delassus @ found.forces[0] + problem.offset
+        if self.static.any():
+            # What static friction does not hold begins to slip, with sliding friction.
+            small = 1e-10 * np.abs(problem.offset).max(initial=0.0)
+            for place, (i, k) in enumerate(zip(resting, problem.first, strict=True)):
+                if self.rubs[i] and given[place] is None and abs(rates[k + 1]) > small and forces[k] > 0.0:
+                    given[place] = np.array([np.sign(rates[k + 1])])
+            coefficients = tuple(mu[i] if s is not None else cone[i] for i, s in zip(resting, given, strict=True))
+            problem = replace(problem, friction=coefficients, slips=tuple(given))
+            found = _only(solutions(problem), "acceleration")
+            forces, rates = found.forces[0], problem.delassus @ found.forces[0] + problem.offset
         unit = np.sqrt(np.diag(problem.delassus))
         least = 1e-10 * (np.abs(problem.offset / unit).max() or 1.0) * unit
-        for i, k, given in zip(resting, problem.first, problem.slips, strict=True):
+        for i, k, slip in zip(resting, problem.first, problem.slips, strict=True):
             if rates[k] > least[k] and abs(forces[k]) * unit[k] <= least[k] / unit[k]:
                 modes.append(OPEN)
-            elif not self.friction[i]:
+            elif not self.rubs[i]:
                 modes.append(FREE)
-            elif given is not None:
-                modes.append(FORTH if given[0] > 0.0 else BACK)
+            elif slip is not None:
+                modes.append(FORTH if slip[0] > 0.0 else BACK)
             else:
                 modes.append(STICK if abs(rates[k + 1]) <= least[k + 1] else FORTH if rates[k + 1] > 0.0 else BACK)
         return modes
@@ -317,7 +339,10 @@ class Contacts:
         """Accelerations, slacks of the closed contacts, in units of accelerations, and their magnitude."""
         mass, force, _, rows, drift = self._read(x)
         free, closed = np.linalg.solve(mass, force), np.flatnonzero(np.array(modes) != OPEN)
-        parts = [self._group_solved(mass, free, rows, drift, modes, group.tolist()) for group in self._groups(closed)]
+        mu = self.friction(x)
+        parts = [
+            self._group_solved(mass, free, rows, drift, modes, group.tolist(), mu) for group in self._groups(closed)
+        ]
         changes, slacks, sizes = zip(*parts, strict=True) if parts else ((), (), ())
         return free + sum(changes), np.concatenate([np.zeros(0), *slacks]), max(sizes, default=0.0)
 
@@ -329,6 +354,7 @@ class Contacts:
         drift: np.ndarray,
         modes: tuple[str, ...],
         closed: list[int],
+        mu: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """What a group of closed contacts adds to the accelerations, their slacks and magnitude."""
         count = len(modes)
@@ -337,7 +363,7 @@ class Contacts:
         columns = rows[kept].copy()
         for place, k in enumerate(kept):
             if k < count and modes[k] in SIDE:
-                columns[place] -= self.friction[k] * SIDE[modes[k]] * rows[count + k]
+                columns[place] -= mu[k] * SIDE[modes[k]] * rows[count + k]
         columns, unit = columns / units[[k % count for k in kept], None], units[kept]
         response = np.linalg.solve(mass, columns.T)
         matrix, offset = (rows[kept] / unit[:, None]) @ response, (rows[kept] @ free + drift[kept]) / unit
@@ -348,7 +374,7 @@ class Contacts:
             if k < count:
                 lines.append(one)
             else:
-                normal = self.friction[k - count] * np.eye(len(kept))[kept.index(k - count)]
+                normal = max(mu[k - count], self.static[k - count]) * np.eye(len(kept))[kept.index(k - count)]
                 lines += [normal - one, normal + one]
         left = null_space(matrix, rcond=RANK)
         return response @ z, _slacks(np.array(lines), z, left), float(np.abs(offset).max())

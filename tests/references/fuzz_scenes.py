@@ -23,7 +23,7 @@ class Scene:
     """A system, where it begins, and its magnitudes.
 
     `given` is another statement of the same motion, with its start and what makes a state of it one of `system`: it is
-    what is simulated, while the oracle has `system`.
+    what is simulated, while the oracle has `system`. `gap` is the distance of two bodies at a state, by points of one.
     """
 
     system: Any
@@ -33,6 +33,7 @@ class Scene:
     time: float
     size: np.ndarray
     given: tuple[Any, np.ndarray, Callable[[np.ndarray], np.ndarray]] | None = None
+    gap: Callable[[np.ndarray], float] | None = None
 
     @property
     def simulated(self) -> tuple[Any, np.ndarray]:
@@ -123,6 +124,39 @@ def coupled(rng: np.random.Generator) -> Scene:
     kept = np.concatenate([np.arange(n), n + wheels + np.arange(n)])
     return replace(
         scene, system=evolve(free, mass_matrix=ca.DM(heavy)), given=(together, start, lambda x: np.asarray(x)[kept])
+    )
+
+
+LAWS = ("place", "stribeck", "static")
+
+
+def friction(rng: np.random.Generator) -> Scene:
+    """Bodies whose friction depends on the place or the slip speed, or is larger where they stick."""
+    scene = bodies(rng)
+    free = scene.system
+    given, known = [], []
+    for contact in free.contacts:
+        mu, law, share = contact.friction[0], LAWS[rng.integers(3)], float(rng.uniform(0.1, 0.9))
+        where = int(rng.integers(free.n_q))
+        if not contact.frictional:
+            given.append(contact)
+            known.append(contact)
+        elif law == "static":
+            given.append(evolve(contact, static_friction=mu * (1.0 + share)))
+            known.append(given[-1])
+        elif law == "place":
+            given.append(evolve(contact, friction=mu * (1.0 + share * ca.sin(free.q[where] / scene.size[where]))))
+            known.append(given[-1])
+        else:
+            slow = float(10.0 ** rng.uniform(-1.5, 0.5) * scene.length / scene.time)
+
+            def stribeck(s: Any, mu: float = mu, share: float = share, slow: float = slow) -> Any:
+                return mu * (1.0 - share + share * ca.exp(-s / slow))
+
+            given.append(evolve(contact, friction=stribeck))
+            known.append(evolve(contact, friction=stribeck(ca.fabs(ca.dot(contact.tangent, free.v)))))
+    return replace(
+        scene, system=evolve(free, contacts=known), given=(evolve(free, contacts=given), scene.x0, lambda x: x)
     )
 
 
@@ -290,6 +324,121 @@ def _start(
         if (values[~touching] >= APART).all():
             return q0, np.concatenate(speeds)
     raise RuntimeError("no place for the bodies")
+
+
+# ------------------------------------------------------------------------------------------------------ shapes in space
+
+POINTS = 400  # of rims and axes
+SHAPES_IN_SPACE = ("sphere", "capsule", "disc", "cylinder", "box")
+TOUCHED = {"plane": SHAPES_IN_SPACE, "box": ("sphere", "capsule"), "hills": ("sphere", "disc", "cylinder", "box")}
+
+
+def shapes(rng: np.random.Generator) -> Scene:
+    """A body in space that is thrown on a plane, a box or hills, of any length."""
+    length = 10.0 ** rng.uniform(-3.0, 2.0) if rng.random() < 0.5 else 1.0
+    time = float(np.sqrt(length / GRAVITY))
+    below = str(rng.choice(list(TOUCHED), p=[0.5, 0.2, 0.3]))
+    kind = str(rng.choice(TOUCHED[below]))
+    r, h = length * rng.uniform(0.1, 0.5), length * rng.uniform(0.1, 0.5)
+    sizes = length * rng.uniform(0.1, 0.5, 3)  # half of a box
+    shape: Any = {
+        "sphere": lambda: ns.Sphere(r),
+        "capsule": lambda: ns.Capsule(radius=r, length=2 * h),
+        "disc": lambda: ns.ThinDisc(r),
+        "cylinder": lambda: ns.Cylinder(radius=r, length=2 * h),
+        "box": lambda: ns.Box((2 * sizes).tolist()),
+    }[kind]()
+    inertia = {
+        "sphere": np.full(3, 0.4 * r**2),
+        "disc": np.array([0.25, 0.25, 0.5]) * r**2,
+        "box": ((sizes**2).sum() - sizes**2) / 3.0,
+    }.get(kind, np.array([0.25 * r**2 + h**2 / 3.0] * 2 + [0.5 * r**2]))
+    ground, gap_of = _below(rng, below, length)
+    points, inside = _points_of(kind, r, h, sizes)
+    mass = float(10.0 ** rng.uniform(-2.0, 2.0))
+    q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    moves = ns.Coordinates(q, v, quaternions=[q[3:]])
+    friction, restitution = _law(rng)
+    spin, turning = v[3:], ca.DM(mass * inertia)
+    system = ns.CLS(
+        q=q,
+        v=v,
+        quaternions=[q[3:]],
+        mass_matrix=ca.diag(ca.vertcat(mass, mass, mass, turning)),
+        force=ca.vertcat(0, 0, -mass * GRAVITY, -ca.cross(spin, turning * spin)),
+        contacts=ns.contacts(
+            ns.Placed(shape, q[:3], q[3:], coordinates=moves),
+            ground,
+            name="b",
+            friction=friction,
+            restitution=restitution,
+        ),
+    )
+
+    def gap(x: np.ndarray) -> float:
+        return float(gap_of(x[:3] + points @ _turned(x[3:7]).T).min() - inside)
+
+    at, speed = np.append(length * rng.normal(size=2) * 0.3, 0.0), length / time
+    turn = rng.normal(size=4)
+    x0 = np.concatenate([at, turn / np.linalg.norm(turn), speed * rng.normal(size=3), rng.normal(size=3) / time])
+    for _ in range(TRIES):
+        if gap(x0) > 0.1 * length:
+            break
+        x0[2] += 0.1 * length
+    size = np.concatenate([np.full(3, length), np.ones(4), np.full(3, speed), np.full(3, 1.0 / time)])
+    duration = float(rng.uniform(0.7, 3.0) * time)
+    return Scene(system=system, x0=x0, duration=duration, length=length, time=time, size=size, gap=gap)
+
+
+def _turned(unit: np.ndarray) -> np.ndarray:
+    w, x, y, z = unit / np.linalg.norm(unit)
+    return np.eye(3) + 2.0 * (w * _cross(x, y, z) + _cross(x, y, z) @ _cross(x, y, z))
+
+
+def _cross(x: float, y: float, z: float) -> np.ndarray:
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def _points_of(kind: str, r: float, h: float, sizes: np.ndarray) -> tuple[np.ndarray, float]:
+    """Points of a body, and how far inside its surface they are."""
+    turns = 2.0 * np.pi * np.arange(POINTS) / POINTS
+    rim = r * np.column_stack([np.cos(turns), np.sin(turns), 0.0 * turns])
+    up = np.array([0.0, 0.0, h])
+    corners = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T * sizes
+    return {
+        "sphere": (np.zeros((1, 3)), r),
+        "capsule": (np.linspace(-1.0, 1.0, POINTS)[:, None] * up, r),
+        "disc": (rim, 0.0),
+        "cylinder": (np.concatenate([rim - up, rim + up]), 0.0),
+        "box": (corners, 0.0),
+    }[kind]
+
+
+def _below(rng: np.random.Generator, kind: str, length: float) -> tuple[Any, Callable[[np.ndarray], np.ndarray]]:
+    """What is touched, and the distance of points (n, 3) from it; to hills one that is as small as that, or larger."""
+    if kind == "plane":
+        tilt = rng.choice([0.0, 1.0]) * rng.uniform(-0.4, 0.4, 2)
+        normal = np.append(np.sin(tilt), np.sqrt(1.0 - (np.sin(tilt) ** 2).sum()))
+        return ns.HalfSpace(normal.tolist()), lambda points: points @ normal
+    if kind == "box":
+        half = length * rng.uniform(0.3, 1.5, 3)
+
+        def from_box(points: np.ndarray) -> np.ndarray:
+            apart = np.abs(points) - half
+            return np.linalg.norm(np.maximum(apart, 0.0), axis=1) + np.minimum(apart.max(axis=1), 0.0)
+
+        return ns.Box((2 * half).tolist()), from_box
+    # Curvatures stay below those of the bodies.
+    high, wave, phase = float(0.1 * length * rng.uniform()), float(length * rng.uniform(1.0, 2.0)), rng.uniform(0, 6, 2)
+
+    def height(x: Any, y: Any) -> Any:
+        return high * (ca.sin(x / wave + phase[0]) + ca.cos(y / wave + phase[1]))
+
+    def above(points: np.ndarray) -> np.ndarray:
+        x, y, z = points.T
+        return np.asarray(z - high * (np.sin(x / wave + phase[0]) + np.cos(y / wave + phase[1])))
+
+    return ns.HeightMap(height), above
 
 
 # ----------------------------------------------------------------------------------------------------- Filippov systems

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from attrs import evolve
 
 import nosnoc_py as ns
+from tests.references.contact_oracle import energy_gain, impact
 from tests.references.event_oracle import (
+    CLOSED,
     COARSE,
     FINE,
+    MOST_CLOSED,
     Contacts,
     Filippov,
     GainsEnergy,
@@ -27,7 +31,7 @@ from tests.references.event_oracle import (
     NoOracle,
     motion,
 )
-from tests.references.fuzz_scenes import Scene, bodies, calls, coupled, filippov, timed, wrong_things
+from tests.references.fuzz_scenes import Scene, bodies, calls, coupled, filippov, friction, shapes, timed, wrong_things
 
 RIGHT, RESTS = "right", "right by rest_velocity"
 WRONG, HONEST, RAISED, HANG = "WRONG", "honest failure", "EXCEPTION", "HANG"
@@ -36,13 +40,22 @@ GAINS, NO_MOTION = "the law gains energy", "rigid bodies have no motion"
 NO_ORACLE, SENSITIVE, NOTHING = "no oracle", "sensitive", "nothing touches"
 CLEAR, SIGNATURE, RAW, ACCEPTED = "clear error", "signature error", "RAW EXCEPTION", "accepted"
 BAD = (WRONG, RAISED, HANG, RAW)
-SCENES = {"bodies": bodies, "filippov": filippov, "coupled": coupled, "timed": timed}
+SCENES = {
+    "bodies": bodies,
+    "filippov": filippov,
+    "coupled": coupled,
+    "timed": timed,
+    "friction": friction,
+    "shapes": shapes,
+}
 KINDS = {
     "bodies": (RIGHT, RESTS, WRONG, HONEST, GAINS, NO_MOTION, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
     "filippov": (RIGHT, WRONG, HONEST, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
     "inputs": (CLEAR, SIGNATURE, RAW, ACCEPTED, HANG),
     "coupled": (RIGHT, RESTS, WRONG, HONEST, GAINS, NO_MOTION, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
     "timed": (RIGHT, RESTS, WRONG, HONEST, GAINS, NO_MOTION, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
+    "friction": (RIGHT, RESTS, WRONG, HONEST, GAINS, NO_MOTION, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
+    "shapes": (RIGHT, WRONG, HONEST, GAINS, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
 }
 TOLERANCE = 1e-6  # of the state at the end, relative to the magnitudes of the motion
 FACTOR = 10.0
@@ -50,6 +63,8 @@ SLOW = 1e-3  # a rest velocity, in lengths per time of a scene
 NUDGE = 1e-9  # of x0, relative
 MOST_SENSITIVE = 1e6
 REMEDIES = 12  # rounds of following what messages advise
+STEPS = (4e-3, 2e-3, 1e-3)  # of the first-order oracle of shapes, in times of a scene
+LARGE, DEEP = 0.03, 1e-7  # error of that oracle up to which it tells, relative; and a penetration, in lengths
 SECONDS = 60.0  # of a processor for the simulation, which may have thousands of events
 SECONDS_ORACLE = 80.0  # for all motions of the oracle
 
@@ -98,9 +113,12 @@ def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate
     if not found.success:
         verdict = _confirmed(kind, scene, found)
         said = f"{found.status}: {found.message}"
-        return {"verdict": verdict, "said": said, "remedy": _remedied(scene, found, simulate)}
+        remedy = scene.gap is None and _remedied(scene, found, simulate)
+        return {"verdict": verdict, "said": said, "remedy": remedy}
     try:
         with limited(SECONDS_ORACLE):
+            if scene.gap is not None:
+                return _stepped(scene, found, simulate)
             return _compared(kind, scene, rng, scene.told(np.asarray(found.final_state)), simulate)
     except NoOracle as reason:
         return {"verdict": NO_ORACLE, "said": str(reason)}
@@ -110,6 +128,9 @@ def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate
 
 def _confirmed(kind: str, scene: Scene, found: Any) -> str:
     """The verdict on a failure: whether the oracle fails as well at the state where the motion ends."""
+    if scene.gap is not None:
+        gains = found.status is ns.Status.ENERGY_GAIN and _gains(scene, np.asarray(found.final_state))
+        return GAINS if gains else HONEST
     confirmed = {ns.Status.ENERGY_GAIN: GAINS, ns.Status.PAINLEVE: NO_MOTION, ns.Status.NO_ADMISSIBLE_IMPACT: NO_MOTION}
     try:
         modes_of(kind, scene).resolve(scene.told(np.asarray(found.final_state)), FINE)
@@ -119,6 +140,22 @@ def _confirmed(kind: str, scene: Scene, found: Any) -> str:
     except NoOracle:
         pass
     return HONEST
+
+
+def _gains(scene: Scene, x: np.ndarray) -> bool:
+    """Whether every impact by the law at a state gains energy, or there is none."""
+    s = scene.system
+    closed = [c for c in s.contacts if float(ca.Function("gap", [s.x], [c.gap])(x)) < CLOSED * scene.length]
+    rows = [ca.jacobian(ca.jtimes(c.gap, s.q, s.position_rate), s.v) for c in closed]
+    columns = [ca.SX(s.n_v, 0) if c.tangent is None else c.tangent for c in closed]
+    mass, *parts = (np.array(part) for part in ca.Function("at", [s.x], [s.mass_matrix, *rows, *columns])(x))
+    normals, tangents = [row[0] for row in parts[: len(closed)]], parts[len(closed) :]
+    if not closed or len(closed) > MOST_CLOSED:
+        return False
+    friction = [c.friction[0] if c.frictional else () for c in closed]
+    v = x[s.n_q :]
+    found = impact(mass, v, normals, tangents, friction, [c.restitution for c in closed])
+    return all(energy_gain(mass, v, np.asarray(after)) > 0.0 for after in found.rates)
 
 
 def _remedied(scene: Scene, found: Any, simulate: Simulate) -> bool:
@@ -179,6 +216,28 @@ def _compared(kind: str, scene: Scene, rng: np.random.Generator, x: np.ndarray, 
     return {"verdict": WRONG, **found, "right": right.tolist(), "given": x.tolist()}
 
 
+def _stepped(scene: Scene, found: Any, simulate: Simulate) -> dict[str, Any]:
+    """The verdict by gaps of points, and by steps of first order that tell their own error."""
+    assert scene.gap is not None
+    deepest = min(scene.gap(x) for x in found.x) / scene.length
+    if not found.events and deepest > 0.0:
+        return {"verdict": NOTHING, "said": ""}
+    if deepest < -DEEP:
+        return {"verdict": WRONG, "said": f"penetration {-deepest:.1e}"}
+    steps = [ns.TimeStepping(step=share * scene.time, rest_velocity=0.0) for share in STEPS]
+    runs = [simulate(scene.system, x0=scene.x0, duration=scene.duration, method=method) for method in steps]
+    if not all(run.success for run in runs):
+        return {"verdict": NO_ORACLE, "said": "steps fail"}
+    size = magnitudes("shapes", scene, np.abs(found.x).max(axis=0))
+    ends = [np.asarray(run.final_state) / size for run in runs]
+    itself = max(float(np.abs(ends[k] - ends[k + 1]).max()) for k in (0, 1))
+    error = float(np.abs(np.asarray(found.final_state) / size - ends[-1]).max())
+    told = {"said": "", "events": len(found.events), "error": error, "itself": itself}
+    if itself > LARGE:
+        return {"verdict": SENSITIVE, **told}
+    return {"verdict": RIGHT if error <= FACTOR * itself + 1e-3 else WRONG, **told}
+
+
 def modes_of(kind: str, scene: Scene, rest: float = 0.0) -> Modes:
     """What the oracle makes of a scene."""
     if kind == "filippov":
@@ -191,6 +250,8 @@ def magnitudes(kind: str, scene: Scene, most: np.ndarray) -> np.ndarray:
     """Magnitudes of the components of the state, with the largest of the motion."""
     if kind == "filippov":
         return np.maximum(scene.size, most.max())
+    if kind == "shapes":
+        return np.maximum(scene.size, most)
     n_q = scene.size.size // 2
     same = [half + np.flatnonzero(scene.size[:n_q] == unit) for half in (0, n_q) for unit in set(scene.size[:n_q])]
     size = scene.size.copy()
@@ -240,7 +301,7 @@ def _spoiled(simulate: Simulate, share: float, *arguments: Any, **options: Any) 
     found = simulate(*arguments, **options)
 
     class Spoiled:
-        success, status, message = found.success, found.status, found.message
+        success, status, message, x, events = found.success, found.status, found.message, found.x, found.events
         final_state = np.asarray(found.final_state) + share * np.abs(found.x).max()
 
     return Spoiled()

@@ -111,8 +111,10 @@ def test_what_has_one_coefficient_says_so():
     for system in (block(lambda q: lambda s: 0.3 + 0.1 * s), block(0.3, static=0.5)):
         with pytest.raises(ns.ModelError, match=r"ns\.EventDriven and ns\.TimeStepping"):
             ns.simulate(system, x0=[0, 0, 1, 0], duration=0.1, steps=10, method=ns.FESDJ())
-        with pytest.raises(ns.ModelError, match="optimal control problem has one coefficient"):
-            ns.OCP(system, horizon=1.0, x0=[0, 0, 0, 0])
+        ocp = ns.OCP(system, horizon=1.0, x0=[0, 0, 0, 0])
+        for method in (ns.FESDJ(), ns.TimeFreezing(), ns.DirectShooting()):
+            with pytest.raises(ns.ModelError, match=f"{type(method).__name__} has one coefficient"):
+                ns.solve(ocp, method)
         with pytest.raises(ns.ModelError, match="derivative"):
             ns.simulate(system, x0=[0, 0, 1, 0], duration=0.1, sensitivities=True)
     with pytest.raises(ns.ModelError, match="static_friction"):

@@ -54,7 +54,14 @@ def test_the_oracle_crosses_slides_and_leaves() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "indices"),
-    [("bodies", (5, 9, 11, 14)), ("filippov", range(4)), ("coupled", (1, 2, 3, 6)), ("timed", (2, 7, 10))],
+    [
+        ("bodies", (5, 9, 11, 14)),
+        ("filippov", range(4)),
+        ("coupled", (1, 2, 3, 6)),
+        ("timed", (2, 7, 10)),
+        ("friction", (0, 1, 10)),
+        ("shapes", range(4)),
+    ],
 )
 def test_random_scenes_are_right(kind: str, indices: Any) -> None:
     verdicts = [fuzzing.judge(kind, 0, index)["verdict"] for index in indices]
@@ -105,11 +112,22 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             pass
 
-    for kind, index in (("bodies", 5), ("filippov", 4)):
-        assert fuzzing.judge(kind, 0, index, fuzzing.spoiled(ns.simulate, 1e-3))["verdict"] == fuzzing.WRONG
+    for kind, index, share in (("bodies", 5, 1e-3), ("filippov", 4, 1e-3), ("friction", 0, 1e-3), ("shapes", 4, 0.1)):
+        assert fuzzing.judge(kind, 0, index, fuzzing.spoiled(ns.simulate, share))["verdict"] == fuzzing.WRONG
     assert fuzzing.judge("filippov", 0, 4, fuzzing.spoiled(ns.simulate, 1e-9))["verdict"] == fuzzing.RIGHT
     assert fuzzing.judge("filippov", 0, 4, raises)["verdict"] == fuzzing.RAISED
     short = lambda *given, **named: ns.simulate(*given, **named, time_limit=0.0)  # noqa: E731
     assert fuzzing.judge("filippov", 0, 4, short)["verdict"] == fuzzing.HONEST
     monkeypatch.setattr(fuzzing, "SECONDS", 0.05)
     assert fuzzing.judge("filippov", 0, 4, never_ends)["verdict"] == fuzzing.HANG
+
+
+def test_the_oracle_breaks_loose_at_static_friction() -> None:
+    """Pushed by a force of 1 N/s: loose at .6 m g, and at most 1e-7 of it later; then m x'' = t - .4 m g."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0, 0]), friction=0.4, static_friction=0.6)
+    push = ca.vertcat(q[2], -10.0, 0.0)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(3), force=push, contacts=[ground])
+    x, events, _ = motion(contacts(system), np.array([0.0, 0, 0, 0, 0, 1.0]), 8.0)
+    assert events == 1
+    np.testing.assert_allclose(x[3], (64 - 36) / 2 - 4 * 2, atol=5e-6)

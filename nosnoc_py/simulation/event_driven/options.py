@@ -94,6 +94,7 @@ class EventDriven(SimulationMethod):
 
     takes = (*SYSTEMS, HybridSystem)
     remembers: ClassVar[bool] = True
+    special_friction: ClassVar[bool] = True
     refuses: ClassVar = {"solver": "EventDriven takes none; finite elements do, method=ns.FESDJ(...) or ns.FESD(...)"}
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)

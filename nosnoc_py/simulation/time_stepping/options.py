@@ -97,6 +97,7 @@ class TimeStepping(SimulationMethod):
     """
 
     takes = (CLS,)
+    special_friction: ClassVar[bool] = True
     refuses: ClassVar = {
         **Method.refuses,
         "solver": "TimeStepping takes none; choose it by TimeStepping(solver=...)",
