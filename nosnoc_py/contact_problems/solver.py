@@ -47,6 +47,8 @@ MOST_CANDIDATES = 3000  # choices of modes up to which they are enumerated
 MOST_DIRECTIONS = 100
 # Tolerance of projected iterations relative to the rates. It only has to separate modes; Newton's method follows.
 PROJECTED = 1e-13
+# A slip, relative to the rates, that projected iterations may leave of none.
+HARDLY = 1e-6
 # Relative difference of rates above which two solutions are different motions.
 DIFFERENT = 1e-6
 # Number of directions of slip that are tried for every contact, by the number of contacts that slip in space.
@@ -214,8 +216,9 @@ class ContactSolver:
         start = np.zeros(problem.offset.size)
         for newton, sweeps in ATTEMPTS[algorithm]:
             start = self._projected(problem, newton=newton, sweeps=sweeps)
-            if (solution := self._admissible(problem, self._read(problem, start), start)) is not None:
-                return solution
+            for modes in self._readings(problem, start):
+                if (solution := self._admissible(problem, modes, start)) is not None:
+                    return solution
         if algorithm in ("sweeps", "newton"):
             return None
         frictionless = self._projected(problem, newton=False, friction=0.0)
@@ -326,6 +329,19 @@ class ContactSolver:
             else:
                 modes[c] = SLIP_BACK if tangential.size == 1 and tangential[0] > 0 else SLIP
         return tuple(modes)
+
+    def _readings(self, problem: ContactProblem, forces: Array) -> list[tuple[int, ...]]:
+        """Return the modes that forces indicate, and those in which contacts on their cones that hardly slip stick.
+
+        Bodies of one coefficient that press on each other reach their cones together: some of them stand there still.
+        """
+        slips, first = (problem.delassus @ forces + problem.offset)[self.frames.count :], self._read(problem, forces)
+        still = [np.linalg.norm(slips[part]) <= HARDLY * problem.scale for part in self.frames.tangents]
+        slipping = [mode in (SLIP, SLIP_BACK) and not held for mode, held in zip(first, problem.held, strict=True)]
+        second = tuple(
+            STICK if slip and rests else mode for mode, slip, rests in zip(first, slipping, still, strict=True)
+        )
+        return [first] if first == second else [first, second]
 
     def _unknowns(self, problem: ContactProblem, modes: tuple[int, ...], forces: Array) -> Array:
         """Return the start z = (f_n, y, s) of Newton's method in given modes."""

@@ -22,15 +22,14 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     frames, n_c = regime.frames, regime.frames.count
     cone = at.framed(frames).cone
     # Infinite guards never cross, so that guards of other modes need no mask.
-    (forces, least), values = regime.forces(at), np.full((5, n_c), np.inf)
+    forces, values = regime.forces(at), np.full((5, n_c), np.inf)
     for c, mode in enumerate(regime.modes):
         part, mu = frames.tangents[c], cone[c]
         if mode == FREE:
             values[GAP, c] = at.gaps[c]
             continue
-        # Single forces of a choice may jump in time; the least slack of all that belong together is continuous.
-        values[FORCE, c] = least.get(c, forces[c])
-        if mode == STICK and c not in least:
+        values[FORCE, c] = forces[c]
+        if mode == STICK:
             # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
             # forces.
             values[SLACK, c] = mu * forces[c] - np.linalg.norm(forces[n_c:][part])

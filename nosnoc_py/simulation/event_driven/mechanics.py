@@ -22,6 +22,7 @@ from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.redundancy import Share, interior_by_piles
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
+from nosnoc_py.tolerances import PULL
 
 Array = np.ndarray
 # A slip much slower than this fraction of the typical speed keeps its direction (that of the acceleration where it
@@ -180,17 +181,32 @@ class ContactRegime:
         held = columns @ np.linalg.lstsq(rows @ columns, rows @ pushed, rcond=REDUNDANT)[0]
         return np.asarray(pushed - held), np.vstack(right)
 
-    def forces(self, at: Kinematics) -> tuple[Array, dict[int, float]]:
-        """Return all contact forces (n_c + n_tt,); of redundant ones those farthest from a change of modes, with the
-        least slack for every contact that has some.
+    def forces(self, at: Kinematics) -> Array:
+        """Return all contact forces (n_c + n_tt,)."""
+        return np.asarray(self.spread(at) @ self.motion(at)[1])
 
-        The motion does not depend on the choice, but modes change only when no choice is admissible any more.
+    def with_forces(self, at: Kinematics, forces: Array) -> ContactRegime:
+        """Return the regime with admissible contact forces (n_c + n_tt,); of redundant ones those farthest from a change.
+
+        Where the motion does not depend on the choice, modes change only when no choice is admissible any more: at the
+        end of the one that is known another one is looked for.
         """
-        independent, least = self.motion(at)[1], dict[int, float]()
-        if self.redundant and np.isfinite(independent).all():
-            independent, slack = interior_by_piles(independent, null_space(self.columns(at)), self._shares(at))
-            least = {int(self.closed[k]): value for k, value in slack.items()}
-        return np.asarray(self.spread(at) @ independent), least
+        if not self.redundant:
+            return self
+        return replace(self, known=self._chosen(at, forces[self.rows])[0])
+
+    def other_forces(self, at: Kinematics, forces: Array, contact: int) -> Array | None:
+        """Return contact forces (n_c + n_tt,) for which a contact, and those that depend on it, are away from a change.
+
+        None if its force is unique, or every choice is at a change.
+        """
+        known, least = self._chosen(at, forces[self.rows])
+        slack = least.get(int(np.searchsorted(self.closed, contact)), 0.0)
+        return np.asarray(self.spread(at) @ known) if slack > PULL * np.abs(known).max() else None
+
+    def _chosen(self, at: Kinematics, independent: Array) -> tuple[Array, dict[int, float]]:
+        """Return the independent forces (k,) farthest from a change of modes, and least slacks by contact."""
+        return interior_by_piles(independent, null_space(self.columns(at)), self._shares(at))
 
     def spread(self, at: Kinematics) -> Array:
         """Return the matrix from independent forces (k,) to all forces (n_c + n_tt,)."""
@@ -225,5 +241,5 @@ def regime_of(
     if not regime.rows.size:
         return regime
     # Dependent rows of A, whatever the friction: forces along them cancel each other.
-    redundant = null_space(at.jacobian[regime.rows].T).shape[1] > 0
-    return replace(regime, redundant=redundant, known=None if forces is None else forces[regime.rows])
+    regime = replace(regime, redundant=null_space(at.jacobian[regime.rows].T).shape[1] > 0)
+    return regime if forces is None else regime.with_forces(at, forces)

@@ -308,9 +308,11 @@ class ContactNodes:
             return self._at(ended.crossing.high, ended.ahead, problem, usual)
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
-        # The guard is that of the best choice of forces: a single contact need not be the one that changes.
         if kind in (FORCE, SLACK) and before.redundant:
-            return self._later(node, problem, before, ended.length)
+            # The choice of forces has come to an end, the modes only if there is no other one. Then the contact of the
+            # guard need not be the one that changes.
+            other = self._other_forces(node, problem, before, contact)
+            return self._later(node, problem, before, ended.length) if other is None else other
         return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
@@ -325,6 +327,17 @@ class ContactNodes:
         else:
             new = STICK if width else CLOSED
         return (*modes[:contact], new, *modes[contact + 1 :])
+
+    def _other_forces(
+        self, node: Node, problem: ContactProblem, before: ContactRegime, contact: int
+    ) -> ContactSolution | None:
+        """Return a solution in the modes before in which the contact of an event is away from it; None without one."""
+        at = self.flow.kinematics(node.t, node.after)
+        forces = before.other_forces(at, before.forces(at), contact)
+        if forces is None:
+            return None
+        found = self.solver.in_modes(problem, before.modes, forces)
+        return found if found.modes == before.modes and self.solver.admissible(problem, found) else None
 
     def _later(
         self, node: Node, problem: ContactProblem, before: ContactRegime, length: float
