@@ -186,7 +186,7 @@ class ContactRegime:
         return np.asarray(self.spread(at) @ self.motion(at)[1])
 
     def with_forces(self, at: Kinematics, forces: Array) -> ContactRegime:
-        """Return the regime with admissible contact forces (n_c + n_tt,); of redundant ones those farthest from a change.
+        """Return the regime with admissible forces (n_c + n_tt,), of redundant contacts those farthest from a change.
 
         Where the motion does not depend on the choice, modes change only when no choice is admissible any more: at the
         end of the one that is known another one is looked for.
