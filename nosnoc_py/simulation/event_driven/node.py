@@ -42,7 +42,7 @@ from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
-from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING, TOUCHING_SOLVED
+from nosnoc_py.tolerances import CROSSED, IMPACT, NOT_ZERO, RESTING, TOUCHING, TOUCHING_SOLVED
 
 # A slip in space that is faster than this fraction of the typical speed when its direction has turned by a right
 # angle has turned around and not stopped.
@@ -96,10 +96,10 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance, but not if
-        # its gap has jumped: it has left its range.
-        held &= at.gaps <= at.short(TOUCHING_SOLVED)
-        closed = (at.gaps <= at.short(TOUCHING)) | held
+        left = np.zeros(self.frames.count, bool) if kind in (None, GAP) else held & self._leave(at, t, x, before)
+        held &= ~left
+        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
+        closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~left
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
@@ -120,7 +120,7 @@ class ContactNodes:
             )
         if not np.isfinite(at.inverse).all():
             return replace(node, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
-        if kind == STIFFNESS:
+        if kind == STIFFNESS and not left[contact]:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, at, contact):
             return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))
@@ -139,6 +139,16 @@ class ContactNodes:
         if node.grazing and self._is_structural(node, past, contact):
             return replace(node, grazing="", message="")
         return node
+
+    def _leave(self, at: Kinematics, t: float, x: np.ndarray, before: ContactRegime | None) -> np.ndarray:
+        """Return which gaps (n_c,) jump right after an event: at the end of the range of a face or an edge.
+
+        The state of the event may be on either side of the jump: a way that counts as touching leads behind it.
+        """
+        assert before is not None
+        soon = TOUCHING * self.flow.scales.length / max(float(np.abs(at.rates).max()), NOT_ZERO)
+        ahead = x + soon * self.flow.rhs(before, t, x)
+        return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
 
     def _rest_after_accumulation(
         self,
