@@ -42,7 +42,7 @@ from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
-from nosnoc_py.tolerances import CROSSED, IMPACT, NOT_ZERO, RESTING, TOUCHING, TOUCHING_SOLVED
+from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING, TOUCHING_SOLVED
 
 # A slip in space that is faster than this fraction of the typical speed when its direction has turned by a right
 # angle has turned around and not stopped.
@@ -96,8 +96,8 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        left = np.zeros(self.frames.count, bool) if kind in (None, GAP) else held & self._leave(at, t, x, before)
-        held &= ~left
+        left = held & self._leave(at, x) if held.any() else held
+        held = held & ~left
         # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
         closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~left
         slow = at.slow(np.where(held, drift, RESTING))
@@ -140,14 +140,16 @@ class ContactNodes:
             return replace(node, grazing="", message="")
         return node
 
-    def _leave(self, at: Kinematics, t: float, x: np.ndarray, before: ContactRegime | None) -> np.ndarray:
+    def _leave(self, at: Kinematics, x: np.ndarray) -> np.ndarray:
         """Return which gaps (n_c,) jump right after an event: at the end of the range of a face or an edge.
 
         The state of the event may be on either side of the jump: a way that counts as touching leads behind it.
         """
-        assert before is not None
-        soon = TOUCHING * self.flow.scales.length / max(float(np.abs(at.rates).max()), NOT_ZERO)
-        ahead = x + soon * self.flow.rhs(before, t, x)
+        fastest, scales = float(np.abs(at.position_rate).max(initial=0.0)), self.flow.scales
+        if not fastest > RESTING * scales.speed:
+            return np.zeros(self.frames.count, bool)
+        ahead = np.array(x)
+        ahead[self.flow.mechanics.system.at_q] += TOUCHING * scales.length / fastest * at.position_rate
         return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
 
     def _rest_after_accumulation(
