@@ -24,6 +24,7 @@ Gottschalk, Lin and Manocha, OBBTree, SIGGRAPH (1996): separations along normals
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -37,13 +38,15 @@ from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.touch import ASIDE, ENDED, ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
-# Step at the ends of ranges, and the level at which gaps are reflected beyond, relative to the smaller body.
-STEP, LEVEL = ASIDE / 10, 10 * ASIDE
+# Step at the ends of ranges, and the level at which gaps are reflected beyond, relative to the smaller body: more than
+# a body moves in a step in time, for which a gap that only comes nearer to its range must not seem to close.
+STEP, LEVEL = ASIDE / 10, 0.1
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
-# Places beyond a range by less than this part of the size are near its end.
-FLAT = 0.1
+# Part of the size by which touching edges may be less apart than the bodies are: what steps in time leave. Edges on the
+# far sides are less apart by the thickness of the bodies.
+SHALLOW = 1e-3
 # Largest number of pairs of edges that are written out.
 MOST = 1000
 
@@ -87,8 +90,8 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     for axis in axes.values():
         apart = ca.mmin(axis.normal.T @ a.corners) - ca.mmax(axis.normal.T @ b.corners)
         along.append(ca.if_else(axis.parallel, -size, apart))
-    # The largest separation, positive for bodies that are apart; gaps of the touch are not less, up to rounding.
-    least = ca.mmax(ca.vertcat(*along)) - SAME * size
+    # The largest separation, positive for bodies that are apart; gaps of the touch are not much less.
+    least = ca.mmax(ca.vertcat(*along)) - SHALLOW * size
     crossings = [
         _crossing(a, first, b, second, axes[way], least, size)
         for (first, second), way in zip(families, ways, strict=True)
@@ -200,17 +203,11 @@ def _crossing(
     apart, cosine = middle_a - middle_b, ca.dot(a, b)
     along_a, along_b, scale = ca.dot(a, apart), ca.dot(b, apart), ca.fmax(axis.sine_squared, ASIDE**2)
     s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
-    beyond = size * ca.fmax(1 - axis.sine_squared / ENDED**2, 0)
-    for place, half in ((s, half_a), (t, half_b)):
-        past = ca.fmax(ca.fabs(place) - half + STEP * size, 0)
-        # Limited by the size, as places along parallel edges have no limit.
-        beyond += past / (1 + past / size)
-    # Flat at the end of the range, where a contact opens with its normal.
-    level = LEVEL * size + beyond**2 / (beyond + FLAT * size)
+    inside = [ca.fabs(place) <= half - STEP * size for place, half in ((s, half_a), (t, half_b))]
     gap = ca.dot(normal, ca.if_else(axis.parallel, one.middle - other.middle, apart))
-    touches = ca.logic_and(beyond <= 0, gap > least)
+    touches = reduce(ca.logic_and, inside, ca.logic_and(axis.sine_squared > ENDED**2, gap > least))
     point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
-    return Touch(ca.if_else(touches, gap, _reflected(gap, level)), normal, point, one.placed, other.placed)
+    return Touch(ca.if_else(touches, gap, _reflected(gap, LEVEL * size)), normal, point, one.placed, other.placed)
 
 
 def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:

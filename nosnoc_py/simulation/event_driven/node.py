@@ -96,10 +96,10 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance, but not if
-        # its gap has jumped: it has left its range.
-        held &= at.gaps <= at.short(TOUCHING_SOLVED)
-        closed = (at.gaps <= at.short(TOUCHING)) | held
+        left = held & self._leave(at, x) if held.any() else held
+        held = held & ~left
+        # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
+        closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~left
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
@@ -120,7 +120,7 @@ class ContactNodes:
             )
         if not np.isfinite(at.inverse).all():
             return replace(node, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
-        if kind == STIFFNESS:
+        if kind == STIFFNESS and not left[contact]:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, at, contact):
             return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))
@@ -139,6 +139,18 @@ class ContactNodes:
         if node.grazing and self._is_structural(node, past, contact):
             return replace(node, grazing="", message="")
         return node
+
+    def _leave(self, at: Kinematics, x: np.ndarray) -> np.ndarray:
+        """Return which gaps (n_c,) jump right after an event: at the end of the range of a face or an edge.
+
+        The state of the event may be on either side of the jump: a way that counts as touching leads behind it.
+        """
+        fastest, scales = float(np.abs(at.position_rate).max(initial=0.0)), self.flow.scales
+        if not fastest > RESTING * scales.speed:
+            return np.zeros(self.frames.count, bool)
+        ahead = np.array(x)
+        ahead[self.flow.mechanics.system.at_q] += TOUCHING * scales.length / fastest * at.position_rate
+        return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
 
     def _rest_after_accumulation(
         self,
