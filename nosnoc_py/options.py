@@ -188,7 +188,7 @@ class CompleteMethod(Method):
                 f"solver: {type(self).__name__} has its own solver; solver= is for finite elements (ns.FESDJ, ns.FESD, "
                 "ns.TimeFreezing)."
             )
-        if not self.special_friction:
+        if not self.special_friction and hasattr(ocp, "system"):  # methods say what is no OCP
             ocp.system.refuse_special_friction(type(self).__name__)
         check_run(callback, time_limit)
         started = time.monotonic()
