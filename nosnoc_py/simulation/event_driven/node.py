@@ -307,7 +307,11 @@ class ContactNodes:
         # The guard is that of the best choice of forces: a single contact need not be the one that changes.
         if kind in (FORCE, SLACK) and before.redundant:
             return self._later(node, problem, before, ended.length)
-        return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+        found = self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+        if kind == FORCE and found is not None and found.modes == usual:
+            # The force jumps, where a face ends in an edge: the modes are those beyond.
+            return self._later(node, problem, before, ended.length) or found
+        return found
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
         """Return modes in which the contact whose guard became zero has its other mode."""
