@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nosnoc_py.arguments import Signature, short_type
 from nosnoc_py.errors import ArgumentError, OptionError, check_run, check_type, constructor_calls, unknown_name
-from nosnoc_py.systems.special_laws import refuse_special_friction
 
 
 def _signature(options: type[Options]) -> Signature:
@@ -144,7 +143,7 @@ def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple
     if (misfit := method.accepts(system)) is not None:
         raise OptionError(misfit)
     if not method.special_friction:
-        refuse_special_friction(system, type(method).__name__)
+        system.refuse_special_friction(type(method).__name__)
     return method
 
 
@@ -189,8 +188,8 @@ class CompleteMethod(Method):
                 f"solver: {type(self).__name__} has its own solver; solver= is for finite elements (ns.FESDJ, ns.FESD, "
                 "ns.TimeFreezing)."
             )
-        if not self.special_friction:
-            refuse_special_friction(ocp.system, type(self).__name__)
+        if not self.special_friction and hasattr(ocp, "system"):  # methods say what is no OCP
+            ocp.system.refuse_special_friction(type(self).__name__)
         check_run(callback, time_limit)
         started = time.monotonic()
         return self.solved(ocp, guess, callback, started, started + strictest(time_limit, self.time_limit))

@@ -29,6 +29,7 @@ from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.jumping import warn_of_jumps
 from nosnoc_py.systems.relations import by_name
 from nosnoc_py.systems.scene import Mark, PlanarShape
+from nosnoc_py.systems.special_laws import refuse_special_friction
 from nosnoc_py.systems.symbols import (
     SLACK,
     ReadOnlySX,
@@ -364,6 +365,16 @@ class Described:
     def remembers(self) -> bool:
         """True if the flow depends on a mode that the state does not determine (hysteresis)."""
         return False
+
+    def refuse_special_friction(self, what: str) -> None:
+        """Raise `ModelError` for friction that depends on the state or sticks better than it slips.
+
+        Parameters
+        ----------
+        what : str
+            Name of a method that has one coefficient per contact, for the message.
+        """
+        refuse_special_friction(self, what)
 
     @property
     def z(self) -> ca.SX:

@@ -342,7 +342,9 @@ class _EventLoop:
             return node.status, node.message
         if node.grazing and not node.agrees and options.grazing == "stop":
             return Status.GRAZING, node.message or f"at {node.grazing}"
-        if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
+        # Events that follow each other within rounding do not get on either: one unit in the last place each.
+        instant = MOST_AT_ONCE * np.spacing(abs(node.t))
+        if len(self.nodes) > MOST_AT_ONCE and node.t - self.nodes[-MOST_AT_ONCE].t <= instant:
             return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"
         if len(self.at_once) > MOST_RETRIES and self.at_once[-1] - self.at_once[-1 - MOST_RETRIES] < MOST_AT_ONCE:
             return Status.ZENO, "the modes change at once again and again: there seem to be infinitely many switches"

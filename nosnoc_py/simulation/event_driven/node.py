@@ -325,7 +325,11 @@ class ContactNodes:
             # guard need not be the one that changes.
             other = self._other_forces(node, problem, before, contact)
             return self._later(node, problem, before, ended.length) if other is None else other
-        return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+        found = self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+        if kind == FORCE and found is not None and found.modes == usual:
+            # The force jumps, where a face ends in an edge: the modes are those beyond.
+            return self._later(node, problem, before, ended.length) or found
+        return found
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
         """Return modes in which the contact whose guard became zero has its other mode."""

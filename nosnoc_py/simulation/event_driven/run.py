@@ -25,7 +25,6 @@ from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.projection import admissible_directions
 from nosnoc_py.systems.scales import problem_scales
-from nosnoc_py.systems.special_laws import refuse_special_friction
 from nosnoc_py.tolerances import REST_VELOCITY
 
 # Rows of the trajectory's control if it varies between breaks.
@@ -57,7 +56,7 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
 def sensitivity_along(system: Described, history: SimulationResult, control: Control, grid: np.ndarray) -> Sensitivity:
     """Return derivatives along a result by x0, p and a control that is constant on the intervals of a grid (N + 1,)."""
     if isinstance(system, CLS):
-        refuse_special_friction(system, "a derivative of a simulation")
+        system.refuse_special_friction("a derivative of a simulation")
         sensitivity = sensitivity_of(system, history, control, grid)
         if not system.unit_parts and system.bilateral is None:
             return sensitivity
