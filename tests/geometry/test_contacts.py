@@ -193,7 +193,8 @@ def test_polygons_are_as_far_apart_as_a_quadratic_program_says() -> None:
             lambda w, c=corners, n=sizes[0]: np.sum((w[:n] @ c[0] - w[n:] @ c[1]) ** 2),
             start, bounds=[(0, 1)] * sum(sizes), constraints=sums, tol=1e-15,
         )  # fmt: skip
-        if best.fun > 1e-3:
+        # Nearer than a tenth of the smaller body the gaps beside corners are larger than the distance.
+        if best.fun > 4e-3:
             assert float(ca.mmin(gaps(at))) == pytest.approx(np.sqrt(best.fun), abs=1e-6)
             checked += 1
     assert checked > 15

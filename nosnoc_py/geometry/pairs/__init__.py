@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nosnoc_py.geometry.balls import probes_of
-from nosnoc_py.geometry.pairs import balls, ellipsoids, hills, polygons, polyhedra, rims, rods
+from nosnoc_py.geometry.pairs import balls, ellipsoids, hills, polyhedra, rims, rods
 from nosnoc_py.geometry.placed import Placed
 from nosnoc_py.geometry.shapes import HalfSpace, HeightMap
 from nosnoc_py.geometry.surfaces import surface_of
@@ -13,7 +13,6 @@ PAIRS: tuple[ShapePair, ...] = (
     *balls.PAIRS,
     *ellipsoids.PAIRS,
     *hills.PAIRS,
-    *polygons.PAIRS,
     *polyhedra.PAIRS,
     *rims.PAIRS,
     *rods.PAIRS,

@@ -1,4 +1,4 @@
-"""Boxes and convex polyhedra on each other: by the corners of each, and where edges cross.
+"""Boxes and convex polyhedra on each other, and polygons: by the corners of each, and where edges cross.
 
 The face of one body along whose normal both bodies are furthest apart is the one that corners of the other one touch,
 by their heights over it. Two edges a and b have the gap n'(p_a - p_b) along n = a x b / |a x b|, out of the second
@@ -35,6 +35,8 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.geometry.features import SAME_PLANE, features_of
 from nosnoc_py.geometry.pairs.rods import Segment, segments_of
 from nosnoc_py.geometry.placed import Placed
+from nosnoc_py.geometry.shapes import ConvexPolygon
+from nosnoc_py.geometry.surfaces import surface_of
 from nosnoc_py.geometry.touch import ASIDE, ENDED, ShapePair, Touch
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron
 
@@ -51,8 +53,11 @@ SHALLOW = 1e-3
 MOST = 1000
 
 
-class Solid(NamedTuple):
-    """A polyhedron in the world: corners (3, n), faces normals'x = offsets in its frame, families of edges, size."""
+class Polytope(NamedTuple):
+    """A polyhedron or polygon in the world.
+
+    Corners (3 or 2, n), faces normals'x = offsets in its frame, families of edges that may cross, size.
+    """
 
     placed: Placed
     corners: ca.SX
@@ -75,7 +80,7 @@ class Axis(NamedTuple):
 
 def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     """Return the touches of the corners of each on the other, and of all edges that may cross."""
-    a, b = _solid(one), _solid(other)
+    a, b = polytope_of(one), polytope_of(other)
     families = list(product(a.families, b.families))
     size = min(a.size, b.size)
     if len(families) > MOST:
@@ -99,29 +104,40 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *crossings]
 
 
+def corners_of_both(one: Placed, other: Placed) -> list[Touch]:
+    """Return the touches of the corners of each on the other: all there are in the plane."""
+    a, b = polytope_of(one), polytope_of(other)
+    size = min(a.size, b.size)
+    return [*_corners_on(a, b, _heights(a, b), size), *_corners_on(b, a, _heights(b, a), size)]
+
+
 def _reflected(gap: ca.SX, level: ca.SX) -> ca.SX:
     """Return a gap that is not less than a level: what is below it is reflected."""
     return level + ca.fabs(gap - level)
 
 
-def _solid(placed: Placed) -> Solid:
-    """Return a polyhedron in the world."""
+def polytope_of(placed: Placed) -> Polytope:
+    """Return a polyhedron in the world, or a polygon, whose edges are faces."""
     shape = placed.shape
-    if shape.skin:
+    if getattr(shape, "skin", 0.0):
         raise ModelError(
             f"contacts: {type(shape).__name__} with a skin on a polyhedron: give it without, and spheres of its radius."
         )
     middle = shape.vertices.mean(axis=0)
     size = float(np.linalg.norm(shape.vertices - middle, axis=1).max())
-    planes = features_of(shape)[0]
-    normals, offsets = np.array([plane.normal for plane in planes]), np.array([plane.offset for plane in planes])
-    return Solid(
+    if isinstance(shape, ConvexPolygon):
+        normals, offsets, families = shape.normals, shape.offsets, list[list[Segment]]()
+    else:
+        planes = features_of(shape)[0]
+        normals, offsets = np.array([plane.normal for plane in planes]), np.array([plane.offset for plane in planes])
+        families = _families(segments_of(shape), normals, offsets, size)
+    return Polytope(
         placed,
         ca.horzcat(*[placed.in_world(corner) for corner in shape.vertices]),
         placed.in_world(middle),
         ca.DM(normals),
         ca.DM(offsets),
-        _families(segments_of(shape), normals, offsets, size),
+        families,
         size,
     )
 
@@ -141,29 +157,39 @@ def _families(edges: list[Segment], normals: np.ndarray, offsets: np.ndarray, si
     return [[edge for edge, _ in family] for family in families]
 
 
-def _heights(one: Solid, other: Solid) -> ca.SX:
+def _heights(one: Polytope, other: Polytope) -> ca.SX:
     """Return the heights (n_f, n) of the corners of one over the faces of the other."""
     places = other.placed.rotation.T @ (one.corners - ca.repmat(other.placed.position, 1, one.corners.shape[1]))
     return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
 
 
-def _corners_on(one: Solid, other: Solid, heights: ca.SX, size: float) -> list[Touch]:
+def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float) -> list[Touch]:
     """Return the touches of the corners of one on the other: over the face that separates both bodies most.
 
-    Outside of the range of this face the largest height counts, where it is above the level of reflection.
+    Outside of the range of this face the distance counts, of polyhedra the largest height, where it is above the level
+    of reflection.
     """
     face, touches = _largest(ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)]), size), []
     normal, over = face(other.normals), face(heights)
     beside = ca.fmax(heights - 2 * STEP * size, 0)
     past = ca.sum1(beside) - face(beside)
     for k, corner in enumerate(ca.horzsplit(one.corners)):
-        nearest, reflected = _largest(heights[:, k], size), _reflected(over[k], LEVEL * size)
-        away = nearest(heights[:, k])
-        by_height = ca.logic_and(past[k] > 0, away > reflected)
-        gap = ca.if_else(by_height, away, ca.if_else(past[k] > 0, reflected, over[k]))
-        out = other.placed.rotation @ ca.if_else(by_height, nearest(other.normals), normal).T
+        reflected, (away, outward) = _reflected(over[k], LEVEL * size), _away(other, corner, heights[:, k], size)
+        is_away = ca.logic_and(past[k] > 0, away > reflected)
+        gap = ca.if_else(is_away, away, ca.if_else(past[k] > 0, reflected, over[k]))
+        out = other.placed.rotation @ ca.if_else(is_away, outward, normal.T)
         touches.append(Touch(gap, out, corner, one.placed, other.placed))
     return touches
+
+
+def _away(other: Polytope, corner: ca.SX, heights: ca.SX, size: float) -> tuple[ca.SX, ca.SX]:
+    """Return the distance from a polygon, or the largest height over the faces of a polyhedron, with the normal."""
+    if other.families:
+        nearest = _largest(heights, size)
+        return nearest(heights), nearest(other.normals).T
+    surface = surface_of(other.placed.shape)
+    assert surface is not None
+    return surface(other.placed.of_world(corner))
 
 
 def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
@@ -182,7 +208,7 @@ def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
     return row_of
 
 
-def _axis(one: Solid, first: Sequence[float], other: Solid, second: Sequence[float], size: float) -> Axis:
+def _axis(one: Polytope, first: Sequence[float], other: Polytope, second: Sequence[float], size: float) -> Axis:
     """Return the axis of two edges."""
     a, b = one.placed.rotation @ ca.DM(first), other.placed.rotation @ ca.DM(second)
     product_, way = ca.cross(a, b), one.middle - other.middle
@@ -195,7 +221,7 @@ def _axis(one: Solid, first: Sequence[float], other: Solid, second: Sequence[flo
 
 
 def _crossing(
-    one: Solid, first: list[Segment], other: Solid, second: list[Segment], axis: Axis, least: ca.SX, size: float
+    one: Polytope, first: list[Segment], other: Polytope, second: list[Segment], axis: Axis, least: ca.SX, size: float
 ) -> Touch:
     """Return the touch where the lowest edge of one family crosses the highest one of another."""
     a, b, normal = axis.first, axis.second, axis.normal
@@ -210,7 +236,7 @@ def _crossing(
     return Touch(ca.if_else(touches, gap, _reflected(gap, LEVEL * size)), normal, point, one.placed, other.placed)
 
 
-def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
+def _outermost(solid: Polytope, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:
     """Return the middle in the world and half of the length of the edge of a family that is furthest along a way."""
     middle, half = solid.placed.in_world(family[0].middle), ca.SX(family[0].half)
     for edge in family[1:]:
@@ -221,4 +247,7 @@ def _outermost(solid: Solid, family: list[Segment], way: ca.SX) -> tuple[ca.SX, 
 
 
 SOLIDS = (Box, ConvexPolyhedron)
-PAIRS = (ShapePair(SOLIDS, SOLIDS, corners_and_crossings, "by corners, and where edges cross", exact=False),)
+PAIRS = (
+    ShapePair(SOLIDS, SOLIDS, corners_and_crossings, "by corners, and where edges cross", exact=False),
+    ShapePair((ConvexPolygon,), (ConvexPolygon,), corners_of_both, "by the corners of each", exact=False),
+)

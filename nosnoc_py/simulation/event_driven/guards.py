@@ -8,6 +8,7 @@ from nosnoc_py.contact_problems.modes import FREE, STICK
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Kinds of guards, in blocks of n_c: gap of an open contact; normal force of a closed one; slip speed along its
@@ -22,13 +23,14 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     frames, n_c = regime.frames, regime.frames.count
     cone = at.framed(frames).cone
     # Infinite guards never cross, so that guards of other modes need no mask.
-    forces, values = regime.forces(at), np.full((5, n_c), np.inf)
+    forces, values, held = regime.forces(at), np.full((5, n_c), np.inf), at.short(TOUCHING_SOLVED)
     for c, mode in enumerate(regime.modes):
         part, mu = frames.tangents[c], cone[c]
         if mode == FREE:
             values[GAP, c] = at.gaps[c]
             continue
-        values[FORCE, c] = forces[c]
+        # A gap that has jumped holds nothing, whatever the shares of redundant contacts are.
+        values[FORCE, c] = forces[c] if at.gaps[c] <= held[c] else -np.abs(forces).max()
         if mode == STICK:
             # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
             # forces.
