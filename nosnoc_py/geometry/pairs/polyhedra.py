@@ -175,7 +175,9 @@ def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float) -> 
     past = ca.sum1(beside) - face(beside)
     for k, corner in enumerate(ca.horzsplit(one.corners)):
         reflected, (away, outward) = _reflected(over[k], LEVEL * size), _away(other, corner, heights[:, k], size)
-        is_away = ca.logic_and(past[k] > 0, away > reflected)
+        # Over a face that ends at a sharp angle the distance may be that of its end.
+        is_far = over[k] > LEVEL * size if not other.families else False
+        is_away = ca.logic_or(ca.logic_and(past[k] > 0, away > reflected), is_far)
         gap = ca.if_else(is_away, away, ca.if_else(past[k] > 0, reflected, over[k]))
         out = other.placed.rotation @ ca.if_else(is_away, outward, normal.T)
         touches.append(Touch(gap, out, corner, one.placed, other.placed))
