@@ -10,6 +10,7 @@ from nosnoc_py.motion.record import message_of
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Trajectory
+from nosnoc_py.status import seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import problem_scales
 
@@ -23,6 +24,7 @@ STEPS = 1000
 def simulate(system: CLS, task: SimulationTask) -> Trajectory:
     """Simulate by time-stepping; the message tells the step, and the difference from steps twice as long."""
     task.check(TimeStepping.refuses)
+    deadline = task.deadline()
     if task.steps is None:
         x0, p, control = task.start(system)
         scales = problem_scales(system, x0=x0, control=control, p=p, duration=task.seconds)
@@ -31,7 +33,8 @@ def simulate(system: CLS, task: SimulationTask) -> Trajectory:
     fine = TimeStepping().simulate(system, task)
     notes = [f"{len(system.contacts)} contacts: {task.steps} steps by ns.TimeStepping, of first order"]
     if fine.success:
-        rough = TimeStepping().simulate(system, replace(task, steps=(task.steps + 1) // 2, callback=None))
+        half = replace(task, steps=(task.steps + 1) // 2, callback=None, time_limit=seconds_to(deadline))
+        rough = TimeStepping().simulate(system, half)
         apart = np.abs(fine.final_state - rough.final_state)[system.at_q].max()
         notes += [f"positions end {apart:.1g} from those of half as many"] if rough.success else []
     notes += ["ns.EventDriven() follows every event", fine.message]

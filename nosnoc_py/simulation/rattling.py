@@ -40,12 +40,12 @@ def stepped(flow: ContactFlow, method: EventDriven, node: Node, h: float, end: f
     rough = _loop(flow, method, node, seconds)
     rough.run(node.after, seconds, count, _until_quiet(rough), deadline)
     taken = len(rough.applied)
-    if rough.last.status not in (Status.SOLVED, Status.STOPPED) or not taken:
+    if not (_succeeded(rough) and taken):
         return None
     seconds = float(rough.grid[taken])
     fine = _loop(flow, method, node, seconds)
     fine.run(node.after, seconds, 2 * taken, None, deadline)
-    if fine.last.status is not Status.SOLVED:
+    if not _succeeded(fine):
         return None
     apart = np.abs(fine.x[-1] - rough.x[-1])[flow.mechanics.system.at_q].max()
     return _phase_of(
@@ -55,6 +55,13 @@ def stepped(flow: ContactFlow, method: EventDriven, node: Node, h: float, end: f
         f"bodies rattle from t = {node.t:.6g} to {node.t + seconds:.6g}: {2 * taken} steps of {fine.h:.2g} s are taken "
         f"instead of all events; with steps twice as long positions end {apart:.1g} apart",
     )
+
+
+def _succeeded(loop: TimeSteppingLoop) -> bool:
+    """Return True if steps came to their end; raise what the loop has made a status of."""
+    if loop.last.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return loop.last.status in (Status.SOLVED, Status.STOPPED)
 
 
 def _loop(flow: ContactFlow, method: EventDriven, node: Node, seconds: float) -> TimeSteppingLoop:
