@@ -23,15 +23,17 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
     frames, n_c = regime.frames, regime.frames.count
     cone = at.framed(frames).cone
     # Infinite guards never cross, so that guards of other modes need no mask.
-    forces, values, held = regime.forces(at), np.full((5, n_c), np.inf), at.short(TOUCHING_SOLVED)
+    (forces, least), values = regime.forces(at), np.full((5, n_c), np.inf)
+    # A gap that has jumped holds nothing; where forces are redundant, none of them need tell.
+    jumped = at.gaps > at.short(TOUCHING_SOLVED) if regime.redundant else np.zeros(n_c, bool)
     for c, mode in enumerate(regime.modes):
         part, mu = frames.tangents[c], cone[c]
         if mode == FREE:
             values[GAP, c] = at.gaps[c]
             continue
-        # A gap that has jumped holds nothing, whatever the shares of redundant contacts are.
-        values[FORCE, c] = forces[c] if at.gaps[c] <= held[c] else -np.abs(forces).max()
-        if mode == STICK:
+        # Single forces of a choice may jump in time; the least slack of all that belong together is continuous.
+        values[FORCE, c] = -np.abs(forces).max() if jumped[c] else least.get(c, forces[c])
+        if mode == STICK and c not in least:
             # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
             # forces.
             values[SLACK, c] = mu * forces[c] - np.linalg.norm(forces[n_c:][part])

@@ -48,6 +48,8 @@ class ContactRegime:
         Speed of the motion [m/s] that tolerances are relative to.
     known : (k,) or None
         Independent contact forces that are admissible at the start: redundant ones stay as near to them as they can.
+    choosing : bool
+        The known forces have come to an end: redundant ones are chosen anew at every instant.
     """
 
     frames: ContactFrames
@@ -56,6 +58,7 @@ class ContactRegime:
     redundant: bool = False
     speed: float = 1.0
     known: Array | None = None
+    choosing: bool = False
 
     @cached_property
     def closed(self) -> Array:
@@ -181,15 +184,21 @@ class ContactRegime:
         held = columns @ np.linalg.lstsq(rows @ columns, rows @ pushed, rcond=REDUNDANT)[0]
         return np.asarray(pushed - held), np.vstack(right)
 
-    def forces(self, at: Kinematics) -> Array:
-        """Return all contact forces (n_c + n_tt,)."""
-        return np.asarray(self.spread(at) @ self.motion(at)[1])
+    def forces(self, at: Kinematics) -> tuple[Array, dict[int, float]]:
+        """Return all contact forces (n_c + n_tt,); if they are chosen, with the least slack by contact.
+
+        The motion does not depend on the choice, but modes change only when no choice is admissible any more.
+        """
+        independent, least = self.motion(at)[1], dict[int, float]()
+        if self.choosing and np.isfinite(independent).all():
+            independent, slack = self._chosen(at, independent)
+            least = {int(self.closed[k]): value for k, value in slack.items()}
+        return np.asarray(self.spread(at) @ independent), least
 
     def with_forces(self, at: Kinematics, forces: Array) -> ContactRegime:
         """Return the regime with admissible forces (n_c + n_tt,), of redundant contacts those farthest from a change.
 
-        Where the motion does not depend on the choice, modes change only when no choice is admissible any more: at the
-        end of the one that is known another one is looked for.
+        Most motions end before these forces do, which saves a program at every instant.
         """
         if not self.redundant:
             return self

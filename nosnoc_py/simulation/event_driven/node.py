@@ -258,6 +258,8 @@ class ContactNodes:
         if solution is None:
             return self._stopped(node, Status.PAINLEVE, active, ": no contact forces are admissible")
         regime = self._regime(problem, solution, at, ended)
+        if before is not None and ended is not None and solution.modes == before.modes and node.impact is None:
+            regime = replace(regime, choosing=regime.redundant)
         jammed = regime.jammed(at)
         if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
             solution = self.solver.solve(
@@ -321,9 +323,9 @@ class ContactNodes:
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
         if kind in (FORCE, SLACK) and before.redundant:
-            # The choice of forces has come to an end, the modes only if there is no other one. Then the contact of the
-            # guard need not be the one that changes.
-            other = self._other_forces(node, problem, before, contact)
+            # Known forces have come to an end, the modes only if there are no others. Then the contact of the guard
+            # need not be the one that changes.
+            other = None if before.choosing else self._other_forces(node, problem, before, contact)
             return self._later(node, problem, before, ended.length) if other is None else other
         found = self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
         if kind == FORCE and found is not None and found.modes == usual:
@@ -349,7 +351,7 @@ class ContactNodes:
     ) -> ContactSolution | None:
         """Return a solution in the modes before in which the contact of an event is away from it; None without one."""
         at = self.flow.kinematics(node.t, node.after)
-        forces = before.other_forces(at, before.forces(at), contact)
+        forces = before.other_forces(at, before.forces(at)[0], contact)
         if forces is None:
             return None
         found = self.solver.in_modes(problem, before.modes, forces)

@@ -2,9 +2,9 @@
 
 Two boxes that touch and stick to the ground press on each other with an undetermined force; their motion does not
 depend on it. Their modes hold as long as any choice of forces is admissible. At a node the best one is chosen, with the
-largest smallest slack of f_n >= 0 and |f_t| <= mu f_n, and the forces stay as near to it as they can; where they reach
-their limits the next node chooses again. This is a linear program in the plane. In space it is a second-order cone
-program, solved by SLSQP, or by linear programs with cutting planes where that fails.
+largest smallest slack of f_n >= 0 and |f_t| <= mu f_n, and the forces stay as near to it as they can; once they reach
+their limits, the best choice of every instant tells the end of the modes. This is a linear program in the plane. In
+space it is a second-order cone program, solved by SLSQP, or by linear programs with cutting planes where that fails.
 """
 
 from __future__ import annotations
