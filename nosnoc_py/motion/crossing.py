@@ -389,7 +389,9 @@ class GuardSearch:
             return low
         ends = self.evaluate(np.array([low, high]))[1]
         if guard < ends.shape[1] and ends[0, guard] < 0.0 < ends[1, guard]:
-            return root(lambda s: self._rate(guard, s), low, high)
+            # A rate that is rounding may have another sign where it is evaluated alone.
+            known = low, float(ends[0, guard]), high, float(ends[1, guard])
+            return root(lambda s: self._rate(guard, s), low, high, known)
         fine = {"xatol": 1e-8 * (high - low)}
         return float(
             minimize_scalar(lambda s: self._value(guard, s), bounds=(low, high), method="bounded", options=fine).x

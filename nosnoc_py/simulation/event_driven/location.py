@@ -7,6 +7,7 @@ event, with corrections of its time by chords.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from nosnoc_py.simulation.event_driven.steps import (
 
 # Corrections of the time of an event; corrections shorter than this fraction of the step need no other step.
 CORRECTIONS, SHORT_CORRECTION = 4, 1e-9
+# A guard that is larger than this fraction of its size in the step where its sign changes has jumped there.
+JUMPED = 1e-3
 
 
 @jitable
@@ -40,6 +43,16 @@ def between(place: StepPlace, share: float, y: Array) -> None:
     for m in range(POWERS):
         weights[m:] *= 1.0 - share if m % 2 else share
     y[:] = place.x + np.dot(weights, place.F)
+
+
+@jitable
+def has_jumped(value: float, values: Array) -> bool:
+    """Return True if a guard with this value at its change of sign has jumped there; `values` (n,) are those around."""
+    largest = 0.0
+    for other in values:
+        if math.isfinite(other):
+            largest = max(largest, abs(other))
+    return abs(value) > JUMPED * largest
 
 
 @jitable
@@ -100,6 +113,8 @@ def locate(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, k: int
     slow = guard < rule.distances and not abs(one_r[0, guard]) > rule.soft
     if slow or not time > t:
         return OPEN
+    # Where a guard jumps its slope does not tell the place.
+    jumps = has_jumped(one_g[0, guard], guards[:, guard].copy())
     place.found[0], place.found[1], place.found[2], place.found[4] = guard, low, high, end
     last_time, last, dense = time, 0.0, min(slope, 0.0)
     for attempt in range(CORRECTIONS):
@@ -113,7 +128,7 @@ def locate(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, k: int
         slope = min(max(chord, 2.0 * dense), 0.5 * dense)
         # Only a decreasing guard can be corrected by Newton's method; otherwise the time of the search is kept.
         way = -value / slope if slope < 0.0 else 0.0
-        if not abs(way) > 2e-16 * max(1.0, abs(time)) or not t < time + way <= rule.end:
+        if jumps or not abs(way) > 2e-16 * max(1.0, abs(time)) or not t < time + way <= rule.end:
             break
         if abs(way) <= SHORT_CORRECTION * h:
             # An Euler step is accurate enough over so short a time, and the polynomial extends to it.

@@ -21,7 +21,7 @@ from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
-from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT_CORRECTION
+from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT_CORRECTION, has_jumped
 from nosnoc_py.simulation.event_driven.loop import LoopSolver
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
@@ -378,9 +378,12 @@ class PhaseRun:
             return float(self.motion.samples(np.array([s]), x[None, :])[0][0, crossing.guard])
 
         time = crossing.time
+        around = np.array([guard(s, dense(s)) for s in (self.t, self.step_end)])
+        # Where a guard jumps its slope does not tell the place.
+        jumps = has_jumped(guard(time, dense(time)), around)
         for _ in range(CORRECTIONS):
             x, pieces = self._steps_to(time)
-            if crossing.touches or not pieces:
+            if crossing.touches or jumps or not pieces:
                 break
             back = 1e-4 * (time - self.t)
             # A slope needs no accuracy, so that the dense output is enough; it is taken before the event, where the
@@ -428,7 +431,7 @@ class _MotionAhead:
 
     def __call__(self, t: float) -> np.ndarray:
         solver = self.run.solver
-        while t > self.pieces[-1][0] and solver.status == "running":
+        while t > self.pieces[-1][0] and solver.status == "running" and len(self.pieces) < TINY_STEPS:
             self.run._step(solver)
             if solver.status != "failed":
                 self.pieces.append((float(solver.t), solver.dense_output()))
