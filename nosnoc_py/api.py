@@ -345,7 +345,9 @@ def simulate(
         time_limit=time_limit,
         sensitivities=sensitivities,
     )
-    if method is None and isinstance(system, CLS) and solver is None and len(system.contacts) > MOST_CONTACTS:
+    # What only EventDriven can do is done by it, however long it takes.
+    by_default = method is None and solver is None and times is None and not sensitivities
+    if by_default and isinstance(system, CLS) and len(system.contacts) > MOST_CONTACTS:
         return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen

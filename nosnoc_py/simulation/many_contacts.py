@@ -10,7 +10,7 @@ from nosnoc_py.motion.record import message_of
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.status import seconds_to
+from nosnoc_py.status import Status, seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import problem_scales
 
@@ -18,7 +18,9 @@ from nosnoc_py.systems.scales import problem_scales
 # does the number of events.
 MOST_CONTACTS = 100
 # Steps in the time in which the forces at the start make the typical speed, or in a shorter duration.
-STEPS = 1000
+STEPS, MOST_STEPS = 1000, 20_000
+# A difference of positions, relative to the largest way, beyond which a motion is not accurate.
+ROUGH = 0.05
 
 
 def simulate(system: CLS, task: SimulationTask) -> Trajectory:
@@ -29,7 +31,7 @@ def simulate(system: CLS, task: SimulationTask) -> Trajectory:
         x0, p, control = task.start(system)
         scales = problem_scales(system, x0=x0, control=control, p=p, duration=task.seconds)
         typical = scales.length / scales.speed if scales.speed else task.seconds
-        task = replace(task, steps=int(np.ceil(STEPS * max(1.0, task.seconds / typical))))
+        task = replace(task, steps=min(int(np.ceil(STEPS * max(1.0, task.seconds / typical))), MOST_STEPS))
     fine = TimeStepping().simulate(system, task)
     notes = [f"{len(system.contacts)} contacts: {task.steps} steps by ns.TimeStepping, of first order"]
     if fine.success:
@@ -37,5 +39,8 @@ def simulate(system: CLS, task: SimulationTask) -> Trajectory:
         rough = TimeStepping().simulate(system, half)
         apart = np.abs(fine.final_state - rough.final_state)[system.at_q].max()
         notes += [f"positions end {apart:.1g} from those of half as many"] if rough.success else []
+        moved = np.abs(fine.x - fine.x[0])[:, system.at_q].max()
+        if rough.success and apart > ROUGH * moved:
+            fine = replace(fine, status=Status.INACCURATE)
     notes += ["ns.EventDriven() follows every event", fine.message]
     return replace(fine, message=message_of(notes, None))

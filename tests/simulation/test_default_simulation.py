@@ -283,3 +283,18 @@ def test_all_ways_to_meet_a_surface(case: switching_cases.Case) -> None:
     else:
         assert found.status is ns.Status.GRAZING
         assert "3 motions are possible" in found.message
+
+
+def test_a_rough_motion_of_very_many_contacts_is_not_called_solved() -> None:
+    """Balls that bounce in steps that are much too long for them."""
+    n = 101
+    q, v = ca.SX.sym("q", n), ca.SX.sym("v", n)
+    contacts = [ns.Contact(f"c{i}", gap=q[i], restitution=0.9) for i in range(n)]
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(n), force=-9.81 * ca.DM.ones(n), contacts=contacts)
+    found = ns.simulate(system, x0=np.append(np.full(n, 0.2), np.zeros(n)), duration=2.0, steps=20)
+    assert found.status is ns.Status.INACCURATE
+    assert "from those of half as many" in found.message
+    # Derivatives are those of EventDriven, whatever the number of contacts.
+    exact = ns.simulate(system, x0=np.append(np.full(n, 0.2), np.zeros(n)), duration=0.1, sensitivities=True)
+    assert exact.success
+    assert exact.sensitivity is not None

@@ -32,7 +32,7 @@ def sample(at: Kinematics, regime: ContactRegime) -> Sample:
             values[GAP, c] = at.gaps[c]
             continue
         # Single forces of a choice may jump in time; the least slack of all that belong together is continuous.
-        values[FORCE, c] = -np.abs(forces).max() if jumped[c] else least.get(c, forces[c])
+        values[FORCE, c] = -(np.abs(forces).max() or 1.0) if jumped[c] else least.get(c, forces[c])
         if mode == STICK and c not in least:
             # Linear in the forces (and not in squares, as in the finite elements), so that it has the tolerance of
             # forces.
