@@ -248,3 +248,21 @@ def test_an_edge_leaves_at_its_corner() -> None:
     k = told.index(("table 0 26", "release"))
     assert told[k + 1] == ("table 0 1", "impact")
     assert motion.events[k + 1].time - motion.events[k].time < 1e-6
+
+
+@pytest.mark.parametrize(("yaw", "duration"), [(0.2, 0.5), (0.001, 0.12)])
+def test_a_turned_cube_slides_over_the_border_without_spinning(yaw: float, duration: float) -> None:
+    """Friction is central until it tips; contacts that leave their ranges must not hold, whatever the duration is."""
+    q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    placed = ns.Placed(CUBE, q[:3], q[3:], coordinates=ns.Coordinates(q, v, quaternions=[q[3:]]))
+    inertia = SIDE**2 / 6
+    system = ns.CLS(
+        q=q, v=v, quaternions=[q[3:]], mass_matrix=ca.diag(ca.DM([1, 1, 1, *[inertia] * 3])),
+        force=[0, 0, -G, 0, 0, 0], contacts=ns.contacts(placed, TABLE, friction=0.3),
+    )  # fmt: skip
+    x0 = [-0.06, 0, SIDE / 2, *quaternion_of(exp(np.array([0, 0, yaw]))), 0.6, 0, 0, 0, 0, 0]
+    motion = ns.simulate(system, x0=x0, duration=duration)
+    assert motion.success, motion.message
+    before = motion.t < 0.09
+    assert np.abs(motion.x[before, 12]).max() < 1e-9
+    assert motion(0.09)[7] == pytest.approx(0.6 - 0.3 * G * 0.09, abs=1e-9)

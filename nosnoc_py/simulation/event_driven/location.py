@@ -30,8 +30,9 @@ from nosnoc_py.simulation.event_driven.steps import (
     sample,
 )
 
-# Corrections of the time of an event; corrections shorter than this fraction of the step need no other step.
-CORRECTIONS, SHORT_CORRECTION = 4, 1e-9
+# Corrections of the time of an event; corrections shorter than this fraction of the step need no other step, and longer
+# ones than that are none: the dense output is better.
+CORRECTIONS, SHORT_CORRECTION, LARGEST_CORRECTION = 4, 1e-9, 0.1
 # A guard that is larger than this fraction of its size in the step where its sign changes has jumped there.
 JUMPED = 1e-3
 
@@ -129,6 +130,9 @@ def locate(motion: Any, rule: StepRule, place: StepPlace, rows: StepRows, k: int
         # Only a decreasing guard can be corrected by Newton's method; otherwise the time of the search is kept.
         way = -value / slope if slope < 0.0 else 0.0
         if jumps or not abs(way) > 2e-16 * max(1.0, abs(time)) or not t < time + way <= rule.end:
+            break
+        # A guard that is zero after a jump has rounding for a slope: no reason to leave the step.
+        if abs(way) > LARGEST_CORRECTION * (end - t):
             break
         if abs(way) <= SHORT_CORRECTION * h:
             # An Euler step is accurate enough over so short a time, and the polynomial extends to it.

@@ -21,7 +21,7 @@ from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
-from nosnoc_py.simulation.event_driven.location import CORRECTIONS, SHORT_CORRECTION, has_jumped
+from nosnoc_py.simulation.event_driven.location import CORRECTIONS, LARGEST_CORRECTION, SHORT_CORRECTION, has_jumped
 from nosnoc_py.simulation.event_driven.loop import LoopSolver
 from nosnoc_py.simulation.event_driven.mechanics import STARTING
 from nosnoc_py.simulation.event_driven.motions import flushed
@@ -392,6 +392,9 @@ class PhaseRun:
             # Only a decreasing guard can be corrected by Newton's method; otherwise the time of the search is kept.
             correction = -guard(time, x) / slope if slope < 0.0 else 0.0
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
+                break
+            # A guard that is zero after a jump has rounding for a slope: no reason to leave the step.
+            if abs(correction) > LARGEST_CORRECTION * (self.step_end - self.t):
                 break
             time += correction
             if abs(correction) <= SHORT_CORRECTION * (time - self.t):

@@ -60,6 +60,8 @@ def soft_closing(
     start, gap_at = crossing.time, gap_at or (lambda s: motion(s)[0])
     _, rate, acceleration = motion(start)
     slow = abs(rate) <= SOFT_RATE and np.isfinite(acceleration)
+    # A gap that jumps to zero, where its range begins, has not come there softly.
+    slow = slow and gap_at(start - FIRST_LOOK * (end - start)) <= SOFT_GAP
     left = _leaves(gap_at, start, end) if slow else None
     if left is None:
         return crossing
