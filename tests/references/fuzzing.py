@@ -118,7 +118,7 @@ def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate
     try:
         with limited(SECONDS_ORACLE):
             if scene.gap is not None:
-                return _stepped(scene, found, simulate)
+                return _stepped(scene, found)
             return _compared(kind, scene, rng, scene.told(np.asarray(found.final_state)), simulate)
     except NoOracle as reason:
         return {"verdict": NO_ORACLE, "said": str(reason)}
@@ -148,7 +148,7 @@ def _gains(scene: Scene, x: np.ndarray) -> bool:
     closed = [c for c in s.contacts if float(ca.Function("gap", [s.x], [c.gap])(x)) < CLOSED * scene.length]
     rows = [ca.jacobian(ca.jtimes(c.gap, s.q, s.position_rate), s.v) for c in closed]
     columns = [ca.SX(s.n_v, 0) if c.tangent is None else c.tangent for c in closed]
-    mass, *parts = (np.array(part) for part in ca.Function("at", [s.x], [s.mass_matrix, *rows, *columns])(x))
+    mass, *parts = (np.array(part) for part in ca.Function("at", [s.x], [s.mass_matrix, *rows, *columns]).call([ca.DM(x)]))
     normals, tangents = [row[0] for row in parts[: len(closed)]], parts[len(closed) :]
     if not closed or len(closed) > MOST_CLOSED:
         return False
@@ -216,7 +216,7 @@ def _compared(kind: str, scene: Scene, rng: np.random.Generator, x: np.ndarray, 
     return {"verdict": WRONG, **found, "right": right.tolist(), "given": x.tolist()}
 
 
-def _stepped(scene: Scene, found: Any, simulate: Simulate) -> dict[str, Any]:
+def _stepped(scene: Scene, found: Any) -> dict[str, Any]:
     """The verdict by gaps of points, and by steps of first order that tell their own error."""
     assert scene.gap is not None
     deepest = min(scene.gap(x) for x in found.x) / scene.length
@@ -225,7 +225,7 @@ def _stepped(scene: Scene, found: Any, simulate: Simulate) -> dict[str, Any]:
     if deepest < -DEEP:
         return {"verdict": WRONG, "said": f"penetration {-deepest:.1e}"}
     steps = [ns.TimeStepping(step=share * scene.time, rest_velocity=0.0) for share in STEPS]
-    runs = [simulate(scene.system, x0=scene.x0, duration=scene.duration, method=method) for method in steps]
+    runs = [ns.simulate(scene.system, x0=scene.x0, duration=scene.duration, method=method) for method in steps]
     if not all(run.success for run in runs):
         return {"verdict": NO_ORACLE, "said": "steps fail"}
     size = magnitudes("shapes", scene, np.abs(found.x).max(axis=0))
