@@ -148,7 +148,9 @@ def _gains(scene: Scene, x: np.ndarray) -> bool:
     closed = [c for c in s.contacts if float(ca.Function("gap", [s.x], [c.gap])(x)) < CLOSED * scene.length]
     rows = [ca.jacobian(ca.jtimes(c.gap, s.q, s.position_rate), s.v) for c in closed]
     columns = [ca.SX(s.n_v, 0) if c.tangent is None else c.tangent for c in closed]
-    mass, *parts = (np.array(part) for part in ca.Function("at", [s.x], [s.mass_matrix, *rows, *columns]).call([ca.DM(x)]))
+    mass, *parts = (
+        np.array(part) for part in ca.Function("at", [s.x], [s.mass_matrix, *rows, *columns]).call([ca.DM(x)])
+    )
     normals, tangents = [row[0] for row in parts[: len(closed)]], parts[len(closed) :]
     if not closed or len(closed) > MOST_CLOSED:
         return False
