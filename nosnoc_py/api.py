@@ -51,7 +51,6 @@ from nosnoc_py.simulation.common import (
 )
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
-from nosnoc_py.simulation.many_contacts import MOST_CONTACTS
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.soft_constraints import guess_with_slacks
@@ -347,7 +346,7 @@ def simulate(
     )
     # What only EventDriven can do is done by it, however long it takes.
     by_default = method is None and solver is None and times is None and not sensitivities
-    if by_default and isinstance(system, CLS) and len(system.contacts) > MOST_CONTACTS:
+    if by_default and isinstance(system, CLS) and len(system.contacts) > many_contacts.MOST_CONTACTS:
         return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen

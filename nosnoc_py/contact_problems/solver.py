@@ -123,7 +123,7 @@ class ContactSolver:
         distinct: list[ContactSolution] = []
         # Sweeps cannot leave the cones, so that their forces are a start in any modes, converged or not.
         candidates = self._candidates(scaled, self._projected(scaled, newton=False))
-        for pair in islice(candidates, MOST_CANDIDATES if scaled.exact else MOST_DIRECTIONS):
+        for pair in islice(candidates, None if scaled.exact else MOST_DIRECTIONS):
             candidate = self._admissible(scaled, *pair)
             if candidate is not None and not any(self._same(scaled, candidate, other) for other in distinct):
                 distinct.append(candidate)

@@ -14,20 +14,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, STICK
+from nosnoc_py.contact_problems.modes import FREE
 from nosnoc_py.motion.crossing import NODES
+from nosnoc_py.simulation.event_driven.accumulation import at_rest
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
-from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
+from nosnoc_py.simulation.event_driven.mechanics import regime_of
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.records import IntegratorStep, Node, Phase
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingLoop, TimeSteppingState
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.tolerances import SWEPT
 
 # No contact has changed for so many steps: the pile does not rattle any more. Most steps at once.
 QUIET, MOST_STEPS = 100, 20_000
-# Slips below so many times the tolerance of the contact law are none.
+# Rates below so many times the tolerance of the contact law are none.
 STILL = 10.0
 
 
@@ -101,7 +103,9 @@ def _phase_of(flow: ContactFlow, node: Node, loop: TimeSteppingLoop, note: str) 
         )
         for k in range(len(forces))
     )
-    regime = _regime_at(flow, loop, float(t[-1]))
+    at = flow.kinematics(float(t[-1]), x[-1])
+    modes = at_rest(flow.frames, at, loop.place.touching, STILL * SWEPT)
+    regime = regime_of(flow.frames, modes, np.zeros(flow.frames.n_t), at)
     return Phase(
         start=node.regime,
         regime=regime,
@@ -111,16 +115,5 @@ def _phase_of(flow: ContactFlow, node: Node, loop: TimeSteppingLoop, note: str) 
         x=flow.project(regime, float(t[-1]), x[-1]),
         events=tuple(replace(event, time=node.t + event.time) for event in loop.record.events()),
         note=note,
+        length=2.0 * loop.h,
     )
-
-
-def _regime_at(flow: ContactFlow, loop: TimeSteppingLoop, t: float) -> ContactRegime:
-    """Return the regime of the contacts that are closed after the last step."""
-    frames, at = flow.frames, flow.kinematics(t, loop.x[-1])
-    slips, least = at.rates[frames.count :], STILL * loop.limits.tolerance
-    modes, direction = [], np.zeros(frames.n_t)
-    for part, closed in zip(frames.tangents, loop.place.touching, strict=True):
-        speed = float(np.linalg.norm(slips[part]))
-        modes.append(FREE if not closed else SLIP if speed > least else STICK if part.stop > part.start else CLOSED)
-        direction[part] = slips[part] / (speed or 1.0)
-    return regime_of(frames, modes, direction, at)

@@ -50,7 +50,7 @@ SAME = STEP / 100
 # far sides are less apart by the thickness of the bodies.
 SHALLOW = 1e-3
 # Largest number of pairs of edges that are written out.
-MOST = 1000
+MOST_PAIRS = 1000
 
 
 class Polytope(NamedTuple):
@@ -83,9 +83,9 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     a, b = polytope_of(one), polytope_of(other)
     families = list(product(a.families, b.families))
     size = min(a.size, b.size)
-    if len(families) > MOST:
+    if len(families) > MOST_PAIRS:
         raise ModelError(
-            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST} are written out; give shapes with "
+            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST_PAIRS} are written out; give shapes with "
             "fewer corners, or put spheres on one of them."
         )
     ways = [tuple(tuple(family[0].direction) for family in pair) for pair in families]
@@ -213,9 +213,9 @@ def _largest(values: ca.SX, size: float) -> Callable[[ca.SX], ca.SX]:
 def _axis(one: Polytope, first: Sequence[float], other: Polytope, second: Sequence[float], size: float) -> Axis:
     """Return the axis of two edges."""
     a, b = one.placed.rotation @ ca.DM(first), other.placed.rotation @ ca.DM(second)
-    product_, way = ca.cross(a, b), one.middle - other.middle
-    sine_squared = ca.sumsqr(product_)
-    out = product_ / ca.sqrt(ca.fmax(sine_squared, ASIDE**2))
+    across, way = ca.cross(a, b), one.middle - other.middle
+    sine_squared = ca.sumsqr(across)
+    out = across / ca.sqrt(ca.fmax(sine_squared, ASIDE**2))
     normal = ca.if_else(ca.dot(out, way) < -SAME * size, -out, out)
     parallel = sine_squared < ASIDE**2
     # A gap needs a gradient everywhere: that of the distance of the middles, where it has no meaning.

@@ -55,7 +55,7 @@ def accumulates(flow: ContactFlow, past: Sequence[Node], at: Kinematics, contact
 
 
 def at_rest(frames: ContactFrames, at: Kinematics, closed: np.ndarray, left: float) -> list[int]:
-    """Return modes at the end of an accumulation: contacts that touch and hardly move are closed, and stick or slip."""
+    """Return modes at the end of impacts: contacts that touch and hardly move are closed, and stick or slip."""
     count, slow = closed.size, at.slow(left)
     slips = np.array([np.linalg.norm(at.rates[count:][part]) for part in frames.tangents])
     still = np.where(slips > slow, SLIP, [STICK if frames.width(c) else CLOSED for c in range(count)])

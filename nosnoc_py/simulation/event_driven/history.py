@@ -309,8 +309,9 @@ class _EventLoop:
             step = step_of_rattle([*self.nodes[self.begun :], node], self.crossing.flow)
         else:
             # What is left of a rattle may be more than the solver of contact problems can tell.
-            last = [phase for phase in self.phases if phase.note] if node.status in UNSOLVED_CONTACTS else []
-            step = 2.0 * float(np.diff(last[-1].steps[-1].t[[0, -1]])[0]) if last else 0.0
+            last = next((phase for phase in reversed(self.phases) if phase.note), None)
+            lately = last is not None and node.t - last.t <= last.t - last.steps[0].t[0]
+            step = last.length if last is not None and lately and node.status in UNSOLVED_CONTACTS else 0.0
         if not step or node.t + step >= self.end:
             return None
         start = node if node.regime is not None else replace(node, regime=self.regime)

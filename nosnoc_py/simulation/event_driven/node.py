@@ -96,10 +96,10 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        left = held & self._leave(at, x) if held.any() else held
-        held = held & ~left
+        gone = held & self._leave(at, x) if held.any() else held
+        held = held & ~gone
         # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
-        closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~left
+        closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~gone
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
@@ -120,7 +120,7 @@ class ContactNodes:
             )
         if not np.isfinite(at.inverse).all():
             return replace(node, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
-        if kind == STIFFNESS and not left[contact]:
+        if kind == STIFFNESS and not gone[contact]:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, at, contact):
             return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))

@@ -97,7 +97,7 @@ class Phase:
     finite : bool
         False if rates of the state were not finite there.
     length : float
-        Length of the step with the crossing [s].
+        Length of the step with the crossing, or of the steps through a rattle [s].
     patient : int
         Number of steps at the limit of stability after which a phase is taken to be stiff.
     events : tuple of Event
