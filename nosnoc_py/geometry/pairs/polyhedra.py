@@ -85,8 +85,8 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     size = min(a.size, b.size)
     if len(families) > MOST_PAIRS:
         raise ModelError(
-            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST_PAIRS} are written out; give shapes with "
-            "fewer corners, or put spheres on one of them."
+            f"contacts: {len(families)} pairs of edges may cross, and at most {MOST_PAIRS} are written out; give "
+            "shapes with fewer corners, or put spheres on one of them."
         )
     ways = [tuple(tuple(family[0].direction) for family in pair) for pair in families]
     axes = {way: _axis(a, way[0], b, way[1], size) for way in ways}
