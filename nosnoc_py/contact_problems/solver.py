@@ -218,12 +218,27 @@ class ContactSolver:
             start = self._projected(problem, newton=newton, sweeps=sweeps)
             for modes in self._readings(problem, start):
                 if (solution := self._admissible(problem, modes, start)) is not None:
-                    return solution
+                    return self._at_rest(problem, solution)
         if algorithm in ("sweeps", "newton"):
             return None
         frictionless = self._projected(problem, newton=False, friction=0.0)
         candidates = (self._admissible(problem, *pair) for pair in self._candidates(problem, frictionless))
-        return next((candidate for candidate in candidates if candidate is not None), None)
+        found = next((candidate for candidate in candidates if candidate is not None), None)
+        return None if found is None else self._at_rest(problem, found)
+
+    def _at_rest(self, problem: ContactProblem, solution: ContactSolution) -> ContactSolution:
+        """Return a solution in which contacts stick that static friction can hold, though sliding friction cannot."""
+        cone, friction = problem.frames.cone, problem.frames.friction
+        loose = [
+            c
+            for c in problem.active
+            if solution.modes[c] in (SLIP, SLIP_BACK) and not problem.held[c] and cone[c] > friction[c]
+        ]
+        for together in ([loose] if len(loose) > 1 else []) + [[c] for c in loose]:
+            modes = tuple(STICK if c in together else mode for c, mode in enumerate(solution.modes))
+            if (stuck := self._admissible(problem, modes, solution.forces)) is not None:
+                solution = stuck
+        return solution
 
     def _admissible(self, problem: ContactProblem, modes: Sequence[int], start: Array) -> ContactSolution | None:
         solution = self.in_modes(problem, modes, start)

@@ -8,8 +8,11 @@ where it is less than the separation of the bodies along another axis: there the
 Gaps are exact where they are zero. Beyond the range of a face or an edge a gap is reflected at a positive level. Where
 corner, edge or face of one body meet an edge of the other one, rounding must not decide:
 
-- ranges overlap by a step that no motion resolves: corners carry until two steps beyond the border of a face, edges
-  cross from one step within their ends on. What slides over a border passes from corners to crossings.
+- where an edge lies flat on a face and leads over its border, ranges overlap by a step that no motion resolves: its
+  corner carries until two steps beyond the border, it crosses the border from one step within its end on. What slides
+  over a border passes from corners to crossings.
+- A corner of a tilted body carries until the border, and its edges cross that until one step beyond their ends. What
+  falls off a border passes from one crossing to the next, and does not strike with the corner between them.
 - A reflected gap has the opposite normal: a contact that leaves its range would have to pull, and opens for that.
 - Edges that are parallel, up to a third of a degree, do not cross: corners carry.
 
@@ -46,9 +49,14 @@ STEP, LEVEL = ASIDE / 10, 0.1
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
+# Sine of the angle to a face up to which an edge lies flat: over two steps it rises by less than what touches. And of
+# that to a border from which on it leads over it.
+FLAT, ACROSS = 1e-4, 0.1
 # Part of the size by which touching edges may be less apart than the bodies are: what steps in time leave. Edges on the
 # far sides are less apart by the thickness of the bodies.
 SHALLOW = 1e-3
+# At its ends an edge that is deeper than this, and than this part of the way beyond them, is on another side.
+DEPTH, OVER = 5e-12, 1e-2
 # Largest number of pairs of edges that are written out.
 MOST_PAIRS = 1000
 
@@ -56,7 +64,8 @@ MOST_PAIRS = 1000
 class Polytope(NamedTuple):
     """A polyhedron or polygon in the world.
 
-    Corners (3 or 2, n), faces normals'x = offsets in its frame, families of edges that may cross, size.
+    Corners (3 or 2, n), faces normals'x = offsets in its frame, directions of edges with the corners at which they end,
+    families of edges that may cross, size.
     """
 
     placed: Placed
@@ -64,6 +73,7 @@ class Polytope(NamedTuple):
     middle: ca.SX
     normals: ca.DM
     offsets: ca.DM
+    edges: list[tuple[np.ndarray, set[int]]]
     families: list[list[Segment]]
     size: float
 
@@ -127,19 +137,41 @@ def polytope_of(placed: Placed) -> Polytope:
     size = float(np.linalg.norm(shape.vertices - middle, axis=1).max())
     if isinstance(shape, ConvexPolygon):
         normals, offsets, families = shape.normals, shape.offsets, list[list[Segment]]()
+        ways = np.column_stack([-normals[:, 1], normals[:, 0]])
+        ends = [{k, (k + 1) % len(ways)} for k in range(len(ways))]
     else:
         planes = features_of(shape)[0]
         normals, offsets = np.array([plane.normal for plane in planes]), np.array([plane.offset for plane in planes])
-        families = _families(segments_of(shape), normals, offsets, size)
+        edges = segments_of(shape)
+        families, ways = _families(edges, normals, offsets, size), np.array([edge.direction for edge in edges])
+        ends = [{_nearest(shape.vertices, e.middle + sign * e.half * e.direction) for sign in (-1, 1)} for e in edges]
     return Polytope(
         placed,
         ca.horzcat(*[placed.in_world(corner) for corner in shape.vertices]),
         placed.in_world(middle),
         ca.DM(normals),
         ca.DM(offsets),
+        _by_direction(ways, ends),
         families,
         size,
     )
+
+
+def _nearest(points: np.ndarray, place: np.ndarray) -> int:
+    return int(np.argmin(np.linalg.norm(points - place, axis=1)))
+
+
+def _by_direction(ways: np.ndarray, ends: list[set[int]]) -> list[tuple[np.ndarray, set[int]]]:
+    """Return the directions of edges, each once, with the corners at which they end."""
+    result: list[tuple[np.ndarray, set[int]]] = []
+    for way, corners in zip(ways, ends, strict=True):
+        for known, own in result:
+            if abs(way @ known) > 1 - SAME_PLANE:
+                own |= corners
+                break
+        else:
+            result.append((way, set(corners)))
+    return result
 
 
 def _families(edges: list[Segment], normals: np.ndarray, offsets: np.ndarray, size: float) -> list[list[Segment]]:
@@ -171,17 +203,30 @@ def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float) -> 
     """
     face, touches = _largest(ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)]), size), []
     normal, over = face(other.normals), face(heights)
-    beside = ca.fmax(heights - 2 * STEP * size, 0)
-    past = ca.sum1(beside) - face(beside)
+    leads = _leads_over(one, other, face)
     for k, corner in enumerate(ca.horzsplit(one.corners)):
+        carries = reduce(ca.logic_or, [over_borders for over_borders, ends in leads if k in ends])
+        beside = ca.fmax(heights[:, k] - ca.if_else(carries, 2 * STEP * size, 0), 0)
+        past = ca.sum1(beside) - face(beside)
         reflected, (away, outward) = _reflected(over[k], LEVEL * size), _away(other, corner, heights[:, k], size)
         # Over a face that ends at a sharp angle the distance may be that of its end.
         is_far = over[k] > LEVEL * size if not other.families else False
-        is_away = ca.logic_or(ca.logic_and(past[k] > 0, away > reflected), is_far)
-        gap = ca.if_else(is_away, away, ca.if_else(past[k] > 0, reflected, over[k]))
+        is_away = ca.logic_or(ca.logic_and(past > 0, away > reflected), is_far)
+        gap = ca.if_else(is_away, away, ca.if_else(past > 0, reflected, over[k]))
         out = other.placed.rotation @ ca.if_else(is_away, outward, normal.T)
         touches.append(Touch(gap, out, corner, one.placed, other.placed))
     return touches
+
+
+def _leads_over(
+    one: Polytope, other: Polytope, face: Callable[[ca.SX], ca.SX]
+) -> list[tuple[ca.SX, set[int]]]:
+    """Return for directions of edges over which borders (n_f,) of a face they lead, flat, and where such edges end."""
+    turned, result = (other.normals @ other.placed.rotation.T) @ one.placed.rotation, []
+    for way, ends in one.edges:
+        along = ca.fabs(turned @ ca.DM(way))
+        result.append((ca.logic_and(along > ACROSS, face(along) < FLAT), ends))
+    return result
 
 
 def _away(other: Polytope, corner: ca.SX, heights: ca.SX, size: float) -> tuple[ca.SX, ca.SX]:
@@ -231,11 +276,22 @@ def _crossing(
     apart, cosine = middle_a - middle_b, ca.dot(a, b)
     along_a, along_b, scale = ca.dot(a, apart), ca.dot(b, apart), ca.fmax(axis.sine_squared, ASIDE**2)
     s, t = (cosine * along_b - along_a) / scale, (along_b - cosine * along_a) / scale
-    inside = [ca.fabs(place) <= half - STEP * size for place, half in ((s, half_a), (t, half_b))]
-    gap = ca.dot(normal, ca.if_else(axis.parallel, one.middle - other.middle, apart))
-    touches = reduce(ca.logic_and, inside, ca.logic_and(axis.sine_squared > ENDED**2, gap > least))
+    ways = [ca.fabs(place) - half for place, half in ((s, half_a), (t, half_b))]
+    inside = [
+        way <= ca.if_else(_is_face(face_of, normal), -STEP, STEP) * size
+        for way, face_of in zip(ways, (other, one), strict=True)
+    ]
+    gap, beyond = ca.dot(normal, ca.if_else(axis.parallel, one.middle - other.middle, apart)), ca.fmax(*ways)
+    deepest = ca.if_else(beyond > -STEP * size, -DEPTH * size - OVER * ca.fmax(beyond, 0), least)
+    touches = reduce(ca.logic_and, inside, ca.logic_and(axis.sine_squared > ENDED**2, gap > ca.fmax(least, deepest)))
     point = middle_b + ca.fmin(ca.fmax(t, -half_b), half_b) * b
     return Touch(ca.if_else(touches, gap, _reflected(gap, LEVEL * size)), normal, point, one.placed, other.placed)
+
+
+def _is_face(solid: Polytope, normal: ca.SX) -> ca.SX:
+    """Return whether a direction is normal to a face."""
+    cosines = ca.fabs(solid.normals @ (solid.placed.rotation.T @ normal))
+    return ca.mmax(cosines) > 1 - FLAT**2 / 2
 
 
 def _outermost(solid: Polytope, family: list[Segment], way: ca.SX) -> tuple[ca.SX, ca.SX]:

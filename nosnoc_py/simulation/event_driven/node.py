@@ -61,6 +61,8 @@ JAMS = (
     ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
 )
 # If two modes are admissible at an event, accelerations are compared this far later, in steps of the integrator.
+# Way back from an event, relative to the length of the problem, over which a gap may have jumped.
+ENTERED = 1e-5
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
 
@@ -96,14 +98,14 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        gone = held & self._leave(at, x) if held.any() else held
-        held = held & ~gone
         # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
-        closed = ((at.gaps <= at.short(TOUCHING)) | held) & ~gone
+        closed = (at.gaps <= at.short(TOUCHING)) | held
+        gone = closed & self._leave(at, x) if closed.any() else closed
+        held, closed = held & ~gone, closed & ~gone
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
-            closed[contact] = True
+            closed[contact] = not self._passes(at, t, x, contact)
             # Nor can it open: what is left of its rate after a flight that rounding hides counts as rest.
             if at.rates[contact] > 0.0:
                 slow[contact] = max(slow[contact], at.slow(SETTLED)[contact])
@@ -122,7 +124,7 @@ class ContactNodes:
             return replace(node, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
         if kind == STIFFNESS and not gone[contact]:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
-        if kind == GAP and self._is_mirrored(x, at, contact):
+        if kind == GAP and closed[contact] and self._is_mirrored(x, at, contact):
             return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))
         if (closed & (at.rates[: self.frames.count] < -slow)).any():
             node = self._impact(node, at, np.flatnonzero(closed))
@@ -145,12 +147,26 @@ class ContactNodes:
 
         The state of the event may be on either side of the jump: a way that counts as touching leads behind it.
         """
-        fastest, scales = float(np.abs(at.position_rate).max(initial=0.0)), self.flow.scales
-        if not fastest > RESTING * scales.speed:
-            return np.zeros(self.frames.count, bool)
-        ahead = np.array(x)
-        ahead[self.flow.mechanics.system.at_q] += TOUCHING * scales.length / fastest * at.position_rate
+        ahead = self._moved(at, x, TOUCHING)
         return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
+
+    def _passes(self, at: Kinematics, t: float, x: np.ndarray, contact: int) -> bool:
+        """Return True if a gap whose sign changes jumps there, and is positive or opens behind the jump."""
+        low, there = (
+            self.flow.kinematics(t, self._moved(at, x, way)) for way in (-ENTERED, TOUCHING)
+        )
+        short = there.short(TOUCHING_SOLVED)[contact]
+        jumps = low.gaps[contact] > there.gaps[contact] + there.short(2.0 * ENTERED)[contact] + short
+        opens = there.rates[contact] > there.slow(SETTLED)[contact]
+        return bool(there.gaps[contact] > short or (jumps and opens))
+
+    def _moved(self, at: Kinematics, x: np.ndarray, way: float) -> np.ndarray:
+        """Return the state where the fastest coordinate is that much further, relative to the length of the problem."""
+        fastest, scales = float(np.abs(at.position_rate).max(initial=0.0)), self.flow.scales
+        moved = np.array(x)
+        if fastest > RESTING * scales.speed:
+            moved[self.flow.mechanics.system.at_q] += way * scales.length / fastest * at.position_rate
+        return moved
 
     def _rest_after_accumulation(
         self,
@@ -275,7 +291,7 @@ class ContactNodes:
         below = np.flatnonzero(closed & (gaps < -at.short(CROSSED)))
         after = self.flow.project(regime, node.t, still, below) if below.size else after
         events = self._events(node, regime, before, at)
-        grazing = self._grazes(node, regime, before)
+        grazing = self._grazes(node, regime, before) if node.trigger in np.flatnonzero(closed) else ""
         unsigned = grazing and self._is_unsigned(node, at, ended)
         message = self._message(node, self.names.index(grazing), UNSIGNED) if unsigned else node.message
         return replace(node, after=after, regime=regime, events=events, grazing=grazing, message=message)
