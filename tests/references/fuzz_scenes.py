@@ -329,6 +329,7 @@ def _start(
 # ------------------------------------------------------------------------------------------------------ shapes in space
 
 POINTS = 400  # of rims and axes
+LIFTED = 1e-5  # of a radius: by so much a rim is lifted where it lies flat
 SHAPES_IN_SPACE = ("sphere", "capsule", "disc", "cylinder", "box")
 TOUCHED = {"plane": SHAPES_IN_SPACE, "box": ("sphere", "capsule"), "hills": ("sphere", "disc", "cylinder", "box")}
 
@@ -408,8 +409,8 @@ def _points_of(kind: str, r: float, h: float, sizes: np.ndarray) -> tuple[np.nda
     return {
         "sphere": (np.zeros((1, 3)), r),
         "capsule": (np.linspace(-1.0, 1.0, POINTS)[:, None] * up, r),
-        "disc": (rim, 0.0),
-        "cylinder": (np.concatenate([rim - up, rim + up]), 0.0),
+        "disc": (rim, -LIFTED * r),
+        "cylinder": (np.concatenate([rim - up, rim + up]), -LIFTED * r),
         "box": (corners, 0.0),
     }[kind]
 
