@@ -155,3 +155,16 @@ def test_friction_by_a_parameter_is_isotropic_in_space():
 def test_friction_that_would_be_negative_is_none():
     motion = ns.simulate(block(lambda q: lambda s: 0.3 - s), x0=[0, 0, 2.0, 0], duration=1.0)
     assert motion.final_state[2] == pytest.approx(2.0, abs=1e-12)
+
+
+def test_what_static_friction_holds_stays_beside_a_body_that_slides():
+    """Modes of both are found together; on this slope sliding friction would not hold the first."""
+    slope = np.arctan(0.4)
+    q, v = ca.SX.sym("q", 4), ca.SX.sym("v", 4)
+    held = ns.Contact("held", gap=q[1], tangent=[1, 0, 0, 0], friction=0.3, static_friction=0.5)
+    loose = ns.Contact("loose", gap=q[3], tangent=[0, 0, 1, 0], friction=0.3)
+    force = G * ca.DM([np.sin(slope), -np.cos(slope)] * 2)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(4), force=force, contacts=[held, loose])
+    motion = ns.simulate(system, x0=np.zeros(8), duration=1.0)
+    slides = 0.5 * G * (np.sin(slope) - 0.3 * np.cos(slope))
+    assert np.abs(motion.final_state[:4] - [0, 0, slides, 0]).max() < 1e-10

@@ -218,9 +218,7 @@ def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float) -> 
     return touches
 
 
-def _leads_over(
-    one: Polytope, other: Polytope, face: Callable[[ca.SX], ca.SX]
-) -> list[tuple[ca.SX, set[int]]]:
+def _leads_over(one: Polytope, other: Polytope, face: Callable[[ca.SX], ca.SX]) -> list[tuple[ca.SX, set[int]]]:
     """Return for directions of edges over which borders (n_f,) of a face they lead, flat, and where such edges end."""
     turned, result = (other.normals @ other.placed.rotation.T) @ one.placed.rotation, []
     for way, ends in one.edges:

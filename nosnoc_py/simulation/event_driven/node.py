@@ -152,9 +152,7 @@ class ContactNodes:
 
     def _passes(self, at: Kinematics, t: float, x: np.ndarray, contact: int) -> bool:
         """Return True if a gap whose sign changes jumps there, and is positive or opens behind the jump."""
-        low, there = (
-            self.flow.kinematics(t, self._moved(at, x, way)) for way in (-ENTERED, TOUCHING)
-        )
+        low, there = (self.flow.kinematics(t, self._moved(at, x, way)) for way in (-ENTERED, TOUCHING))
         short = there.short(TOUCHING_SOLVED)[contact]
         jumps = low.gaps[contact] > there.gaps[contact] + there.short(2.0 * ENTERED)[contact] + short
         opens = there.rates[contact] > there.slow(SETTLED)[contact]
