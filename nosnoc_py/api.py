@@ -276,10 +276,10 @@ def simulate(
     duration : float
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
-        Default `EventDriven()`, which controls its error, for a `CLS` of up to 100 contacts, a `HybridSystem` and
-        Filippov systems (`PSS`, `Heaviside`, `PDS`); `TimeStepping` for more contacts, whose message tells how accurate
-        it is; `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`.
-        With a `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
+        Default `EventDriven()`, which controls its error, for a `CLS`, a `HybridSystem` and Filippov systems (`PSS`,
+        `Heaviside`, `PDS`); `TimeStepping` for a `CLS` in which contacts times velocities squared exceed 80 000, whose
+        message tells how accurate it is; `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a
+        `RigidBody`. With a `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
         `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its own
@@ -346,7 +346,7 @@ def simulate(
     )
     # What only EventDriven can do is done by it, however long it takes.
     by_default = method is None and solver is None and times is None and not sensitivities
-    if by_default and isinstance(system, CLS) and len(system.contacts) > many_contacts.MOST_CONTACTS:
+    if by_default and isinstance(system, CLS) and many_contacts.is_large(system):
         return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen

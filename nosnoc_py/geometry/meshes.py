@@ -20,7 +20,9 @@ ADDED = 1e-4
 
 
 @named_arguments
-def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float = 1.0) -> ConvexPolyhedron:
+def mesh_hull(
+    source: str | Path | Numbers, faces: Any = None, *, scale: float | Numbers = 1.0, most: int | None = None
+) -> ConvexPolyhedron:
     """Return the convex hull of a mesh, which contacts and rigid bodies take.
 
     Parameters
@@ -29,8 +31,10 @@ def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float =
         A file of a kind that trimesh reads (STL, OBJ, PLY and others; the extra `nosnoc_py[meshes]`), or points [m].
     faces : (n_f, 3), optional
         Indices of vertices, outwards; without them it is not known how much volume the hull adds.
-    scale : float
-        Metres per unit of the source.
+    scale : float or (3,)
+        Metres per unit of the source; for an axis less than zero to mirror it.
+    most : int, optional
+        Largest number of corners, at least 4: those that stand out most are kept. Every corner may be a contact.
 
     Raises
     ------
@@ -40,7 +44,7 @@ def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float =
     Warns
     -----
     ModelWarning
-        If the hull is larger than the mesh: how much volume it adds.
+        If the hull is larger than the mesh: how much volume it adds. If corners were left out: how far they stand out.
 
     Examples
     --------
@@ -51,7 +55,7 @@ def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float =
     vertices, triangles = _read(source) if isinstance(source, str | Path) else (floats(source, "mesh: vertices"), faces)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or len(vertices) < 4:
         raise ModelError(f"mesh: vertices: expected four or more points (n, 3), given shape {vertices.shape}.")
-    points = vertices * positive(scale, "mesh: scale")
+    points = vertices * _scale(scale)
     hull = ConvexPolyhedron(distinct(points))
     if triangles is not None:
         corners = points[np.asarray(triangles, int)] - points.mean(axis=0)
@@ -64,7 +68,44 @@ def mesh_hull(source: str | Path | Numbers, faces: Any = None, *, scale: float =
                 ModelWarning,
                 stacklevel=3,
             )
-    return hull
+    return hull if most is None or len(hull.vertices) <= most else _of_few_corners(hull, most)
+
+
+def _scale(scale: Any) -> Any:
+    if np.ndim(scale) == 0:
+        return positive(scale, "mesh: scale")
+    values = floats(scale, "mesh: scale")
+    if values.shape != (3,) or not values.all():
+        raise ModelError(f"mesh: scale: expected one number, or three that are not zero, given {scale!r}.")
+    return values
+
+
+def _of_few_corners(hull: ConvexPolyhedron, most: int) -> ConvexPolyhedron:
+    """Return the hull of the corners that stand out most, one after the other."""
+    if most < 4:
+        raise ModelError(f"mesh: most: expected a number of corners of at least 4, given {most}.")
+    points = hull.vertices
+    chosen = [int(np.argmax(np.linalg.norm(points - points.mean(axis=0), axis=1)))]
+    # The first four span as much as they can: a line, a triangle, a tetrahedron.
+    while len(chosen) < 4:
+        apart = points - points[chosen[0]]
+        spanned = np.linalg.qr((points[chosen[1:]] - points[chosen[0]]).T)[0] if len(chosen) > 1 else np.zeros((3, 0))
+        chosen.append(int(np.argmax(np.linalg.norm(apart - apart @ spanned @ spanned.T, axis=1))))
+    few = ConvexPolyhedron(points[chosen])
+    while True:
+        outside = (points @ few.normals.T + few.offsets).max(axis=1)
+        furthest = int(np.argmax(outside))
+        if len(chosen) >= most:
+            break
+        chosen.append(furthest)
+        few = ConvexPolyhedron(points[chosen])
+    warnings.warn(
+        f"mesh: of {len(points)} corners of its convex hull {most} are kept; it stands out of them by up to "
+        f"{outside[furthest]:.3g} m.",
+        ModelWarning,
+        stacklevel=4,
+    )
+    return few
 
 
 def _read(path: str | Path) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.meshes import mesh_hull
 from nosnoc_py.geometry.shapes import Capsule, Cylinder, HalfSpace
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
 
@@ -45,6 +46,8 @@ class LinkShape:
         The friction of a pair is that of the higher priority, of equal ones the larger.
     mesh : str
         File of a mesh, as the file of the robot names it.
+    hull : function, optional
+        Of a mesh: reads it and returns its convex hull of a largest number of corners.
     """
 
     link: str
@@ -58,6 +61,7 @@ class LinkShape:
     bits: tuple[int, int] = (1, 1)
     priority: int = 0
     mesh: str = ""
+    hull: Callable[[int], Any] | None = None
 
     def meets(self, other: LinkShape) -> bool:
         """Return True if two shapes collide by their bits."""
@@ -69,15 +73,19 @@ class EmptyShapeError(ModelError):
 
 
 def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
-    text = element.get(name, "")
-    try:
-        result = np.array([float(part) for part in text.split()])
-    except ValueError:
-        result = np.zeros(0)
+    text, result = element.get(name, ""), _numbers(element, name)
     if result.size != count or not (result > 0).all():
         kind = EmptyShapeError if result.size == count else ModelError
         raise kind(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
     return result
+
+
+def _numbers(element: ET.Element, name: str, default: str = "") -> Array:
+    """Return the numbers of an attribute, none if it has something else."""
+    try:
+        return np.array([float(part) for part in element.get(name, default).split()])
+    except ValueError:
+        return np.zeros(0)
 
 
 def _plane(element: ET.Element, what: str) -> HalfSpace:
@@ -117,6 +125,8 @@ def shape_of(
         actual = kinds[0].tag if kinds else "none"
         raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {actual}.")
     rotation, position = pose(part.find("origin"), what)
+    file = find(kinds[0].get("filename", ""))
+    scale = _numbers(kinds[0], "scale", "1 1 1")
     return LinkShape(
         link=link,
         name=part.get("name") or f"{link}{'' if number == 0 else f' {number + 1}'}",
@@ -124,7 +134,8 @@ def shape_of(
         shape=GEOMETRIES[kinds[0].tag](kinds[0], what),
         rotation=rotation,
         position=position,
-        mesh=find(kinds[0].get("filename", "")),
+        mesh=file,
+        hull=(lambda most: mesh_hull(file, scale=scale, most=most)) if kinds[0].tag == "mesh" else None,
     )
 
 

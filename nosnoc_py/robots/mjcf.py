@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.meshes import mesh_hull
 from nosnoc_py.geometry.shapes import Capsule, Cylinder, HalfSpace
 from nosnoc_py.robots.faults import Faults
 from nosnoc_py.robots.link_shapes import LinkShape
@@ -461,6 +462,7 @@ class _Compiled:
         if any(bits) and m.geom_condim[k] > 3:
             self.faults.remark("torsional and rolling friction of geoms")
         return LinkShape(
+            hull=self._hull(int(m.geom_dataid[k])) if kind == "MESH" else None,
             link=named(self.mujoco, m, "BODY", int(m.geom_bodyid[k])),
             name=name,
             use="collision" if any(bits) or paired else "visual",
@@ -471,6 +473,18 @@ class _Compiled:
             bits=bits,
             priority=int(m.geom_priority[k]),
         )
+
+    def _hull(self, mesh: int) -> Callable[[int], Any]:
+        """Return the function that makes the convex hull of a mesh, in the frame of its geom."""
+        m = self.model
+        corners, triangles = (
+            np.array(all_[start[mesh] : start[mesh] + count[mesh]])
+            for all_, start, count in (
+                (m.mesh_vert, m.mesh_vertadr, m.mesh_vertnum),
+                (m.mesh_face, m.mesh_faceadr, m.mesh_facenum),
+            )
+        )
+        return lambda most: mesh_hull(corners, triangles, most=most)
 
     def _remark(self) -> None:
         """Remark on what is left out because it moves nothing."""

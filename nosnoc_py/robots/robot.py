@@ -35,6 +35,7 @@ PARTS = {
 }
 # A mass matrix whose smallest eigenvalue is below this fraction of the largest one leaves a velocity without inertia.
 MASSLESS = 1e-12
+CORNERS = 16  # of the hull of a mesh in contacts
 
 
 @named_arguments
@@ -378,7 +379,13 @@ class Robot:
 
     @named_arguments
     def contacts(
-        self, ground: Any = None, links: Iterable[str] | None = None, *, friction: Any = None, restitution: Any = None
+        self,
+        ground: Any = None,
+        links: Iterable[str] | None = None,
+        *,
+        friction: Any = None,
+        restitution: Any = None,
+        corners: int = CORNERS,
     ) -> list[Contact]:
         """Make the contacts of links with the ground, from the collision shapes of the file.
 
@@ -390,6 +397,8 @@ class Robot:
             Default: all with a collision shape that move.
         friction, restitution : optional
             As in `ns.Contact`; default: those of the file, else 0.
+        corners : int
+            Largest number of corners of the convex hull of a mesh.
 
         Returns
         -------
@@ -400,7 +409,13 @@ class Robot:
         Raises
         ------
         ModelError
-            For links without collision shapes, for meshes, and for pairs that are refused by `ns.contacts`.
+            For links without collision shapes, for meshes that cannot be read, and for pairs that are refused by
+            `ns.contacts`.
+
+        Warns
+        -----
+        ModelWarning
+            For meshes: how much volume their convex hulls add, and how far corners stand out that were left out.
 
         Examples
         --------
@@ -434,12 +449,13 @@ class Robot:
                     law = self._law(part, plane)
                     if law is None:
                         continue
-                    if part.shape is None:
+                    solid = part.hull(corners) if part.hull else part.shape
+                    if solid is None:
                         raise ModelError(
-                            f"contacts: link {link!r} collides by a mesh, which is not read; give it a box, a sphere "
-                            "or a cylinder in the file, or a shape by robot.shape(link, ...)."
+                            f"contacts: link {link!r} collides by a field of heights or distances, which is not read; "
+                            "give it a box, a sphere or a cylinder in the file, or a shape by robot.shape(link, ...)."
                         )
-                    shape = self.shape(link, part.shape, part.position, part.rotation)
+                    shape = self.shape(link, solid, part.position, part.rotation)
                     name = link if len(own) == 1 else f"{link} {k + 1}"
                     name = name if len(grounds) == 1 or plane is None else f"{name} on {plane.name}"
                     given = {"friction": friction, "restitution": restitution}

@@ -14,13 +14,18 @@ from nosnoc_py.status import Status, seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import problem_scales
 
-# Contacts up to which EventDriven is the default: the work of an event grows with the square of the contacts, and so
-# does the number of events.
-MOST_CONTACTS = 100
+# Contacts times the square of the velocities up to which EventDriven is the default: every body adds events, and work
+# to each of them. Nine dominoes in the plane, and three boxes in space, are below it.
+MOST_WORK = 80_000
 # Steps in the time in which the forces at the start make the typical speed, or in a shorter duration.
 STEPS, MOST_STEPS = 1000, 20_000
 # A difference of positions, relative to the largest way, beyond which a motion is not accurate.
 ROUGH = 0.05
+
+
+def is_large(system: CLS) -> bool:
+    """Return True if a system has very many contacts and bodies."""
+    return len(system.contacts) * system.n_v**2 > MOST_WORK
 
 
 def simulate(system: CLS, task: SimulationTask) -> Trajectory:

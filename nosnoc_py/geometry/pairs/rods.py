@@ -64,7 +64,7 @@ def _crossing(one: Placed, first: Segment, other: Placed, second: Segment) -> To
     normal, radius = way / distance, first.radius + second.radius
     # Times the scale, as positions along parallel segments have no limit. Squared, as the rate of a gap that is about
     # to begin must not look like an approach: steps in time would stop it.
-    beyond = (scale * (ca.fabs(s - inside_s) + ca.fabs(t - inside_t))) ** 2 / (first.half + second.half)
+    beyond = (scale * (ca.fabs(s - inside_s) + ca.fabs(t - inside_t))) ** 2 / radius
     gap = distance - radius + beyond + radius * ASIDE * lift(sine_squared)
     point = other.in_world(second.middle) + inside_t * b + second.radius * normal
     return Touch(gap, normal, point, one, other)

@@ -8,6 +8,7 @@ cause are reported, but do not refute the solution.
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ REFEREE, REFEREE_RESTS = THROUGH_TOUCHES.replace(rattling="events"), 1e-5
 EXPLAINED_EFFECT, MOST_EXPLAINED, MOST_RESIDUAL = 2.0, 1e-3, 1e-4
 # Share of the limits of time and work for the simulation of the whole horizon; the windows need the rest.
 WHOLE = 0.5
+# Shortest control stage, relative to the horizon, that is a window of its own.
+SHORTEST_WINDOW = 1e-6
 # Smallest distance of the neighbouring starts that are tried for a window.
 NEIGHBOUR = 1e-7
 
@@ -242,8 +245,10 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
     """Return the boundaries of the windows: of the given length, by default the control stages."""
     if window is None:
         grid = solution.u_grid - solution.u_grid[0]
-        # Stages of length zero (a free horizon, time-freezing) are no windows.
-        return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
+        kept = [float(grid[0])]
+        # In stages that are as good as none (a free horizon, time-freezing, a hop of no height) nothing can disagree.
+        kept += [edge for last, edge in pairwise(grid.tolist()) if edge - last > SHORTEST_WINDOW * grid[-1]]
+        return np.array([*kept[:-1], grid[-1]] if len(kept) > 1 else grid[[0, -1]])
     length = float(solution.u_grid[-1] - solution.u_grid[0])
     return np.linspace(0.0, length, max(1, round(length / window)) + 1)
 

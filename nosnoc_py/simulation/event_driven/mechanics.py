@@ -30,6 +30,8 @@ Array = np.ndarray
 STARTING = 1e-9
 # The direction of a slip in space turns fast (a stiff motion) until its speed exceeds this part of the typical speed.
 GROWN = 1e-4
+# Slack of forces, relative to the largest one, with which they last.
+LASTING = 1e-2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,6 +50,8 @@ class ContactRegime:
         Speed of the motion [m/s] that tolerances are relative to.
     known : (k,) or None
         Independent contact forces that are admissible at the start: redundant ones stay as near to them as they can.
+    lasts : bool
+        The known forces are far from a change of modes.
     choosing : bool
         The known forces have come to an end: redundant ones are chosen anew at every instant.
     """
@@ -58,6 +62,7 @@ class ContactRegime:
     redundant: bool = False
     speed: float = 1.0
     known: Array | None = None
+    lasts: bool = True
     choosing: bool = False
 
     @cached_property
@@ -202,7 +207,9 @@ class ContactRegime:
         """
         if not self.redundant:
             return self
-        return replace(self, known=self._chosen(at, forces[self.rows])[0])
+        known, least = self._chosen(at, forces[self.rows])
+        lasts = min(least.values(), default=np.inf) > LASTING * np.abs(known).max(initial=0.0)
+        return replace(self, known=known, lasts=lasts)
 
     def other_forces(self, at: Kinematics, forces: Array, contact: int) -> Array | None:
         """Return contact forces (n_c + n_tt,) for which a contact, and those that depend on it, are away from a change.

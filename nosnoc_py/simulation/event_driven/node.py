@@ -154,7 +154,8 @@ class ContactNodes:
         """Return True if a gap whose sign changes jumps there, and is positive or opens behind the jump."""
         low, there = (self.flow.kinematics(t, self._moved(at, x, way)) for way in (-ENTERED, TOUCHING))
         short = there.short(TOUCHING_SOLVED)[contact]
-        jumps = low.gaps[contact] > there.gaps[contact] + there.short(2.0 * ENTERED)[contact] + short
+        steepest = max(each.short(2.0 * ENTERED)[contact] for each in (low, there))
+        jumps = low.gaps[contact] > there.gaps[contact] + steepest + short
         opens = there.rates[contact] > there.slow(SETTLED)[contact]
         return bool(there.gaps[contact] > short or (jumps and opens))
 
@@ -273,7 +274,7 @@ class ContactNodes:
             return self._stopped(node, Status.PAINLEVE, active, ": no contact forces are admissible")
         regime = self._regime(problem, solution, at, ended)
         if before is not None and ended is not None and solution.modes == before.modes and node.impact is None:
-            regime = replace(regime, choosing=regime.redundant)
+            regime = replace(regime, choosing=regime.redundant and not regime.lasts)
         jammed = regime.jammed(at)
         if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
             solution = self.solver.solve(

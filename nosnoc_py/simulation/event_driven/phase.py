@@ -45,6 +45,8 @@ STUCK = (
     "the steps of the integrator have become tiny: the control or a force seems to jump; give a control that jumps at "
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
+# Most steps ahead of an event that tell whether a gap that has come to zero leaves it: one that stays does not close.
+MOST_AHEAD = 50
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Largest tolerances while a slip in space starts: a hundredth of the speed at which its direction is not yet free.
 STARTED = 1e-2 * STARTING
@@ -427,14 +429,14 @@ class PhaseRun:
 
 
 class _MotionAhead:
-    """State in a step and beyond it as if there were no event; NaN after a failure of the integrator."""
+    """State in a step and beyond it as if there were no event; NaN after a failure of the integrator and many steps."""
 
     def __init__(self, run: PhaseRun, dense: Any) -> None:
         self.run, self.pieces = run, [(float(run.solver.t), dense)]
 
     def __call__(self, t: float) -> np.ndarray:
         solver = self.run.solver
-        while t > self.pieces[-1][0] and solver.status == "running" and len(self.pieces) < TINY_STEPS:
+        while t > self.pieces[-1][0] and solver.status == "running" and len(self.pieces) < MOST_AHEAD:
             self.run._step(solver)
             if solver.status != "failed":
                 self.pieces.append((float(solver.t), solver.dense_output()))
