@@ -41,3 +41,41 @@ def test_mistakes() -> None:
     for call in (lambda: ns.mesh_hull([[0, 0, 0], [1, 0, 0]]), lambda: ns.mesh_hull("nowhere.stl")):
         with pytest.raises(ns.ModelError, match="mesh"):
             call()
+
+
+def ball(count: int) -> np.ndarray:
+    """Points spread evenly over the unit sphere (golden angle)."""
+    height = 1 - (2 * np.arange(count) + 1) / count
+    turn = np.pi * (1 + 5**0.5) * np.arange(count)
+    return np.column_stack([np.sqrt(1 - height**2) * np.cos(turn), np.sqrt(1 - height**2) * np.sin(turn), height])
+
+
+def test_few_corners_are_kept_and_the_rest_is_told() -> None:
+    points = ball(400)
+    told = r"of 400 corners .* 16 are kept; it stands out of them by up to \S+ m"
+    with pytest.warns(ns.ModelWarning, match=told) as said:
+        few = ns.mesh_hull(points, most=16)
+    assert len(few.vertices) == 16
+    assert all(np.abs(points - corner).max(axis=1).min() == 0 for corner in few.vertices)
+    # Sixteen corners spread as well as they can be leave 0.24 of the radius.
+    outside = float((points @ few.normals.T + few.offsets).max())
+    assert f"{outside:.3g}" in str(said[0].message)
+    assert outside < 0.35
+    with pytest.warns(ns.ModelWarning):
+        finer = ns.mesh_hull(points, most=32)
+    assert float((points @ finer.normals.T + finer.offsets).max()) < 0.6 * outside
+
+
+def test_corners_of_a_box_that_is_rounded_are_found(recwarn: pytest.WarningsRecorder) -> None:
+    """Of a brick with many points on its faces eight corners are all there is."""
+    assert len(ns.mesh_hull(np.vstack([CORNERS, 0.4 * CORNERS + 0.3]) * [1.0, 0.2, 3.0], most=8).vertices) == 8
+    assert not recwarn.list
+
+
+def test_axes_may_be_scaled_by_themselves_and_mirrored() -> None:
+    hull = ns.mesh_hull(CORNERS, scale=[1.0, -2.0, 0.5])
+    assert hull.vertices.min(axis=0).tolist() == [0.0, -2.0, 0.0]
+    assert hull.vertices.max(axis=0).tolist() == [1.0, 0.0, 0.5]
+    for wrong in ([1.0, 0.0, 1.0], [1.0, 2.0]):
+        with pytest.raises(ns.ModelError, match="scale"):
+            ns.mesh_hull(CORNERS, scale=wrong)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.rotations import exp
 from problems.benchmarks.robot_files import by_mujoco
 
 mujoco = pytest.importorskip("mujoco")
@@ -304,3 +305,22 @@ def test_motions_with_constraints_are_the_limit_of_those_of_mujoco(group: str) -
     errors = [float(np.abs(found - rigid).max()) for found in (2 * fine - coarse, 2 * finer - fine)]
     assert float(np.abs(rigid).max()) > 0.1
     assert errors[1] < 2e-5, errors
+
+
+def test_meshes_touch_the_ground_by_the_corners_of_their_hulls():
+    """MuJoCo moves a mesh to its centre of mass and turns it to its axes: its corners stay where the file has them."""
+    corners = np.array([[x, y, z] for x in (0, 0.1) for y in (0, 0.2) for z in (0, 0.3)])
+    vertices = " ".join(map(str, corners.ravel()))
+    robot = ns.Robot.from_mjcf(
+        f'<mujoco><asset><mesh name="brick" vertex="{vertices}"/></asset><worldbody><body name="b" pos="0 0 1">'
+        '<freejoint/><geom type="mesh" mesh="brick" mass="1" pos=".1 .2 .3" euler="20 30 40"/></body></worldbody>'
+        "</mujoco>"
+    )
+    gaps = ca.Function("gaps", [robot.q], [ca.vertcat(*[c.gap for c in robot.contacts(ns.HalfSpace([0, 0, 1]))])])
+    turn = np.eye(3)
+    for axis, angle in enumerate(np.deg2rad([20, 30, 40])):
+        turn = turn @ exp(angle * np.eye(3)[axis])
+    expected = 1 + 0.3 + (corners @ turn.T)[:, 2]
+    found = np.array(gaps([0, 0, 1, 1, 0, 0, 0])).ravel()
+    # MuJoCo stores corners in single precision.
+    assert np.sort(found) == pytest.approx(np.sort(expected), abs=1e-6)

@@ -409,3 +409,23 @@ def test_a_mimic_of_a_joint_with_several_coordinates_is_a_fault() -> None:
       <mimic joint="slides" offset="0.3"/></joint></robot>"""
     with pytest.raises(ns.ModelError, match="joint 'slides' is planar, with several coordinates"):
         ns.Robot.from_urdf(text)
+
+
+def test_meshes_touch_the_ground_by_the_corners_of_their_hulls(tmp_path):
+    """A cube of 20 cm, given in centimetres, whose lowest corners are 10 cm below its joint."""
+    pytest.importorskip("trimesh")
+    corners = [(x, y, z) for x in (-10, 10) for y in (-10, 10) for z in (-10, 10)]
+    faces = ["1 2 4", "1 4 3", "5 7 8", "5 8 6", "1 5 6", "1 6 2", "3 4 8", "3 8 7", "1 3 7", "1 7 5", "2 6 8", "2 8 4"]
+    lines = [*("v {} {} {}".format(*corner) for corner in corners), *(f"f {face}" for face in faces)]
+    (tmp_path / "cube.obj").write_text("\n".join(lines), encoding="utf-8")
+    text = """<robot name="lift"><link name="rail"/><link name="cube"><inertial><mass value="2"/>
+      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial><collision><geometry>
+      <mesh filename="cube.obj" scale="0.01 0.01 0.01"/></geometry></collision></link>
+      <joint name="slide" type="prismatic"><parent link="rail"/><child link="cube"/><axis xyz="0 0 1"/>
+      <limit lower="0" upper="1" effort="5" velocity="3"/></joint></robot>"""
+    path = tmp_path / "lift.urdf"
+    path.write_text(text, encoding="utf-8")
+    robot = ns.Robot.from_urdf(path)
+    contacts = robot.contacts()
+    gaps = ca.Function("gaps", [robot.q], [ca.vertcat(*[contact.gap for contact in contacts])])
+    assert np.sort(np.array(gaps(0.3)).ravel()) == pytest.approx([0.2] * 4 + [0.4] * 4)

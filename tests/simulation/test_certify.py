@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import casadi as ca
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball, point_mass
 from nosnoc_py.discretization import cross_complementarity
+from nosnoc_py.simulation.certification.certify import _edges
 from nosnoc_py.simulation.certification.windows import first_difference, pair_events
 from nosnoc_py.solution import RungeKuttaInterpolant
 from nosnoc_py.solution.violation import Law
@@ -492,3 +494,10 @@ def test_events_are_paired_by_kind_name_and_time() -> None:
         (0.9, 0.91),
         (2.0, 2.02),
     ]
+
+
+def test_a_stage_as_good_as_none_is_no_window() -> None:
+    """In a hop of no height static friction ends: a window of its own would agree with anything."""
+    grid = np.array([0.0, 0.4, 0.4 + 1e-9, 1.0, 2.0 - 1e-9, 2.0])
+    edges = _edges(cast(ns.Solution, SimpleNamespace(u_grid=3.0 + grid)), None)
+    assert edges == pytest.approx([0.0, 0.4, 1.0, 2.0])
