@@ -60,9 +60,9 @@ NO_GRADIENT = f"the gap has no gradient where it is zero; {UNSIGNED.partition(';
 JAMS = (
     ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
 )
-# If two modes are admissible at an event, accelerations are compared this far later, in steps of the integrator.
 # Way back from an event, relative to the length of the problem, over which a gap may have jumped.
 ENTERED = 1e-5
+# If two modes are admissible at an event, accelerations are compared this far later, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
 
