@@ -311,7 +311,10 @@ class GuardSearch:
         noise, opens_at_start = self.noise[guard], enabled and bool(speeds[0] > 0.0)
         # After a fast impact the gap may be below zero by the rounding of large numbers. A gap that opens at the start
         # has to rise before it can cross.
-        first = max(1, int(np.argmax(values > noise))) if opens_at_start else 0
+        risen = values > noise
+        if opens_at_start and not risen.any() and (speeds > 0.0).all():
+            return None
+        first = max(1, int(np.argmax(risen))) if opens_at_start else 0
         hidden = (values < 0.0) & (speeds < -self.slow) & (speeds[0] > self.slow)
         below = first + np.flatnonzero((values < -noise)[first:] | hidden[first:])
         if not below.size:

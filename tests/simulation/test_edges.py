@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
+from nosnoc_py.rotations import rotation_of
 
 
 @pytest.mark.quick
@@ -128,3 +129,50 @@ def test_a_cube_that_leaves_a_border_askew_keeps_its_energy(speed, yaw):
 
     # Where the last two crossings end together, both gaps are put to zero: a turn by a millionth.
     assert energy(motion.final_state) == pytest.approx(energy(motion.x[0]), abs=1e-6)
+
+
+CUBE = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+SOLIDS = {
+    "box": lambda rng: CUBE * rng.uniform(0.04, 0.15, 3),
+    "tetrahedron": lambda rng: 0.1 * rng.normal(size=(4, 3)),
+    "seven points": lambda rng: 0.08 * rng.normal(size=(7, 3)),
+    "wedge": lambda rng: CUBE[CUBE[:, 0] + CUBE[:, 2] < 2] * [0.1, 0.1, 0.05],
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", SOLIDS)
+def test_solids_that_tumble_over_the_borders_of_a_box(kind, seed):
+    """They gain no energy, do not enter the box, and without friction elastic ones keep their energy."""
+    rng = np.random.default_rng([seed, len(kind)])
+    corners = SOLIDS[kind](rng)
+    corners = corners - corners.mean(axis=0)
+    inertia = np.array([0.003, 0.004, 0.005])
+    mu, elastic = rng.choice([0.0, 0.3]), rng.choice([0.0, 1.0])
+    restitution = float(elastic) if mu == 0.0 else 0.0
+    q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    solid = ns.Placed(ns.ConvexPolyhedron(corners), q[:3], q[3:], coordinates=ns.Coordinates(q, v, quaternions=[q[3:]]))
+    box = ns.Placed(ns.Box([0.5, 0.5, 0.5]), [0, 0, -0.25])
+    turning = ca.DM(inertia)
+    system = ns.CLS(
+        q=q, v=v, quaternions=[q[3:]], mass_matrix=ca.diag(ca.vertcat(1, 1, 1, turning)),
+        force=ca.vertcat(0, 0, -9.81, -ca.cross(v[3:], turning * v[3:])),
+        contacts=ns.contacts(solid, box, friction=float(mu), restitution=restitution),
+    )  # fmt: skip
+    attitude = rng.normal(size=4)
+    x0 = np.concatenate([
+        rng.uniform(-0.25, 0.25, 2), [0.3], attitude / np.linalg.norm(attitude),
+        0.7 * rng.normal(size=3), 3 * rng.normal(size=3),
+    ])  # fmt: skip
+    motion = ns.simulate(system, x0=x0, duration=0.6)
+    assert motion.success, motion.message
+    energies = np.array([0.5 * x[7:10] @ x[7:10] + 0.5 * (inertia * x[10:]) @ x[10:] + 9.81 * x[2] for x in motion.x])
+    assert np.diff(energies).max() < 1e-5
+    if restitution == 1.0:
+        assert energies[-1] == pytest.approx(energies[0], abs=1e-5)
+    shares = np.linspace(0, 1, 21)[:, None]
+    for x in motion.x:
+        places = corners @ np.array(ca.DM(rotation_of(x[3:7]))).T + x[:3] - [0, 0, -0.25]
+        edges = np.vstack([shares * a + (1 - shares) * b for a in places for b in places])
+        assert (0.25 - np.abs(edges).max(axis=1)).max() < 1e-8

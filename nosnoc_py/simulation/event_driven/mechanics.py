@@ -159,6 +159,8 @@ class ContactRegime:
         columns, A = self.columns(at), at.jacobian[self.rows]
         # The rows of A have zero acceleration; the matrix is not symmetric as soon as a contact slips.
         matrix, right = A @ columns, -(A @ free + at.curvature[self.rows])
+        if not (np.isfinite(matrix).all() and np.isfinite(right).all()):  # LAPACK would print a warning
+            return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         try:
             if not self.redundant:
                 forces = np.linalg.solve(matrix, right)

@@ -60,7 +60,7 @@ NO_GRADIENT = f"the gap has no gradient where it is zero; {UNSIGNED.partition(';
 JAMS = (
     ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
 )
-# Way back from an event, relative to the length of the problem, over which a gap may have jumped.
+# Way to either side of an event, relative to the length of the problem, over which a gap may jump.
 ENTERED = 1e-5
 # If two modes are admissible at an event, accelerations are compared this far later, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
@@ -98,8 +98,10 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
+        # A gap that opens from below zero is one of other sides: it has no range there, or begins it.
+        behind = (at.gaps < -at.short(TOUCHING)) & (at.rates[: held.size] > at.slow(SETTLED)) & (before is not None)
         # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
-        closed = (at.gaps <= at.short(TOUCHING)) | held
+        closed = (at.gaps <= at.short(TOUCHING)) & ~behind | held
         gone = closed & self._leave(at, x) if closed.any() else closed
         held, closed = held & ~gone, closed & ~gone
         slow = at.slow(np.where(held, drift, RESTING))
@@ -151,11 +153,11 @@ class ContactNodes:
         return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
 
     def _passes(self, at: Kinematics, t: float, x: np.ndarray, contact: int) -> bool:
-        """Return True if a gap whose sign changes jumps there, and is positive or opens behind the jump."""
-        low, there = (self.flow.kinematics(t, self._moved(at, x, way)) for way in (-ENTERED, TOUCHING))
+        """Return True if a gap that becomes zero jumps up there, or opens next to a jump."""
+        there, *around = (self.flow.kinematics(t, self._moved(at, x, way)) for way in (TOUCHING, -ENTERED, ENTERED))
         short = there.short(TOUCHING_SOLVED)[contact]
-        steepest = max(each.short(2.0 * ENTERED)[contact] for each in (low, there))
-        jumps = low.gaps[contact] > there.gaps[contact] + steepest + short
+        steepest = max(each.short(2.0 * ENTERED)[contact] for each in (there, *around))
+        jumps = max(each.gaps[contact] for each in around) > there.gaps[contact] + steepest + short
         opens = there.rates[contact] > there.slow(SETTLED)[contact]
         return bool(there.gaps[contact] > short or (jumps and opens))
 
