@@ -277,9 +277,10 @@ def simulate(
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
         Default `EventDriven()`, which controls its error, for a `CLS`, a `HybridSystem` and Filippov systems (`PSS`,
-        `Heaviside`, `PDS`); `TimeStepping` for a `CLS` in which contacts times velocities squared exceed 80 000, whose
-        message tells how accurate it is; `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a
-        `RigidBody`. With a `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
+        `Heaviside`, `PDS`); `TimeStepping` for a `CLS` with more than 100 contacts, if contacts times velocities
+        squared exceed 80 000 or an event cannot be resolved: its message tells how accurate it is; `EventSelected()`
+        for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`. With a `solver` finite elements,
+        `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
         `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its own
@@ -350,7 +351,10 @@ def simulate(
         return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
-    return with_system(way.simulate(system, task), system)
+    found = way.simulate(system, task)
+    if by_default and isinstance(system, CLS) and many_contacts.has_many(system):
+        found = many_contacts.after_failure(system, task, found)
+    return with_system(found, system)
 
 
 @named_arguments

@@ -61,7 +61,10 @@ def mesh_hull(
         corners = points[np.asarray(triangles, int)] - points.mean(axis=0)
         # Sum of the tetrahedra from one point to all faces, each a sixth of a determinant.
         volume, whole = abs(np.linalg.det(corners).sum()) / 6, float(hull.moments().volume)
-        if whole - volume > ADDED * whole:
+        # Of a mesh with holes the volume is not known: every edge of a closed one belongs to two triangles.
+        edges = np.sort(np.asarray(triangles, int)[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+        closed = bool((np.unique(edges, axis=0, return_counts=True)[1] == 2).all())
+        if closed and whole - volume > ADDED * whole:
             warnings.warn(
                 f"mesh: its convex hull adds {100 * (whole / volume - 1):.3g} % of volume, in which contacts see a "
                 "body; split the mesh into convex parts, each a shape of its own.",
@@ -82,8 +85,8 @@ def _scale(scale: Any) -> Any:
 
 def _of_few_corners(hull: ConvexPolyhedron, most: int) -> ConvexPolyhedron:
     """Return the hull of the corners that stand out most, one after the other."""
-    if most < 4:
-        raise ModelError(f"mesh: most: expected a number of corners of at least 4, given {most}.")
+    if not isinstance(most, int) or most < 4:
+        raise ModelError(f"mesh: expected a number of corners of at least 4, given {most!r}.")
     points = hull.vertices
     chosen = [int(np.argmax(np.linalg.norm(points - points.mean(axis=0), axis=1)))]
     # The first four span as much as they can: a line, a triangle, a tetrahedron.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nosnoc_py.errors import ModelError
+from nosnoc_py.errors import ModelError, ModelWarning
 from nosnoc_py.geometry.meshes import mesh_hull
 from nosnoc_py.geometry.shapes import Capsule, Cylinder, HalfSpace
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
@@ -62,6 +63,23 @@ class LinkShape:
     priority: int = 0
     mesh: str = ""
     hull: Callable[[int], Any] | None = None
+
+    def solid(self, corners: int) -> Any:
+        """Return the shape, of a mesh its hull of so many corners; warnings and errors name the link."""
+        if self.hull is None:
+            return self.shape
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                solid = self.hull(corners)
+            except ModelError as error:
+                raise ModelError(
+                    f"contacts: link {self.link!r} collides by a mesh: {error} Or give the link a shape: "
+                    "robot.shape(link, ...)."
+                ) from error
+        for one in said:
+            warnings.warn(f"contacts: link {self.link!r}: {one.message}", ModelWarning, stacklevel=4)
+        return solid
 
     def meets(self, other: LinkShape) -> bool:
         """Return True if two shapes collide by their bits."""

@@ -36,6 +36,8 @@ PARTS = {
 # A mass matrix whose smallest eigenvalue is below this fraction of the largest one leaves a velocity without inertia.
 MASSLESS = 1e-12
 CORNERS = 16  # of the hull of a mesh in contacts
+# A gap whose gradient is smaller than this part of the largest one does not move: angles of files have six digits.
+FLAT = 1e-5
 
 
 @named_arguments
@@ -445,11 +447,9 @@ class Robot:
                 )
             own = [shape for shape in self.collisions if shape.link == link]
             for k, part in enumerate(own):
-                for plane, placed in grounds:
-                    law = self._law(part, plane)
-                    if law is None:
-                        continue
-                    solid = part.hull(corners) if part.hull else part.shape
+                met = [(plane, placed, law) for plane, placed in grounds if (law := self._law(part, plane)) is not None]
+                solid = part.solid(corners) if met else None
+                for plane, placed, law in met:
                     if solid is None:
                         raise ModelError(
                             f"contacts: link {link!r} collides by a field of heights or distances, which is not read; "
@@ -460,10 +460,21 @@ class Robot:
                     name = name if len(grounds) == 1 or plane is None else f"{name} on {plane.name}"
                     given = {"friction": friction, "restitution": restitution}
                     values = {key: law[key] if value is None else value for key, value in given.items()}
-                    made = contacts_of(shape, placed, name=name, **values)
-                    # What only turns about an axis of its own keeps its distance.
-                    result += [contact for contact in made if ca.depends_on(contact.gap, self.q)]
-        return result
+                    result += contacts_of(shape, placed, name=name, **values)
+        return self._moving(result)
+
+    def _moving(self, contacts: list[Contact]) -> list[Contact]:
+        """Return the contacts whose gaps change: what only turns about an axis of its own keeps its distance.
+
+        Angles of a file that are rounded change it by less than rounding counts.
+        """
+        if not contacts:
+            return contacts
+        slopes = ca.jacobian(ca.vertcat(*[contact.gap for contact in contacts]), self.q)
+        rng, slope_at = np.random.default_rng(0), ca.Function("slopes", [self.q], [slopes])
+        places = rng.uniform(-1.0, 1.0, (3, self.q.numel()))
+        steepest = np.max([np.abs(np.array(ca.DM(slope_at(place)))).max(axis=1) for place in places], axis=0)
+        return [c for c, steep in zip(contacts, steepest, strict=True) if not steep <= FLAT * np.nanmax(steepest)]
 
     def _law(self, part: LinkShape, plane: LinkShape | None) -> dict[str, float] | None:
         """Return friction and restitution of a shape on a plane of the file, or on another ground; None if they miss.

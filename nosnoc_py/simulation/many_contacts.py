@@ -14,18 +14,37 @@ from nosnoc_py.status import Status, seconds_to
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import problem_scales
 
-# Contacts times the square of the velocities up to which EventDriven is the default: every body adds events, and work
-# to each of them. Nine dominoes in the plane, and three boxes in space, are below it.
-MOST_WORK = 80_000
+# More contacts than this are many. With many contacts EventDriven is the default up to that many contacts times the
+# square of the velocities: every body adds events, and work to each of them. Nine dominoes in the plane, and three
+# boxes in space, are below it.
+MANY, MOST_WORK = 100, 80_000
 # Steps in the time in which the forces at the start make the typical speed, or in a shorter duration.
 STEPS, MOST_STEPS = 1000, 20_000
+# Ends of a motion by events that steps in time may pass.
+TOO_HARD = (Status.GRAZING, Status.ZENO, Status.NO_ADMISSIBLE_IMPACT, Status.STEP_FAILED, Status.NUMERICAL_ERROR)
 # A difference of positions, relative to the largest way, beyond which a motion is not accurate.
 ROUGH = 0.05
 
 
 def is_large(system: CLS) -> bool:
     """Return True if a system has very many contacts and bodies."""
-    return len(system.contacts) * system.n_v**2 > MOST_WORK
+    return has_many(system) and len(system.contacts) * system.n_v**2 > MOST_WORK
+
+
+def has_many(system: CLS) -> bool:
+    """Return True if a system has so many contacts that an event may be too hard, where steps in time are not."""
+    return len(system.contacts) > MANY
+
+
+def after_failure(system: CLS, task: SimulationTask, failed: Trajectory) -> Trajectory:
+    """Return the motion by time-stepping where the one by events ended at one that it could not resolve."""
+    if failed.success or failed.status not in TOO_HARD:
+        return failed
+    found = simulate(system, replace(task, callback=None))
+    if not found.success:
+        return failed
+    why = f"ns.EventDriven() ends at {failed.t[-1]:.6g} s: {failed.status}"
+    return replace(found, message=message_of([why, found.message], None))
 
 
 def simulate(system: CLS, task: SimulationTask) -> Trajectory:

@@ -562,8 +562,9 @@ class CLS(Described):
         values = [np.ones(symbol.numel()) for symbol in others]
         if self.p_default is not None:
             values[3] = self.p_default
-        # A gap rate that jumps by itself would be an impact without an event that announces it.
-        if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
+        # A gap rate that jumps by itself would be an impact without an event that announces it. Where faces of a body
+        # take turns, the gap has cases that depend on q.
+        if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values, apart=self.q):
             raise ModelError(
                 f"contact {contact.name!r}: its prescribed motion has a velocity that jumps, as at the corners of a "
                 "linear ns.Data; give a smooth motion, such as "

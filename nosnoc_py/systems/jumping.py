@@ -56,11 +56,21 @@ def warn_of_jumps(
             warnings.warn(raised, ModelWarning, stacklevel=level)
 
 
-def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray]) -> list[int]:
-    """Return the rows of an expression that are discontinuous in the states at sampled points."""
+def jumping_rows(
+    expression: ca.SX,
+    x: ca.SX,
+    others: Sequence[ca.SX],
+    values: Sequence[np.ndarray],
+    apart: ca.SX | None = None,
+) -> list[int]:
+    """Return the rows of an expression that are discontinuous in the states at sampled points.
+
+    Cases that depend on the symbols `apart` are none of x alone, and are left out.
+    """
     if not _may_jump(ca.Function("f", [x, *others], [expression])):
         return []
-    switches = [e for e in _switches(expression) if ca.depends_on(e, x)][:MOST]
+    switches = [e for e in _switches(expression) if ca.depends_on(e, x)]
+    switches = [e for e in switches if apart is None or not ca.depends_on(e, apart)][:MOST]
     if not switches:
         return []
     both = ca.Function("both", [x, *others], [ca.vertcat(*switches), ca.densify(expression)])

@@ -76,7 +76,7 @@ def constraints_of(system: CLS) -> ca.Function:
 def project(system: CLS, x0: Any, p: Array, what: str) -> ProjectedState:
     """Return the nearest admissible state, see `CLS.project`."""
     s, named = system, set(x0) if isinstance(x0, Mapping) else set[str]()
-    if named:
+    if isinstance(x0, Mapping):
         x0 = by_name(x0, s.state_names, np.zeros(len(s.state_names)), what)
     x = with_attitude(np.asarray(x0, dtype=float).reshape(-1), s.unit_parts)
     if x.size == len(s.state_names) - 1 and not s.autonomous:

@@ -429,3 +429,16 @@ def test_meshes_touch_the_ground_by_the_corners_of_their_hulls(tmp_path):
     contacts = robot.contacts()
     gaps = ca.Function("gaps", [robot.q], [ca.vertcat(*[contact.gap for contact in contacts])])
     assert np.sort(np.array(gaps(0.3)).ravel()) == pytest.approx([0.2] * 4 + [0.4] * 4)
+
+
+def test_what_turns_about_an_axis_across_the_ground_makes_no_contact():
+    """Angles of files are rounded: 1.5708 is not a right angle."""
+    text = """<robot name="arm"><link name="base"/><link name="disc"><inertial><mass value="2"/>
+      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+      <collision><origin xyz="0 0.3 0"/><geometry><box size="0.1 0.1 0.1"/></geometry></collision></link>
+      <link name="foot"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+      <collision><origin xyz="0.4 0 0"/><geometry><sphere radius="0.05"/></geometry></collision></link>
+      <joint name="turn" type="continuous"><parent link="base"/><child link="disc"/><origin rpy="1.5708 0 0"/>
+      <axis xyz="0 1 0"/></joint>
+      <joint name="swing" type="continuous"><parent link="disc"/><child link="foot"/><axis xyz="0 0 1"/></joint></robot>"""
+    assert [contact.name for contact in ns.Robot.from_urdf(text).contacts(ns.HalfSpace())] == ["foot"]

@@ -176,3 +176,44 @@ def test_solids_that_tumble_over_the_borders_of_a_box(kind, seed):
         places = corners @ np.array(ca.DM(rotation_of(x[3:7]))).T + x[:3] - [0, 0, -0.25]
         edges = np.vstack([shares * a + (1 - shares) * b for a in places for b in places])
         assert (0.25 - np.abs(edges).max(axis=1)).max() < 1e-8
+
+
+def test_a_cube_slides_off_a_block_that_moves_itself():
+    """Positions are continuous and energy is kept, wherever rounding puts the state at a jump of a gap."""
+    q, v = ca.SX.sym("q", 14), ca.SX.sym("v", 12)
+    moves = ns.Coordinates(q, v, quaternions=[q[3:7], q[10:14]])
+    block, cube = (
+        ns.Placed(ns.Box(size), q[k : k + 3], q[k + 3 : k + 7], coordinates=moves)
+        for k, size in ((0, [0.3, 0.2, 0.1]), (7, [0.1, 0.1, 0.1]))
+    )
+    masses = np.array([1, 1, 1, 0.05 / 12, 0.1 / 12, 0.13 / 12, 0.5, 0.5, 0.5, *[0.01 / 12] * 3])
+    turning = [ca.DM(masses[k : k + 3]) for k in (3, 9)]
+    spins = [-ca.cross(v[k : k + 3], inertia * v[k : k + 3]) for k, inertia in zip((3, 9), turning, strict=True)]
+    contacts = ns.contacts(block, ns.HalfSpace(), name="floor") + ns.contacts(cube, block, name="cube")
+    system = ns.CLS(
+        q=q, v=v, quaternions=[q[3:7], q[10:14]], mass_matrix=ca.diag(ca.DM(masses)), contacts=contacts,
+        force=ca.vertcat(0, 0, -9.81, spins[0], 0, 0, -9.81 / 2, spins[1]),
+    )  # fmt: skip
+    attitude = [np.cos(0.2), 0, 0, np.sin(0.2)]
+    x0 = [0, 0, 0.05, 1, 0, 0, 0, 0, 0, 0.15, *attitude, *[0] * 6, 0.8, 0.1, 0, 0, 0, 0]
+    motion = ns.simulate(system, x0=x0, duration=0.26)
+    assert motion.success, motion.message
+    energies = [0.5 * x[14:] @ (masses * x[14:]) + 9.81 * x[2] + 9.81 / 2 * x[9] for x in motion.x]
+    assert np.ptp(energies) < 1e-5
+    fastest = np.abs(motion.x[:, 14:]).max()
+    assert (np.abs(np.diff(motion.x[:, :14], axis=0)).max(axis=1) <= 2 * fastest * np.diff(motion.t) + 1e-5).all()
+
+
+def test_a_table_that_moves_lifts_a_box():
+    """Its motion is smooth, though the faces of the boxes take turns."""
+    q, v, t = ca.SX.sym("q", 7), ca.SX.sym("v", 6), ca.SX.sym("t")
+    moves = ns.Coordinates(q, v, quaternions=[q[3:]])
+    height = -0.05 + 0.01 * ca.sin(3 * t)
+    table = ns.Placed(ns.Box([1, 1, 0.1]), ca.vertcat(0, 0, height))
+    contacts = ns.contacts(ns.Placed(ns.Box([0.1] * 3), q[:3], q[3:], coordinates=moves), table, friction=0.5)
+    mass = ca.diag([1, 1, 1, *[0.01 / 6] * 3])
+    force = [0, 0, -9.81, 0, 0, 0]
+    system = ns.CLS(q=q, v=v, t=t, quaternions=[q[3:]], mass_matrix=mass, force=force, contacts=contacts)
+    motion = ns.simulate(system, x0=[0, 0, 0.05, 1, 0, 0, 0, 0, 0, 0.03, 0, 0, 0, 0], duration=1.0)
+    assert motion.success, motion.message
+    assert motion.final_state[2] == pytest.approx(0.05 + 0.01 * np.sin(3.0), abs=1e-8)

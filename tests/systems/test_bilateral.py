@@ -114,6 +114,8 @@ def test_drift_is_taken_away_by_the_projection(monkeypatch):
 
 def test_impacts_obey_the_loop_in_every_simulator():
     system, _, _, energy, _ = four_bar()
+    with pytest.raises(ns.ModelError, match="no state nearby"):  # none is named
+        system.project({})
     start = system.project({"crank": 1.0})
     motion = ns.simulate(system, x0=start, duration=0.6, u=[0.0])
     impact = motion.impacts[0]

@@ -49,13 +49,14 @@ STEP, LEVEL = ASIDE / 10, 0.1
 # Heights and separations that differ by less, relative to the size, are equal: far above rounding, far below a step.
 # Of two that are, rounding must not choose: aligned bodies have many.
 SAME = STEP / 100
-# Sine of the angle to a face up to which an edge lies flat: over two steps it rises by less than what touches. And of
-# that to a border from which on it leads over it.
+# An edge lies flat on a face up to this sine of their angle: over two steps it rises by less than what touches. It
+# leads over a border of the face from that sine of the angle between edge and border on.
 FLAT, ACROSS = 1e-4, 0.1
 # Part of the size by which touching edges may be less apart than the bodies are: what steps in time leave. Edges on the
 # far sides are less apart by the thickness of the bodies.
 SHALLOW = 1e-3
-# At its ends an edge that is deeper than this, and than this part of the way beyond them, is on another side.
+# Within a step of its ends, a crossing is a touch down to this depth relative to the size, and beyond them down to that
+# part of the way beyond: deeper ones are of edges on other sides, whose ends the same corners are.
 DEPTH, OVER = 5e-12, 1e-2
 # Largest number of pairs of edges that are written out.
 MOST_PAIRS = 1000

@@ -62,6 +62,8 @@ JAMS = (
 )
 # Way to either side of an event, relative to the length of the problem, over which a gap may jump.
 ENTERED = 1e-5
+# Largest gap of a contact that closes, relative to the length of the problem.
+LARGEST_PROJECTION = 1e-3
 # If two modes are admissible at an event, accelerations are compared this far later, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
@@ -98,16 +100,18 @@ class ContactNodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         at = self.flow.kinematics(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
+        gone = np.zeros(held.size, bool)
+        if kind is not None:
+            x, at, gone = self._behind(t, x, at, held)
+            held = held & ~gone
         # A gap that opens from below zero is one of other sides: it has no range there, or begins it.
         behind = (at.gaps < -at.short(TOUCHING)) & (at.rates[: held.size] > at.slow(SETTLED)) & (before is not None)
         # A contact that was closed stays in the analysis even if its gap has drifted above the tolerance.
-        closed = (at.gaps <= at.short(TOUCHING)) & ~behind | held
-        gone = closed & self._leave(at, x) if closed.any() else closed
-        held, closed = held & ~gone, closed & ~gone
+        closed = (at.gaps <= at.short(TOUCHING)) & ~(behind | gone) | held
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
-            closed[contact] = not self._passes(at, t, x, contact)
+            closed[contact] = not self._passes(t, x, at, contact)
             # Nor can it open: what is left of its rate after a flight that rounding hides counts as rest.
             if at.rates[contact] > 0.0:
                 slow[contact] = max(slow[contact], at.slow(SETTLED)[contact])
@@ -124,7 +128,7 @@ class ContactNodes:
             )
         if not np.isfinite(at.inverse).all():
             return replace(node, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
-        if kind == STIFFNESS and not gone[contact]:
+        if kind == STIFFNESS and closed[contact]:
             return self._stopped(node, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and closed[contact] and self._is_mirrored(x, at, contact):
             return replace(node, status=Status.GRAZING, message=self._message(node, contact, UNSIGNED))
@@ -144,22 +148,30 @@ class ContactNodes:
             return replace(node, grazing="", message="")
         return node
 
-    def _leave(self, at: Kinematics, x: np.ndarray) -> np.ndarray:
-        """Return which gaps (n_c,) jump right after an event: at the end of the range of a face or an edge.
+    def _behind(
+        self, t: float, x: np.ndarray, at: Kinematics, held: np.ndarray
+    ) -> tuple[np.ndarray, Kinematics, np.ndarray]:
+        """Return the state behind a jump of gaps at an event, and which gaps (n_c,) that touch are not zero soon.
 
-        The state of the event may be on either side of the jump: a way that counts as touching leads behind it.
+        Gaps jump where the range of a face or an edge ends or begins. The state of the event may be on either side: a
+        way that is rounding leads behind it. What jumps up within a way that counts as touching does not touch.
         """
-        ahead = self._moved(at, x, TOUCHING)
-        return np.asarray(self.flow.mechanics.gaps_at(ahead, self.flow.p) > at.short(TOUCHING_SOLVED))
+        behind, ahead = self._moved(at, x, CROSSED), self._moved(at, x, TOUCHING)
+        near, far = (self.flow.mechanics.gaps_at(moved, self.flow.p) for moved in (behind, ahead))
+        short = at.short(TOUCHING_SOLVED)
+        gone = ((at.gaps <= at.short(TOUCHING)) | held) & (far > short)
+        if ((at.gaps > short) == (near > short)).all():
+            return x, at, gone
+        return behind, self.flow.kinematics(t, behind), gone
 
-    def _passes(self, at: Kinematics, t: float, x: np.ndarray, contact: int) -> bool:
-        """Return True if a gap that becomes zero jumps up there, or opens next to a jump."""
-        there, *around = (self.flow.kinematics(t, self._moved(at, x, way)) for way in (TOUCHING, -ENTERED, ENTERED))
-        short = there.short(TOUCHING_SOLVED)[contact]
-        steepest = max(each.short(2.0 * ENTERED)[contact] for each in (there, *around))
-        jumps = max(each.gaps[contact] for each in around) > there.gaps[contact] + steepest + short
-        opens = there.rates[contact] > there.slow(SETTLED)[contact]
-        return bool(there.gaps[contact] > short or (jumps and opens))
+    def _passes(self, t: float, x: np.ndarray, at: Kinematics, contact: int) -> bool:
+        """Return True if a gap that became zero is none behind its jump, or opens next to a jump."""
+        gap, rate, short = at.gaps[contact], at.rates[contact], at.short(TOUCHING_SOLVED)[contact]
+        # A range begins at rest where a body lies flat: there only its end tells.
+        ways = [way for way, slow in ((ENTERED, RESTING), (-ENTERED, SETTLED)) if rate > at.slow(slow)[contact]]
+        around = [self.flow.kinematics(t, self._moved(at, x, way)) for way in ways]
+        steepest = max(each.short(2.0 * ENTERED)[contact] for each in (at, *around))
+        return bool(gap > short or any(each.gaps[contact] > gap + steepest + short for each in around))
 
     def _moved(self, at: Kinematics, x: np.ndarray, way: float) -> np.ndarray:
         """Return the state where the fastest coordinate is that much further, relative to the length of the problem."""
@@ -285,6 +297,9 @@ class ContactNodes:
             regime = regime if solution is None else self._regime(problem, solution, at, ended)
             if regime.jammed(at):
                 return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
+        distant = regime.closed[np.abs(at.gaps[regime.closed]) > at.short(LARGEST_PROJECTION)[regime.closed]]
+        if distant.size and before is not None:
+            return self._stopped(node, Status.NUMERICAL_ERROR, distant, ": the contact closes, but its gap is not zero")
         still = self._at_rest(regime, problem, node, at)
         after = self.flow.project(regime, node.t, still)
         # Putting one gap to zero must not leave another touching gap below zero: project both then.
@@ -292,7 +307,7 @@ class ContactNodes:
         below = np.flatnonzero(closed & (gaps < -at.short(CROSSED)))
         after = self.flow.project(regime, node.t, still, below) if below.size else after
         events = self._events(node, regime, before, at)
-        grazing = self._grazes(node, regime, before) if node.trigger in np.flatnonzero(closed) else ""
+        grazing = self._grazes(node, regime, before, closed)
         unsigned = grazing and self._is_unsigned(node, at, ended)
         message = self._message(node, self.names.index(grazing), UNSIGNED) if unsigned else node.message
         return replace(node, after=after, regime=regime, events=events, grazing=grazing, message=message)
@@ -448,17 +463,18 @@ class ContactNodes:
         earlier = self.flow.kinematics(float(step.t[0]), step.x[0])
         # Written with `not` so that a steepness of NaN also counts as flat.
         flat = not at.steepness[c] > FLAT_GRADIENT * earlier.steepness[c]
-        return flat or bool(abs(at.rates[c]) > FLAT_GRADIENT * np.abs(step.rates[:, c]).max())
+        # What is left of a rate by rounding is none.
+        return flat or bool(abs(at.rates[c]) > max(FLAT_GRADIENT * np.abs(step.rates[:, c]).max(), at.slow(IMPACT)[c]))
 
     def _message(self, node: Node, contact: int, message: str) -> str:
         """Return a message about a contact, with the place and the time."""
         return f"at {self.names[contact]}, t = {node.t:.6g} s: {message}"
 
-    def _grazes(self, node: Node, regime: ContactRegime, before: ContactRegime | None) -> str:
+    def _grazes(self, node: Node, regime: ContactRegime, before: ContactRegime | None, closed: np.ndarray) -> str:
         """Return the name of the contact that was touched without speed and is open again, or ""."""
         if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
             return ""
-        return self.names[node.trigger] if regime.modes[node.trigger] == FREE else ""
+        return self.names[node.trigger] if closed[node.trigger] and regime.modes[node.trigger] == FREE else ""
 
     def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray, because: str = "") -> Node:
         """Return the node with a status that ends the motion, and the contacts concerned."""
