@@ -440,5 +440,6 @@ def test_what_turns_about_an_axis_across_the_ground_makes_no_contact():
       <collision><origin xyz="0.4 0 0"/><geometry><sphere radius="0.05"/></geometry></collision></link>
       <joint name="turn" type="continuous"><parent link="base"/><child link="disc"/><origin rpy="1.5708 0 0"/>
       <axis xyz="0 1 0"/></joint>
-      <joint name="swing" type="continuous"><parent link="disc"/><child link="foot"/><axis xyz="0 0 1"/></joint></robot>"""
+      <joint name="swing" type="continuous"><parent link="disc"/><child link="foot"/><axis xyz="0 0 1"/></joint>
+      </robot>"""
     assert [contact.name for contact in ns.Robot.from_urdf(text).contacts(ns.HalfSpace())] == ["foot"]
