@@ -227,7 +227,7 @@ class ContactSolver:
         return None if found is None else self._at_rest(problem, found)
 
     def _at_rest(self, problem: ContactProblem, solution: ContactSolution) -> ContactSolution:
-        """Return a solution in which contacts stick that static friction can hold, though sliding friction cannot."""
+        """Return a solution in which contacts stick, all or one by one, that only static friction can hold."""
         cone, friction = problem.frames.cone, problem.frames.friction
         loose = [
             c
