@@ -75,7 +75,7 @@ def test_contacts_and_pictures_come_from_the_file(tmp_path: Path) -> None:
     with pytest.raises(ns.ModelError, match=r"unknown link with a <collision> 'trunk'.*Put a shape on it"):
         made.contacts(links=["trunk"])
     mesh = quadruped.file().replace(f'<sphere radius="{FOOT:g}"/>', '<mesh filename="foot.stl"/>')
-    with pytest.raises(ns.ModelError, match=r"link 'FL_foot' collides by a mesh: .*foot\.stl"):
+    with pytest.raises(ns.ModelError, match="link 'FL_foot' collides by a mesh: "):
         ns.Robot.from_urdf(mesh, base="floating").contacts()
     with pytest.raises(ns.ModelError, match="expected 3 positive lengths, given '1 2'"):
         ns.Robot.from_urdf(quadruped.file().replace('size="0.45 0.2 0.12"', 'size="1 2"'))
