@@ -111,7 +111,7 @@ class ContactNodes:
         slow = at.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             # The gap of the event is zero by definition; its rounding may exceed the tolerance of touching.
-            closed[contact] = not self._passes(t, x, at, contact)
+            closed[contact] = not (gone[contact] or self._passes(t, x, at, contact))
             # Nor can it open: what is left of its rate after a flight that rounding hides counts as rest.
             if at.rates[contact] > 0.0:
                 slow[contact] = max(slow[contact], at.slow(SETTLED)[contact])
@@ -154,12 +154,18 @@ class ContactNodes:
         """Return the state behind a jump of gaps at an event, and which gaps (n_c,) that touch are not zero soon.
 
         Gaps jump where the range of a face or an edge ends or begins. The state of the event may be on either side: a
-        way that is rounding leads behind it. What jumps up within a way that counts as touching does not touch.
+        way that is rounding leads behind it. What jumps up within a way that counts as touching, or before it is zero,
+        does not touch.
         """
         behind, ahead = self._moved(at, x, CROSSED), self._moved(at, x, TOUCHING)
         near, far = (self.flow.mechanics.gaps_at(moved, self.flow.p) for moved in (behind, ahead))
         short = at.short(TOUCHING_SOLVED)
-        gone = ((at.gaps <= at.short(TOUCHING)) | held) & (far > short)
+        touches = at.gaps <= at.short(TOUCHING)
+        gone = (touches | held) & (far > short)
+        for c in np.flatnonzero(touches & ~held & (at.gaps > 0.0) & (at.rates[: held.size] < -at.slow(RESTING))):
+            later = np.array(x)
+            later[self.flow.mechanics.system.at_q] -= 2.0 * at.gaps[c] / at.rates[c] * at.position_rate
+            gone[c] |= self.flow.mechanics.gaps_at(later, self.flow.p)[c] > short[c]
         if ((at.gaps > short) == (near > short)).all():
             return x, at, gone
         return behind, self.flow.kinematics(t, behind), gone
