@@ -238,7 +238,7 @@ def test_steps_in_time_do_the_same() -> None:
 
 
 def test_an_edge_leaves_at_its_corner() -> None:
-    """It slips along the edge of a block: its corner passes the border, and the next edge crosses it. Nothing strikes."""
+    """It slips along the edge of a block: its corner passes the border, and the next edge crosses it. No impact."""
     block = ns.Box([0.3, 0.3, 0.2], center=(0, 0, -0.1))
     velocity = (0.134, -0.161, 0.174, 1.094, 0.882, 0.085)
     x0 = start(((0.0047, 0.1802, 0.15), (0.33, -1.303, 0.905), velocity))

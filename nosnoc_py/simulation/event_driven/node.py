@@ -157,9 +157,10 @@ class ContactNodes:
         way that is rounding leads behind it. What jumps up within a way that counts as touching, or before it is zero,
         does not touch.
         """
-        behind, ahead = self._moved(at, x, CROSSED), self._moved(at, x, TOUCHING)
-        near, far = (self.flow.mechanics.gaps_at(moved, self.flow.p) for moved in (behind, ahead))
-        short = at.short(TOUCHING_SOLVED)
+        behind, ahead = self._moved(at, x, CROSSED), self.flow.kinematics(t, self._moved(at, x, TOUCHING))
+        near, far = self.flow.mechanics.gaps_at(behind, self.flow.p), ahead.gaps
+        # A gap such as q^2 has no gradient where it is zero.
+        short = np.maximum(at.short(TOUCHING_SOLVED), ahead.short(TOUCHING_SOLVED))
         touches = at.gaps <= at.short(TOUCHING)
         gone = (touches | held) & (far > short)
         for c in np.flatnonzero(touches & ~held & (at.gaps > 0.0) & (at.rates[: held.size] < -at.slow(RESTING))):
