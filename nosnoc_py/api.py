@@ -351,9 +351,9 @@ def simulate(
         return with_system(many_contacts.simulate(system, task), system)
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
-    found = way.simulate(system, task)
-    if by_default and isinstance(system, CLS) and many_contacts.has_many(system):
-        found = many_contacts.after_failure(system, task, found)
+    deadline, found = task.deadline(), way.simulate(system, task)
+    if by_default and isinstance(system, CLS):
+        found = many_contacts.after_failure(system, task, found, deadline)
     return with_system(found, system)
 
 

@@ -92,23 +92,25 @@ def _of_few_corners(hull: ConvexPolyhedron, most: int) -> ConvexPolyhedron:
     # The first four span as much as they can: a line, a triangle, a tetrahedron.
     while len(chosen) < 4:
         apart = points - points[chosen[0]]
-        spanned = np.linalg.qr((points[chosen[1:]] - points[chosen[0]]).T)[0] if len(chosen) > 1 else np.zeros((3, 0))
+        spanned = np.linalg.qr(apart[chosen[1:]].T)[0]
         chosen.append(int(np.argmax(np.linalg.norm(apart - apart @ spanned @ spanned.T, axis=1))))
-    few = ConvexPolyhedron(points[chosen])
-    while True:
-        outside = (points @ few.normals.T + few.offsets).max(axis=1)
-        furthest = int(np.argmax(outside))
-        if len(chosen) >= most:
-            break
-        chosen.append(furthest)
-        few = ConvexPolyhedron(points[chosen])
+    few, outside = _hull_and_heights(points, chosen)
+    while len(chosen) < most:
+        chosen.append(int(np.argmax(outside)))
+        few, outside = _hull_and_heights(points, chosen)
     warnings.warn(
         f"mesh: of {len(points)} corners of its convex hull {most} are kept; it stands out of them by up to "
-        f"{outside[furthest]:.3g} m.",
+        f"{outside.max():.3g} m.",
         ModelWarning,
         stacklevel=4,
     )
     return few
+
+
+def _hull_and_heights(points: np.ndarray, chosen: list[int]) -> tuple[ConvexPolyhedron, np.ndarray]:
+    """Return the hull of some of the points, and by how much each of them (n,) stands out of it."""
+    hull = ConvexPolyhedron(points[chosen])
+    return hull, (points @ hull.normals.T + hull.offsets).max(axis=1)
 
 
 def _read(path: str | Path) -> tuple[np.ndarray, np.ndarray]:

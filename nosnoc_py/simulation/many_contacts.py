@@ -28,19 +28,14 @@ ROUGH = 0.05
 
 def is_large(system: CLS) -> bool:
     """Return True if a system has very many contacts and bodies."""
-    return has_many(system) and len(system.contacts) * system.n_v**2 > MOST_WORK
+    return len(system.contacts) > MANY and len(system.contacts) * system.n_v**2 > MOST_WORK
 
 
-def has_many(system: CLS) -> bool:
-    """Return True if a system has so many contacts that an event may be too hard, where steps in time are not."""
-    return len(system.contacts) > MANY
-
-
-def after_failure(system: CLS, task: SimulationTask, failed: Trajectory) -> Trajectory:
-    """Return the motion by time-stepping where the one by events ended at one that it could not resolve."""
-    if failed.success or failed.status not in TOO_HARD:
+def after_failure(system: CLS, task: SimulationTask, failed: Trajectory, deadline: float) -> Trajectory:
+    """Return the motion by time-stepping where the one by events ended at one of many contacts, too hard to resolve."""
+    if len(system.contacts) <= MANY or failed.status not in TOO_HARD:
         return failed
-    found = simulate(system, replace(task, callback=None))
+    found = simulate(system, replace(task, callback=None, time_limit=seconds_to(deadline)))
     if not found.success:
         return failed
     why = f"ns.EventDriven() ends at {failed.t[-1]:.6g} s: {failed.status}"

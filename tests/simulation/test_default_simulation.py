@@ -12,6 +12,7 @@ from scipy.special import erfinv
 
 import nosnoc_py as ns
 from models import bouncing_ball, switching_cases
+from nosnoc_py.simulation import many_contacts
 
 pytestmark = pytest.mark.quick
 
@@ -156,6 +157,18 @@ def test_a_true_touch_is_not_taken_for_it() -> None:
     found = ns.simulate(system, x0=[0.0, 0.0, 1.0, 10.0], duration=2.0)
     assert found.status is ns.Status.GRAZING
     assert found.message == "at ceiling"
+
+
+def test_events_of_many_contacts_that_are_too_hard_are_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The touch of the test above, once in a system that counts as one of many contacts."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ceiling = ns.Contact("ceiling", gap=5.0 - q[1])
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -10]), contacts=[ceiling])
+    monkeypatch.setattr(many_contacts, "MANY", 0)
+    found = ns.simulate(system, x0=[0.0, 0.0, 1.0, 10.0], duration=2.0)
+    assert found.success
+    assert found.message.startswith("ns.EventDriven() ends at 1 s: grazing contact; 1 contacts: ")
+    np.testing.assert_allclose(found.final_state, [2.0, 0.0, 1.0, -10.0], rtol=0, atol=0.02)
 
 
 def test_very_many_contacts_are_simulated_by_time_stepping() -> None:
