@@ -112,7 +112,7 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
         _crossing(a, first, b, second, axes[way], least, size)
         for (first, second), way in zip(families, ways, strict=True)
     ]
-    return [*_corners_on(a, b, heights[0], size), *_corners_on(b, a, heights[1], size), *crossings]
+    return [*_corners_on(a, b, heights[0], size, least), *_corners_on(b, a, heights[1], size, least), *crossings]
 
 
 def corners_of_both(one: Placed, other: Placed) -> list[Touch]:
@@ -196,24 +196,27 @@ def _heights(one: Polytope, other: Polytope) -> ca.SX:
     return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
 
 
-def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float) -> list[Touch]:
+def _corners_on(
+    one: Polytope, other: Polytope, heights: ca.SX, size: float, least: ca.SX | None = None
+) -> list[Touch]:
     """Return the touches of the corners of one on the other: over the face that separates both bodies most.
 
     Outside of the range of this face the distance counts, of polyhedra the largest height, where it is above the level
-    of reflection.
+    of reflection. A face that separates the bodies by less than the `least` of all axes is beside the touch.
     """
-    face, touches = _largest(ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)]), size), []
+    apart = ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)])
+    face, touches, is_beside = _largest(apart, size), [], False if least is None else ca.mmax(apart) < least
     normal, over = face(other.normals), face(heights)
     leads = _leads_over(one, other, face)
     for k, corner in enumerate(ca.horzsplit(one.corners)):
         carries = reduce(ca.logic_or, [over_borders for over_borders, ends in leads if k in ends])
         beside = ca.fmax(heights[:, k] - ca.if_else(carries, 2 * STEP * size, 0), 0)
-        past = ca.sum1(beside) - face(beside)
+        is_past = ca.logic_or(ca.sum1(beside) - face(beside) > 0, is_beside)
         reflected, (away, outward) = _reflected(over[k], LEVEL * size), _away(other, corner, heights[:, k], size)
         # Over a face that ends at a sharp angle the distance may be that of its end.
         is_far = over[k] > LEVEL * size if not other.families else False
-        is_away = ca.logic_or(ca.logic_and(past > 0, away > reflected), is_far)
-        gap = ca.if_else(is_away, away, ca.if_else(past > 0, reflected, over[k]))
+        is_away = ca.logic_or(ca.logic_and(is_past, away > reflected), is_far)
+        gap = ca.if_else(is_away, away, ca.if_else(is_past, reflected, over[k]))
         out = other.placed.rotation @ ca.if_else(is_away, outward, normal.T)
         touches.append(Touch(gap, out, corner, one.placed, other.placed))
     return touches
