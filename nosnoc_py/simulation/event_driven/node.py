@@ -154,8 +154,7 @@ class ContactNodes:
         """Return the state behind a jump of gaps at an event, and which gaps (n_c,) that touch are not zero soon.
 
         Gaps jump where the range of a face or an edge ends or begins. The state of the event may be on either side: a
-        way that is rounding leads behind it. What jumps up within a way that counts as touching, or before it is zero,
-        does not touch.
+        way that is rounding leads behind it. What jumps up within a way that counts as touching does not touch.
         """
         behind, ahead = self._moved(at, x, CROSSED), self.flow.kinematics(t, self._moved(at, x, TOUCHING))
         near, far = self.flow.mechanics.gaps_at(behind, self.flow.p), ahead.gaps
@@ -163,10 +162,6 @@ class ContactNodes:
         short = np.maximum(at.short(TOUCHING_SOLVED), ahead.short(TOUCHING_SOLVED))
         touches = at.gaps <= at.short(TOUCHING)
         gone = (touches | held) & (far > short)
-        for c in np.flatnonzero(touches & ~held & (at.gaps > 0.0) & (at.rates[: held.size] < -at.slow(RESTING))):
-            later = np.array(x)
-            later[self.flow.mechanics.system.at_q] -= 2.0 * at.gaps[c] / at.rates[c] * at.position_rate
-            gone[c] |= self.flow.mechanics.gaps_at(later, self.flow.p)[c] > short[c]
         if ((at.gaps > short) == (near > short)).all():
             return x, at, gone
         return behind, self.flow.kinematics(t, behind), gone
