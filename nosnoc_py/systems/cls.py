@@ -801,7 +801,7 @@ class CLS(Described):
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
                     f"move the bodies apart, or start from system.project({what})."
                 )
-        self._check_frames(state, parameters)
+        self._check_frames(state, parameters, np.asarray(values).reshape(-1) > tolerance)
         return state
 
     def project(self, x0: Any, p: Any = None) -> ProjectedState:
@@ -840,13 +840,19 @@ class CLS(Described):
         """
         return project(self, x0, self.parameters(p), "x0")
 
-    def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
-        """Raise `ModelError` if tangents that depend on q are not independent of the normal at the initial state."""
-        frictional = [contact for contact in self.contacts if contact.frictional]
-        ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in frictional)]).tolist()
+    def _check_frames(self, x: np.ndarray, p: np.ndarray, is_open: np.ndarray) -> None:
+        """Raise `ModelError` if tangents that depend on q are not independent of the normal at the initial state.
+
+        Not of open ones: a link that points straight up cannot change its gap, one with two joints has two directions.
+        """
+        frictional = [
+            (contact, apart) for contact, apart in zip(self.contacts, is_open, strict=True) if contact.frictional
+        ]
+        ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c, _ in frictional)]).tolist()
         frames = ca.horzsplit(self.mechanics.tangent_frames(x, p), ends)
-        for contact, frame in zip(frictional, frames, strict=True):
-            _check_independent(np.array(frame), contact.name, FEWER if self.bilateral is not None else "")
+        for (contact, apart), frame in zip(frictional, map(np.array, frames), strict=True):
+            if not apart:
+                _check_independent(frame, contact.name, FEWER if self.bilateral is not None else "")
 
     def __repr__(self) -> str:
         contacts = [("contact", self._of(contact)) for contact in (*self.contacts, *self.compliant)]

@@ -342,3 +342,25 @@ def test_expressions_of_a_system_cannot_be_changed_in_place() -> None:
     assert float(copy) == 3.0
     assert type(system.force + 1) is ca.SX
     assert ns.simulate(system, x0=[1, 0], duration=0.1).final_state[1] == pytest.approx(-0.981)
+
+
+def test_an_arm_that_cannot_move_along_all_tangents_stops_by_its_closed_form() -> None:
+    """Yaw and pitch carry a ball: normal and radial tangent turn the same joint. It drops, and turns until it rests."""
+    radius, g, mu = 0.5, 9.81, 0.2
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    place = radius * ca.vertcat(ca.cos(q[1]) * ca.cos(q[0]), ca.cos(q[1]) * ca.sin(q[0]), ca.sin(q[1]))
+    turn = radius**2 * ca.sin(q[1]) * ca.cos(q[1])
+    ball = ns.Placed(ns.Sphere(0.02), place + ca.vertcat(0, 0, 0.3), coordinates=ns.Coordinates(q, v))
+    arm = ns.CLS(
+        q=q, v=v, mass_matrix=ca.diag(ca.vertcat(radius**2 * ca.cos(q[1]) ** 2 + 0.01, radius**2 + 0.01)),
+        force=[2 * turn * v[0] * v[1], -turn * v[0] ** 2 - g * radius * ca.cos(q[1])],
+        contacts=ns.contacts(ball, ns.HalfSpace([0, 0, 1]), friction=mu),
+    )  # fmt: skip
+    motion = ns.simulate(arm, x0=[0, 0.3, 2.0, 0], duration=1.5)
+    assert motion.success, motion.message
+    yaw, pitch, rate, _ = motion.x[np.searchsorted(motion.t, motion.impacts[0].time, side="right")]
+    lean = radius * np.sin(pitch)
+    stops = (radius**2 * np.cos(pitch) ** 2 + 0.01) / (2 * mu * radius * np.cos(pitch) * lean)
+    assert motion.x[-1] == pytest.approx([yaw + stops * np.log(1 + lean * rate**2 / g), pitch, 0, 0], abs=1e-10)
+    with pytest.raises(ns.ModelError, match="tangent columns have to be independent"):
+        ns.simulate(arm, x0=[0, -np.arcsin(0.56), 2.0, 0], duration=0.1)
