@@ -250,7 +250,9 @@ def test_an_edge_leaves_at_its_corner() -> None:
     assert motion.events[k].time - motion.events[k - 1].time < 1e-6
     assert motion.impacts[-1].time < motion.events[k].time - 0.01
     # Steps in time see the gap of the corner from above the border: it must not be that over the face beside it.
-    steps = ns.simulate(scene([CUBE], [], block, 0.4), x0=x0, duration=0.2, method=ns.TimeStepping(step=1e-4, rest_velocity=0.0))
+    steps = ns.simulate(
+        scene([CUBE], [], block, 0.4), x0=x0, duration=0.2, method=ns.TimeStepping(step=1e-4, rest_velocity=0.0)
+    )
     assert steps.success, steps.message
     assert steps.x[-1] == pytest.approx(motion.x[-1], abs=0.02)
 

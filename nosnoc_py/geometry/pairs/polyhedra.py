@@ -196,9 +196,7 @@ def _heights(one: Polytope, other: Polytope) -> ca.SX:
     return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
 
 
-def _corners_on(
-    one: Polytope, other: Polytope, heights: ca.SX, size: float, least: ca.SX | None = None
-) -> list[Touch]:
+def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float, least: ca.SX | None = None) -> list[Touch]:
     """Return the touches of the corners of one on the other: over the face that separates both bodies most.
 
     Outside of the range of this face the distance counts, of polyhedra the largest height, where it is above the level
