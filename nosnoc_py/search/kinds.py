@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nosnoc_py.plugins import Family
+from nosnoc_py.search.compliant import compliant
 from nosnoc_py.search.evolution import evolution
 from nosnoc_py.search.relaxed import relaxed
 from nosnoc_py.search.simplex import simplex
@@ -27,5 +28,6 @@ STARTS: Family[Callable[[StartTask, np.random.Generator], Iterator[Start | Propo
         "evolution": evolution,
         "simplex": simplex,
         "stances": stances,
+        "compliant": compliant,
     },
 )

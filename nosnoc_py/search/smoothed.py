@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
-from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
+from nosnoc_py.programs import KernelBlock, LinearMap
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
-from nosnoc_py.search.starts import PROGRAM_WORK, Start, StartTask
-from nosnoc_py.search.ways import waypoint
+from nosnoc_py.search.starts import Start, StartTask
+from nosnoc_py.search.steps import StepProgram, line_states
 from nosnoc_py.sequences.refinement import free_start
+from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.tableaus import tableau
 
@@ -40,8 +38,7 @@ STEPS, SHARED, STAGES = 48, 3, 2
 SIGMAS, SHARP = (1.0, 0.1, 0.01, 0.001), 0.1
 # Cost of the assisting forces at every width, as a multiple of the objective at the start; None removes the forces.
 ASSISTED: tuple[float | None, ...] = (1.0, 10.0, 100.0, None)
-# Loose tolerances and few iterations: a start need not be exact.
-SETTINGS = {"tol": 1e-4, "constr_viol_tol": 1e-4, "dual_inf_tol": 1.0, "acceptable_tol": 1e-2}
+# Few iterations: a start need not be exact.
 ITERATIONS = 80
 
 
@@ -50,9 +47,10 @@ def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None
     if not task.ocp.system.smoothable or task.ocp.system.remembers or not task.rest.size:
         return
     program = SmoothedProgram.of(task)
-    line = _line_guess(task)
+    line = line_states(task, STEPS)
     if line is not None:
-        yield from program.continuation(line, tuple(zip(SIGMAS, ASSISTED, strict=True)))
+        rest = np.tile(task.rest, (STEPS // SHARED, 1))
+        yield from program.continuation((line, rest), tuple(zip(SIGMAS, ASSISTED, strict=True)))
     plain = tuple((sigma, None) for sigma in SIGMAS)
     yield from program.continuation(_constant_guess(task, task.zero), plain)
     while True:
@@ -65,21 +63,6 @@ def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None
 def _constant_guess(task: StartTask, u: Array) -> tuple[Array, Array]:
     """Return states (steps + 1, n_x) that stay at the initial state, and a constant control."""
     return np.tile(task.x0, (STEPS + 1, 1)), np.tile(u, (STEPS // SHARED, 1))
-
-
-def _line_guess(task: StartTask) -> tuple[Array, Array] | None:
-    """Return states on a smooth trajectory to the goal, and the control at rest; None without a goal."""
-    end = task.goal
-    if end is None:
-        return None
-    s, T = task.ocp.system, float(task.ocp.horizon)
-    shares = np.linspace(0.0, 1.0, STEPS + 1)
-    if s.mechanical:
-        points = [waypoint(s, task.x0, end, share * T, T) for share in shares]
-        states = np.array([np.concatenate([q, v, y]) for q, v, _, y in points])
-    else:
-        states = task.x0 + shares[:, None] * (end - task.x0)
-    return states, np.tile(task.rest, (STEPS // SHARED, 1))
 
 
 def _with_sizes(task: StartTask) -> Any:
@@ -102,24 +85,21 @@ def _with_sizes(task: StartTask) -> Any:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SmoothedProgram:
+class SmoothedProgram(StepProgram):
     """NLP of a smoothed system, for any width of the smoothing and any cost of the assisting forces.
 
     Attributes
     ----------
-    task : StartTask
     smoothed : Smoothed
-        The system with sigma as an additional parameter.
-    sizes : (n_x,)
-        Typical values of the states.
-    push : (n_v,) or (n_x,)
-        Typical values of the assisting forces, which are added to the rates of velocities (of states without contacts).
+        The system with sigma as an additional parameter. Assisting forces are added to the rates of its velocities, or
+        states without contacts.
     """
 
-    task: StartTask
     smoothed: Smoothed
-    sizes: Array
-    push: Array
+    steps: ClassVar[int] = STEPS
+    shared: ClassVar[int] = SHARED
+    stages: ClassVar[int] = STAGES
+    iterations: ClassVar[int] = ITERATIONS
 
     @classmethod
     def of(cls, task: StartTask) -> SmoothedProgram:
@@ -136,52 +116,10 @@ class SmoothedProgram:
             rates = sizes / T
         return cls(task=task, smoothed=smooth(_with_sizes(task)), sizes=sizes, push=rates)
 
-    @cached_property
-    def at(self) -> dict[str, Array]:
-        """Positions in w of states, inner stages, algebraic states, controls, assisting forces, p and T, by name."""
-        n_x, n_z = self.sizes.size, int(self.smoothed.system.z.numel())
-        shapes = {
-            "x": (STEPS + 1, n_x),
-            "inner": (STEPS, (STAGES - 1) * n_x),
-            "z": (STEPS, STAGES * n_z),
-            "u": (STEPS // SHARED, self.task.rest.size),
-            "push": (STEPS, self.push.size),
-            "p": (1, self.task.ocp.system.n_p),
-            "T": (1, 1),
-        }
-        positions, first = {}, 0
-        for name, shape in shapes.items():
-            count = int(np.prod(shape))
-            positions[name] = np.arange(first, first + count).reshape(shape)
-            first += count
-        return positions
-
-    @cached_property
-    def bounds(self) -> tuple[Array, Array, Array]:
-        """Lower bounds, upper bounds and typical values of all unknowns, (n_w,) each."""
-        ocp, at = self.task.ocp, self.at
-        size = int(at["T"][0, 0]) + 1
-        low, high, scale = np.full(size, -np.inf), np.full(size, np.inf), np.ones(size)
-        x_low, x_high = ocp.x_bounds
-        for name, repeated in (("x", 1), ("inner", STAGES - 1)):
-            low[at[name]], high[at[name]] = np.tile(x_low, repeated), np.tile(x_high, repeated)
-            scale[at[name]] = np.tile(self.sizes, repeated)
-        if ocp.x0 is not None:
-            low[at["x"][0]] = high[at["x"][0]] = ocp.x0
-        if (algebraic := self.smoothed.system.algebraic) is not None:
-            low[at["z"]], high[at["z"]] = np.tile(algebraic.lower, STAGES), np.tile(algebraic.upper, STAGES)
-        low[at["u"]], high[at["u"]] = ocp.u_bounds
-        scale[at["u"]] = np.maximum(np.maximum(np.abs(self.task.lower), np.abs(self.task.upper)), 1e-300)
-        scale[at["push"]] = self.push
-        p = np.asarray(ocp.p, float)
-        named = zip(ocp.system.parameter_names, p, strict=True)
-        limits = [ocp.free_parameters.get(name, (value, value)) for name, value in named]
-        low[at["p"][0]], high[at["p"][0]] = np.array(limits).reshape(-1, 2).T
-        scale[at["p"][0]] = np.where(p != 0.0, np.abs(p), 1.0)
-        T, free = float(ocp.horizon), ocp.free_time
-        low[at["T"]], high[at["T"]] = (T, T) if free is None else (free.lower, free.upper)
-        scale[at["T"]] = T
-        return low, high, scale
+    @property
+    def algebraic(self) -> Algebraic | None:
+        """Algebraic states of the steps."""
+        return self.smoothed.system.algebraic
 
     def continuation(
         self, start: tuple[Array, Array], levels: tuple[tuple[float, float | None], ...]
@@ -190,37 +128,16 @@ class SmoothedProgram:
 
         `levels` has pairs of the width sigma and the cost of the assisting forces, None without these.
         """
-        at, (low, high, scale) = self.at, self.bounds
-        w = np.zeros(scale.size)
-        w[at["x"]], w[at["u"]], w[at["p"]] = *start, self.task.ocp.p
-        w[at["inner"]] = np.tile(start[0][1:], (1, STAGES - 1))
-        w[at["T"]] = self.task.ocp.horizon
-        if (algebraic := self.smoothed.system.algebraic) is not None:
-            w[at["z"]] = np.tile(algebraic.initial, STAGES)
-        unit = 0.0
+        w, unit = self.first(start), 0.0
         for sigma, assist in levels:
-            upper = high.copy()
-            lower = low.copy()
-            if assist is None:
-                lower[at["push"]] = upper[at["push"]] = 0.0
-            # Forces that are taken out go to zero by their bounds, so that the structure of the NLP stays the same.
-            w = np.clip(w, lower, upper)
-            blocks = self.blocks(sigma)
-            nlp = BlockProgram(blocks, lower, upper, scale, w)
-            if assist is not None:
+            if assist is not None and not unit:
                 # The cost of assistance is relative to the objective at the first start, whatever the user's units.
-                unit = unit or abs(nlp.evaluate(w)[0]) or abs(nlp.evaluate(w + scale)[0]) or 1.0
-                nlp = BlockProgram([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
-            with counted(PROGRAM_WORK):
-                solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": ITERATIONS})
-                result = solver.solve(w / scale, np.empty(0))
-            if result.interrupted:  # the method returns its point, and leaves it to the caller to end
-                raise KeyboardInterrupt
-            solution = result.x * scale
-            if not np.isfinite(solution).all():
+                nlp, scale = self.program(sigma, w), self.bounds[2]
+                unit = abs(nlp.evaluate(w)[0]) or abs(nlp.evaluate(w + scale)[0]) or 1.0
+            w = self.solved(sigma, w, None if assist is None else assist * unit)[0]
+            if not np.isfinite(w).all():
                 yield None
                 return
-            w = solution
             yield self._start(w) if sigma <= SHARP else None
 
     def _start(self, w: Array) -> Start:
@@ -232,8 +149,8 @@ class SmoothedProgram:
         grid = np.linspace(0.0, horizon, len(control) + 1)
         return Start(control=PiecewiseConstant(grid, control), x0=x0, p=w[at["p"][0]], horizon=horizon)
 
-    def blocks(self, sigma: float) -> list[KernelBlock]:
-        """Return the blocks of the steps, the path constraints and both ends for a width sigma.
+    def _steps(self, sigma: float) -> KernelBlock:
+        """Return the block of the steps.
 
         A stage has the arguments (x, S, z, u, push, p, sigma, h) with the increments S = (X - before) A^-T: its kernel
         serves every width and every step.
@@ -260,77 +177,31 @@ class SmoothedProgram:
         inverse = np.linalg.inv(radau.a)
         of_ends = np.hstack([-inverse.sum(axis=1)[:, None], inverse])
         # Consecutive steps share a control, and all steps share parameters and horizon.
-        control = at["u"][np.arange(STEPS) // SHARED]
-        blocks = [
-            KernelBlock(
-                name="steps",
-                kernel=kernel,
-                at=LinearMap.of(
-                    (ends[:, 1:].reshape(places, n_x),),
-                    (np.repeat(ends, STAGES, axis=0), np.tile(of_ends, (STEPS, 1))),
-                    (at["z"].reshape(places, n_z),),
-                    (np.repeat(control, STAGES, axis=0),),
-                    (np.repeat(at["push"], STAGES, axis=0),),
-                    (at["p"],),
-                    (None, np.full((1, 1), sigma)),
-                    (at["T"][:, None], np.full((1, 1), 1.0 / STEPS)),
-                ),
-                lower=np.zeros(n_x + n_z),
-                upper=np.zeros(n_x + n_z),
-                weights=np.tile(radau.b, STEPS),
-            )
-        ]
-        # Constraints on algebraic states are left out: the smoothed system has other ones.
-        path = ca.vertcat(ca.SX(0, 1), *[c.expression for c in ocp.path_constraints])
-        if path.numel() and not ca.depends_on(path, s.z):
-            own = ocp.system
-            a = ca.vertcat(own.x, own.u, own.p)
-            limits = [np.concatenate([getattr(c, side) for c in ocp.path_constraints]) for side in ("lower", "upper")]
-            blocks.append(
-                KernelBlock(
-                    name="path",
-                    kernel=kept.kernel("path", [path], lambda: Kernel(a, path)),
-                    at=LinearMap.of((at["x"][1:],), (control,), (at["p"],)),
-                    lower=limits[0],
-                    upper=limits[1],
-                )
-            )
-        return [*blocks, *self._ends()]
-
-    def _ends(self) -> list[KernelBlock]:
-        """Return the blocks of initial constraints, terminal constraints and terminal cost."""
-        ocp, at, blocks = self.task.ocp, self.at, []
-        s = ocp.system
-        T = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
-        for name, constraints, cost, y, index in (
-            ("start", ocp.initial_constraints, ca.SX(0), [s.x, s.p], [at["x"][:1], at["p"]]),
-            (
-                "end",
-                ocp.terminal_constraints,
-                ocp.terminal_cost,
-                [s.x, s.x_initial, s.p, T],
-                [at["x"][-1:], at["x"][:1], at["p"], at["T"]],
+        return KernelBlock(
+            name="steps",
+            kernel=kernel,
+            at=LinearMap.of(
+                (ends[:, 1:].reshape(places, n_x),),
+                (np.repeat(ends, STAGES, axis=0), np.tile(of_ends, (STEPS, 1))),
+                (at["z"].reshape(places, n_z),),
+                (np.repeat(self._controls, STAGES, axis=0),),
+                (np.repeat(at["push"], STAGES, axis=0),),
+                (at["p"],),
+                (None, np.full((1, 1), sigma)),
+                (at["T"][:, None], np.full((1, 1), 1.0 / STEPS)),
             ),
-        ):
-            limits = [[np.zeros(0), *[getattr(c, side) for c in constraints]] for side in ("lower", "upper")]
-            rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints])
-            blocks.append(
-                KernelBlock(
-                    name=name,
-                    kernel=Kernel(ca.vertcat(*y), rows, cost),
-                    at=LinearMap.at(np.hstack(index)),
-                    lower=np.concatenate(limits[0]),
-                    upper=np.concatenate(limits[1]),
-                )
-            )
-        return blocks
+            lower=np.zeros(n_x + n_z),
+            upper=np.zeros(n_x + n_z),
+            weights=np.tile(radau.b, STEPS),
+        )
 
-    def _assistance(self, weight: float) -> KernelBlock:
+    def _more(self, assist: float | None) -> list[KernelBlock]:
         """Return the block with the cost of the assisting forces, relative to their typical values."""
+        if assist is None:
+            return []
         push = ca.SX.sym("push", self.push.size)
         kernel = self.smoothed.system.kernels.kernel(
             "push", [], lambda: Kernel(push, ca.SX(0, 1), ca.sumsqr(push / ca.DM(self.push))), *self.push
         )
-        return KernelBlock(
-            name="push", kernel=kernel, at=LinearMap.at(self.at["push"]), weights=np.full(STEPS, weight / STEPS)
-        )
+        weights = np.full(STEPS, assist / STEPS)
+        return [KernelBlock(name="push", kernel=kernel, at=LinearMap.at(self.at["push"]), weights=weights)]

@@ -21,6 +21,7 @@ from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.solution.sequence import IMPACT, Sequence
 from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import NOT_ZERO
 
@@ -59,16 +60,24 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     first, last = task.x0, free_start(ocp, task.goal, closed=())
     ways = task.sizes[system.at_v] * float(ocp.horizon)
     ends = [system.kinematics(x[None], 0.0, ocp.p) for x in (first, last)]
-    names = [contact.name for contact in system.contacts]
-    rigid = slice(len(names))
+    supports = [k for k, contact in enumerate(system.contacts) if not _is_end_stop(system, contact)]
+    names = [system.contacts[k].name for k in supports]
     # Gaps relative to their typical changes, which may have a unit of the user.
-    shares = [at.gaps[0, rigid] / np.maximum(np.abs(at.jacobian[0, rigid] * ways).max(axis=1), NOT_ZERO) for at in ends]
+    shares = [
+        at.gaps[0, supports] / np.maximum(np.abs(at.jacobian[0, supports] * ways).max(axis=1), NOT_ZERO) for at in ends
+    ]
     shut = np.array(shares) <= TOUCHING_GAPS[:, None]
     start, goal = (frozenset(np.array(names)[row].tolist()) for row in shut)
     last = free_start(ocp, last, closed=tuple(goal))
     yield None
     for sets in contact_sets(start, goal, names):
         yield propose(task, sets, first, last)
+
+
+def _is_end_stop(system: CLS, contact: Contact) -> bool:
+    """True if a contact limits one coordinate, beside contacts with friction: the end of a joint carries no one."""
+    alone = system.normal(contact).nnz() == 1 and not contact.frictional
+    return alone and any(other.frictional for other in system.contacts)
 
 
 def contact_sets(first: Closed, last: Closed, names: list[str]) -> Iterator[list[Closed]]:
@@ -101,6 +110,7 @@ def contact_sets(first: Closed, last: Closed, names: list[str]) -> Iterator[list
     yield from new(first, last)
     if len(names) <= FEW_CONTACTS:
         yield from new(first, every, last or every)
+        yield from new(first, every, last)
     if first and last:
         yield from new(first, flight, last)
     for name in sorted(both) if len(both) > 1 else []:
@@ -131,10 +141,14 @@ def propose(task: StartTask, sets: list[Closed], first: Array, last: Array) -> P
     grid = np.linspace(0.0, times[-1], 8 * count + 1)
     drawn = np.column_stack([np.interp(grid, times, column) for column in states.T])
     drawn = np.array([unit_states(row, ocp.system.unit_parts) for row in drawn])
-    record = MotionRecord(t=grid, x=drawn, interpolant=RungeKuttaInterpolant.linear(grid, drawn))
-    control = grid[[0, -1]], np.atleast_2d(task.rest)
-    motion = record.trajectory(ocp.system, np.asarray(ocp.p), control, Status.SOLVED, [])
+    motion = drawn_motion(task, grid, drawn, (grid[[0, -1]], np.atleast_2d(task.rest)), np.asarray(ocp.p))
     return Proposal(sequence=_sequence(task, sets, edges[1:-1]), motion=motion)
+
+
+def drawn_motion(task: StartTask, grid: Array, states: Array, control: tuple[Array, Array], p: Array) -> Trajectory:
+    """Return the straight lines between states (n, n_x) at the times of a grid, which obey no law, as a motion."""
+    record = MotionRecord(t=grid, x=states, interpolant=RungeKuttaInterpolant.linear(grid, states))
+    return record.trajectory(task.ocp.system, p, control, Status.SOLVED, [])
 
 
 def _sequence(task: StartTask, sets: list[Closed], times: Array) -> Sequence:

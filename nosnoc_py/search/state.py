@@ -27,7 +27,9 @@ from nosnoc_py.sequences.refinement import CONFIRMED, NO_CUTOFF, Cutoff, PhaseAt
 from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
-GUESS, MOVES, STANCES = "guess", "moves", "stances"
+GUESS, MOVES = "guess", "moves"
+# Kinds whose starts are motions to the goal.
+PROMISING = ("stances", "compliant")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -268,7 +270,7 @@ class SearchState:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""
         sound = kind == MOVES and self.sound
         usual = TUNING.usual_turn if sound else TUNING.usual_turns.get(kind, TUNING.usual_turn)
-        expected = TUNING.expected_gains if sound or kind == STANCES else 1.0
+        expected = TUNING.expected_gains if sound or kind in PROMISING else 1.0
         spent = TUNING.grain * round(self.spent.get(kind, 0.0) / self.task.growth / TUNING.grain)
         return (expected + self.gains.get(kind, 0)) / (usual + spent)
 

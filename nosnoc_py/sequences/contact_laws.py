@@ -146,7 +146,7 @@ class ContactLaws:
                 events.append(Event(time, name, "contact" if values[i, k] > 0 else "release"))
         return events
 
-    def _soft_modes(self, states: np.ndarray, p: np.ndarray) -> list[str]:
+    def soft_modes(self, states: np.ndarray, p: np.ndarray) -> list[str]:
         """Return the modes of compliant contacts at states (m, n_x), decided by the middle one."""
         if not self.soft:
             return []
@@ -154,7 +154,7 @@ class ContactLaws:
         gaps = np.asarray(function_of([self.system.x, self.system.p], self.soft_gaps)(states[len(states) // 2], p))
         return [APART if gap >= 0 else PRESSED for gap in gaps.reshape(-1)]
 
-    def _rows(self, c: int) -> list[int]:
+    def rows_of(self, c: int) -> list[int]:
         """Return the indices of a contact's tangents among all directions (normals first, then tangents)."""
         part = self.frames.tangents[c]
         return [self.frames.count + k for k in range(part.start, part.stop)]
@@ -190,7 +190,7 @@ class ContactLaws:
         )
         inequalities += self._sides(mode)
         # A closed contact holds its normal direction, a sticking one its tangents as well.
-        held = [*closed, *(row for c, word in closed.items() if word == STICK for row in self._rows(c))]
+        held = [*closed, *(row for c, word in closed.items() if word == STICK for row in self.rows_of(c))]
         flow = s.state_rate(at.force + at.jacobian.T @ forces.total, drift)
         inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass, ca.SX.eye(s.y.numel()))
         return ModeEquations(
@@ -206,8 +206,8 @@ class ContactLaws:
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
         """Return the mode of a state (n_x,): contacts that are closed there, and those of them that slip."""
         at = self.system.kinematics(x[None], 0.0, p)
-        hard = (self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
-        return (*hard, *self._soft_modes(x[None], p))
+        hard = (self.slip_word(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
+        return (*hard, *self.soft_modes(x[None], p))
 
     def modes_of(self, segments: list[MotionSegment], p: np.ndarray) -> list[Mode]:
         """Return the modes of the segments of a motion, by its events and, where these are silent, by its states."""
@@ -223,10 +223,10 @@ class ContactLaws:
             for k, at in enumerate(samples):
                 # In the middle, as the slip may be zero at the ends of the segment.
                 rates = at.rates[len(at.rates) // 2]
-                words.append(OPEN if not closed[k] else self._slip(c, rates, slips=slips[k]))
+                words.append(OPEN if not closed[k] else self.slip_word(c, rates, slips=slips[k]))
             columns.append(words)
         hard = list(zip(*columns, strict=True)) if columns else [()] * len(segments)
-        return [(*mode, *self._soft_modes(segment.states, p)) for mode, segment in zip(hard, segments, strict=True)]
+        return [(*mode, *self.soft_modes(segment.states, p)) for mode, segment in zip(hard, segments, strict=True)]
 
     def _slips(self, segments: list[MotionSegment], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
         """Return for every segment if a contact slips, by the events since it closed; None if these are silent."""
@@ -251,11 +251,11 @@ class ContactLaws:
     def impact_modes(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Return the modes of contacts in an impact, by the state after it (n_x,)."""
         rates = self.system.kinematics(after, 0.0, p).rates
-        return {name: self._slip(self.names.index(name), rates) for name in dict.fromkeys(names)}
+        return {name: self.slip_word(self.names.index(name), rates) for name in dict.fromkeys(names)}
 
-    def _slip(self, c: int, rates: np.ndarray, slips: bool | None = None) -> str:
+    def slip_word(self, c: int, rates: np.ndarray, slips: bool | None = None) -> str:
         """Return the mode of a closed contact by its rates; `slips` is known from events, or None."""
-        slip = rates[self._rows(c)]
+        slip = rates[self.rows_of(c)]
         if not slip.size:
             return CLOSED
         if not (np.linalg.norm(slip) > STICKING_RATE * self.speed if slips is None else slips):
@@ -268,7 +268,7 @@ class ContactLaws:
         closed = [c for c, word in enumerate(self._hard(mode)) if word != OPEN]
         held = [(f"gap[{self.names[c]}]", at.gaps[c]) for c in closed]
         held += [(f"gap rate[{self.names[c]}]", rates[c]) for c in closed]
-        held += [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in closed if mode[c] == STICK]
+        held += [(f"slip[{self.names[c]}]", rates[self.rows_of(c)]) for c in closed if mode[c] == STICK]
         apart = [(f"gap[{name}]", at.gaps[c]) for c, name in enumerate(self.frames.names) if c not in closed]
         return Rows.of(*held), Rows.of(*apart) + self._sides(mode)
 
@@ -337,7 +337,7 @@ class ContactLaws:
                 for c, (was, is_) in enumerate(zip(before, after, strict=True))
                 if was in SLIPPING and is_ not in (was, OPEN)
             ]
-            stops = [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in ended]
+            stops = [(f"slip[{self.names[c]}]", rates[self.rows_of(c)]) for c in ended]
             # Without an impact no component of the state jumps.
             here = tuple((False, i) for i in range(s.x.numel()))
             nothing = Rows()
@@ -365,7 +365,7 @@ class ContactLaws:
         for c, word in enumerate(self._hard(before)):
             if word == OPEN:
                 continue
-            rows, normal = self._rows(c), at.jacobian[c, :]
+            rows, normal = self.rows_of(c), at.jacobian[c, :]
             if word == STICK or c in begin:
                 held += [c, *rows]
                 columns += [normal.T, at.jacobian[rows, :].T]
@@ -382,7 +382,7 @@ class ContactLaws:
         matrix += COMPLIANCE * ca.diag(ca.diag(matrix))
         forces = ca.SX.zeros(len(self.shown))
         forces[held] = -ca.solve(matrix, free + at.curvature[held])
-        push = [-SIGNS.get(after[c], 1.0) * forces[self._rows(c)] for c in begin]
+        push = [-SIGNS.get(after[c], 1.0) * forces[self.rows_of(c)] for c in begin]
         bounds = [frames.cone[c] * forces[c] for c in begin]
         # In space the norm is rounded at zero, where it has no derivative, by less than `BEYOND` at the cone.
         needed = sum(
@@ -471,7 +471,7 @@ class _Forces:
         self.slip_speed: dict[int, ca.SX] = {}
         for c, word in kinds.items():
             self.total[c] = self.normal[c]
-            rows, bound = laws._rows(c), frames.friction[c] * self.normal[c]
+            rows, bound = laws.rows_of(c), frames.friction[c] * self.normal[c]
             # Stick: the tangential force is free. Slip: Coulomb's law gives it, with the direction of slip as an
             # unknown for two tangents, as v / |v| has no derivative where slip begins or ends.
             if word == STICK:
@@ -497,7 +497,7 @@ class _Forces:
         laws = self.laws
         equations, inequalities = Rows(), Rows()
         for c, word in self.kinds.items():
-            name, rows = laws.names[c], laws._rows(c)
+            name, rows = laws.names[c], laws.rows_of(c)
             force = self.total[rows]
             if word == STICK:
                 bound = self.cone[c] * self.normal[c]

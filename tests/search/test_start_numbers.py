@@ -19,9 +19,9 @@ from nosnoc_py.search.smoothed import (
     STEPS,
     SmoothedProgram,
     _constant_guess,
-    _line_guess,
 )
 from nosnoc_py.search.starts import PIECES, StartTask, goal
+from nosnoc_py.search.steps import line_states
 
 pytestmark = pytest.mark.quick
 
@@ -233,25 +233,24 @@ class TestSmoothedPrograms:
         assert (STEPS, SHARED) == (48, 3)
         assert x == pytest.approx(np.tile([1.0, 0.5], (49, 1)))
         assert u == pytest.approx(np.full((16, 1), 3.0))
-        line = _line_guess(self.task())
+        line = line_states(self.task(), STEPS)
         assert line is not None
-        x, u = line
+        x = line
         t = np.linspace(0, 2, 49)
         # q = 1 + t/2 + c2 t^2 + c3 t^3 with q(2) = 4 and v(2) = 0.
         c2, c3 = 1.75, -0.625
         assert x[:, 0] == pytest.approx(1 + t / 2 + c2 * t**2 + c3 * t**3, abs=1e-3)
         assert x[:, 1] == pytest.approx(0.5 + 2 * c2 * t + 3 * c3 * t**2, abs=1e-3)
-        assert u == pytest.approx(np.zeros((16, 1)))
-        assert _line_guess(StartTask.of(cart())) is None
+        assert line_states(StartTask.of(cart()), STEPS) is None
 
     def test_a_filippov_system_goes_straight(self) -> None:
         x, u = ca.SX.sym("x"), ca.SX.sym("u")
         modes = ns.Modes("side", flows=[1.0, -1.0], functions=x, signs=[[-1], [1]])
         system = ns.PSS(x=x, u=u, flow=u, modes=modes)
         task = StartTask.of(ns.OCP(system, horizon=2.0, x0=[1.0], terminal_constraints=[x == 4]))
-        line = _line_guess(task)
+        line = line_states(task, STEPS)
         assert line is not None
-        assert line[0][:, 0] == pytest.approx(np.linspace(1, 4, 49), abs=1e-4)
+        assert line[:, 0] == pytest.approx(np.linspace(1, 4, 49), abs=1e-4)
         program = SmoothedProgram.of(task)
         assert program.sizes == pytest.approx(np.maximum([3.0], task.sizes))
         assert program.push == pytest.approx(program.sizes / 2.0)
@@ -333,7 +332,7 @@ class TestSmoothedPrograms:
 
     def test_assistance_costs_squares_relative_to_typical_forces(self) -> None:
         program = SmoothedProgram.of(self.task())
-        block = program._assistance(96.0)
+        (block,) = program._more(96.0)
         costs = KernelEvaluator(block.kernel, np.full((48, 1), 2.0 * program.push[0])).values()[:, -1]
         assert block.cost_weights() @ costs == pytest.approx(96.0 * 4.0)
 

@@ -16,7 +16,7 @@ from nosnoc_py.attempts.rank import ObjectiveScale, RankGroup
 from nosnoc_py.attempts.work import count, counted, left
 from nosnoc_py.search import portfolio
 from nosnoc_py.search.portfolio import REFINE
-from nosnoc_py.search.state import GUESS, MOVES, STANCES, SearchState, SequenceNode
+from nosnoc_py.search.state import GUESS, MOVES, SearchState, SequenceNode
 from nosnoc_py.search.tuning import TUNING
 from nosnoc_py.sequences.refinement import NO_CUTOFF, PhaseAttempt
 from nosnoc_py.solution import Candidate, Sequence
@@ -238,7 +238,7 @@ class TestWhatIsSimulated:
 class TestPriority:
     @pytest.mark.parametrize(
         ("kind", "value"),
-        [("line", 1 / 0.4), ("relaxed", 1 / 0.8), ("evolution", 1 / 1.2), (STANCES, 3 / 1.2), (MOVES, 1 / 1.2)],
+        [("line", 1 / 0.4), ("relaxed", 1 / 0.8), ("evolution", 1 / 1.2), ("stances", 3 / 1.2), (MOVES, 1 / 1.2)],
     )
     def test_before_any_work(self, kind: str, value: float) -> None:
         assert state().priority(kind) == pytest.approx(value, rel=1e-12)
