@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from nosnoc_py.robots.robot import Robot
     from nosnoc_py.rotations import attitude_error
     from nosnoc_py.search import ElementSearch, Search
+    from nosnoc_py.search.postures import Stance, stand
     from nosnoc_py.sequences.multi_phase import MultiPhase
     from nosnoc_py.sequences.polish import polish
     from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -132,6 +133,7 @@ HOMES = {
     "robots.robot": "Robot",
     "rotations": "attitude_error",
     "search": "ElementSearch Search",
+    "search.postures": "Stance stand",
     "sequences.multi_phase": "MultiPhase",
     "sequences.polish": "polish",
     "simulation.event_driven.options": "EventDriven",
@@ -249,6 +251,7 @@ __all__ = [
     "SolutionSensitivity",
     "SolverError",
     "Sphere",
+    "Stance",
     "StateJump",
     "Stationarity",
     "Status",
@@ -289,6 +292,7 @@ __all__ = [
     "snapshots",
     "solve",
     "solve_mpcc",
+    "stand",
     "track",
     "transcribe",
 ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import ClassVar
 
 import casadi as ca
@@ -33,7 +33,8 @@ from nosnoc_py.programs import KernelBlock, LinearMap
 from nosnoc_py.search.stances import Proposal, drawn_motion
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.search.steps import StepProgram, line_states
-from nosnoc_py.sequences.plan import Plan, sequence_from_modes
+from nosnoc_py.sequences.equations import Mode
+from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.refinement import laws_of
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.tolerances import FAR
@@ -48,8 +49,8 @@ MOST_PROGRAMS = 10
 CARRIES, SLIPS, NEAR = 0.05, 3.0, 2.0
 # Argument from which on log(1 + exp(z)) is z to the last digit.
 LINEAR = 36.0
-# Phases shorter than so many steps are left out: the time of an event is not known better.
-SHORT = 1.5
+# Phases of fewer steps are left out: the time of an event is not known better.
+SHORT = 2
 # Size of random postures in the middle of a motion, as a fraction of the typical sizes of the coordinates.
 ASIDE = 0.3
 
@@ -193,19 +194,16 @@ class CompliantProgram(StepProgram):
         states, controls = w[at["x"]], np.clip(w[at["u"]], task.lower, task.upper)
         grid = np.linspace(0.0, float(w[at["T"]][0, 0]), self.steps + 1)
         motion = drawn_motion(task, grid, states, (grid, controls), w[at["p"]][0])
-        words = self._words(sigma, motion, w[at["p"]][0])
         laws = laws_of(task.ocp, motion)
-        first = [0, *(k for k in range(1, len(words)) if words[k] != words[k - 1])]
-        edges = np.array([*grid[first], grid[-1]])
+        phases = _long_phases(self._words(sigma, motion, w[at["p"]][0]))
         impacts = [dict[str, str]()]
-        for a, b in pairwise(first):
-            changed = zip(laws.names, words[a], words[b], strict=True)
+        for (before, _), (after, _) in pairwise(phases):
+            changed = zip(laws.names, before, after, strict=True)
             impacts.append({name: is_ for name, was, is_ in changed if was == laws.default(name) != is_})
-        plan = Plan.of(sequence_from_modes([words[k] for k in first], impacts, laws), laws)
-        plan, edges = plan.without_phases(np.diff(edges) < SHORT * grid[1], edges)
-        return Proposal(sequence=sequence_from_modes(plan.modes, plan.impacts, laws, edges[1:-1]), motion=motion)
+        times = grid[np.cumsum([count for _, count in phases])[:-1]]
+        return Proposal(sequence=sequence_from_modes([mode for mode, _ in phases], impacts, laws, times), motion=motion)
 
-    def _words(self, sigma: float, motion: Trajectory, p: Array) -> list[tuple[str, ...]]:
+    def _words(self, sigma: float, motion: Trajectory, p: Array) -> list[Mode]:
         """Return the modes of all contacts in every step."""
         s, laws, x = self.task.ocp.system, laws_of(self.task.ocp, motion), motion.x[1:]
         loads = np.array(function_of([s.x, s.p, self._sigma], self._loads).map(len(x))(x.T, p, sigma)).T
@@ -235,6 +233,21 @@ def _lasting(condition: Array) -> Array:
     """Return a condition (steps,) of which single steps are removed: the majority of three."""
     padded = np.concatenate([condition[:1], condition, condition[-1:]]).astype(int)
     return np.asarray(padded[:-2] + padded[1:-1] + padded[2:] >= 2)
+
+
+def _long_phases(words: list[Mode]) -> list[tuple[Mode, int]]:
+    """Return the modes of phases with their numbers of steps; short ones become part of the neighbour most alike."""
+    phases = [(mode, len(list(group))) for mode, group in groupby(words)]
+    while len(phases) > 1 and min(count for _, count in phases) < SHORT:
+        k = min(range(len(phases)), key=lambda k: phases[k][1])
+        mode, count = phases.pop(k)
+        near = [i for i in (k - 1, k) if 0 <= i < len(phases)]
+        most = max(near, key=lambda i: sum(a == b for a, b in zip(phases[i][0], mode, strict=True)))
+        phases[most] = phases[most][0], phases[most][1] + count
+        # Both neighbours may now be of one mode.
+        merged = groupby(phases, key=lambda phase: phase[0])
+        phases = [(mode, sum(count for _, count in group)) for mode, group in merged]
+    return phases
 
 
 def compliant(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | None]:
