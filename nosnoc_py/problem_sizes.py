@@ -142,7 +142,7 @@ def _angles(ocp: OCP, shown: Array) -> tuple[Array, Array]:
     """Return for every position (n_q,) the change that turns a sine or cosine by one radian, 0 if it is no angle.
 
     One that goes farther than half a turn may as well be a way along a wave: it has the size of a length. Beside it
-    for every velocity (n_v,) the largest of these changes that it makes in a unit of time, if it makes no
+    for every velocity (n_v,) the rate that makes the first of these changes in a unit of time, if it makes no
     other ones. The entries of a quaternion are of size 1.
     """
     s = ocp.system
@@ -152,7 +152,9 @@ def _angles(ocp: OCP, shown: Array) -> tuple[Array, Array]:
         angles = np.where(shown <= np.pi * angles, angles, 0.0)
         for part in s.unit_parts:
             angles[part] = 1.0
-        turned = np.where(ways > 0.0, angles[:, None] / ways, 0.0).max(axis=0, initial=0.0)
+        # The first angle that it turns by one radian: others, of quaternions, may move by rounding only.
+        turned = np.where(ways > 0.0, angles[:, None] / ways, np.inf).min(axis=0, initial=np.inf)
+        turned = np.where(np.isfinite(turned), turned, 0.0)
     return angles, np.where((ways[angles == 0.0] > 0.0).any(axis=0), 0.0, turned)
 
 

@@ -47,6 +47,8 @@ MOST_PROGRAMS = 10
 # A contact carries from this fraction of the typical force on. It slips above this multiple of the speed at which
 # friction reaches 1 / sqrt(2) of its bound, and rests below this one, within so many widths of its surface.
 CARRIES, SLIPS, NEAR = 0.05, 3.0, 2.0
+# Slip speed of the regularised friction for sigma = 1, in the largest typical speed.
+CREEPS = 2.0
 # Argument from which on log(1 + exp(z)) is z to the last digit.
 LINEAR = 36.0
 # Phases of fewer steps are left out: the time of an event is not known better.
@@ -88,11 +90,15 @@ class CompliantProgram(StepProgram):
         with np.errstate(all="ignore"):
             masses = 1.0 / np.einsum("ij,ji->i", rows, response[:, :-1])
         masses = np.where(np.isfinite(masses) & (masses > 0.0), masses, float(np.diag(at.mass).max()))
+        ways = sizes[s.at_q] if s.moves_by_v else np.ones(s.n_q)
+        lengths = np.linalg.norm(rows * (ways if s.moves_by_v else sizes[s.at_v] * T), axis=1)
+        # Ways that bounds of speeds allow may be far longer than those on which forces send it.
+        falls = 0.5 * T**2 * np.abs(rows @ response[:, -1])
+        lengths = np.where(falls > CARRIES * lengths, np.minimum(lengths, falls), lengths)
         # The force that stops a contact with its typical speed within the horizon, or that holds what no drive carries.
         stops = masses * (np.abs(rows) @ (sizes[s.at_v] / T + np.abs(response[:, -1])))
-        forces = np.maximum(stops, np.abs(_held(task, rows, at.force)).max(initial=0.0))
+        forces = np.maximum(stops, _held(task, rows, at.force).max(initial=0.0))
         forces = np.where(forces > 0.0, forces, 1.0)
-        ways = sizes[s.at_q] if s.moves_by_v else np.ones(s.n_q)
         return cls(
             task=task,
             sizes=sizes,
@@ -100,13 +106,13 @@ class CompliantProgram(StepProgram):
             inertia=np.abs(np.diag(at.mass)) * sizes[s.at_v],
             forces=forces,
             masses=masses,
-            lengths=np.linalg.norm(rows * (ways if s.moves_by_v else sizes[s.at_v] * T), axis=1),
+            lengths=lengths,
         )
 
     @property
     def creep(self) -> float:
         """Slip speed at which friction reaches 1 / sqrt(2) of its bound, for sigma = 1."""
-        return 2.0 * float(self.sizes[self.task.ocp.system.at_v].max())
+        return CREEPS * float(self.sizes[self.task.ocp.system.at_v].max())
 
     @cached_property
     def _sigma(self) -> ca.SX:
@@ -222,11 +228,13 @@ class CompliantProgram(StepProgram):
 
 
 def _held(task: StartTask, rows: Array, force: Array) -> Array:
-    """Return the normal forces (n_c,) that carry what no drive can, as if all contacts were closed."""
+    """Return the normal forces (n_c,) >= 0 that carry what no drive can, as if all contacts were closed."""
+    from scipy.optimize import nnls  # not paid for by an import of the library
+
     s = task.ocp.system
     slope = np.array(ca.DM(function_of([s.x, s.u, s.p], ca.jacobian(s.force, s.u))(task.x0, task.rest, task.ocp.p)))
     undriven = np.eye(s.n_v) - slope @ np.linalg.pinv(slope) if slope.size else np.eye(s.n_v)
-    return np.linalg.lstsq(undriven @ rows.T, -undriven @ force, rcond=1e-8)[0]
+    return np.asarray(nnls(undriven @ rows.T, -undriven @ force)[0])
 
 
 def _lasting(condition: Array) -> Array:
@@ -254,6 +262,8 @@ def compliant(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | 
     """Yield proposals: from the posture of x0, from a line to the goal, then through random postures."""
     s = task.ocp.system
     if not s.mechanical or not s.contacts or not s.smoothable or s.remembers or not task.rest.size or s.z.numel():
+        return
+    if task.undefined:
         return
     program = CompliantProgram.of(task)
     still, control = np.tile(task.x0, (program.steps + 1, 1)), np.tile(task.rest, (program.steps, 1))

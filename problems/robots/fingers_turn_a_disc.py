@@ -29,6 +29,6 @@ def build(turn: float = np.pi, horizon: float = 2.0) -> ns.OCP:
     sides = {"left_x": (-0.3, -0.02), "right_x": (0.02, 0.3), "left_y": (-0.1, 0.1), "right_y": (-0.1, 0.1)}
     return ns.OCP(
         system, horizon=horizon, x0={"left_x": -0.15, "right_x": 0.15}, stage_cost=ca.sumsqr(u),
-        bounds={**sides, **{name: (-5, 5) for name in system.control_names}},
+        bounds={**sides, **dict.fromkeys(system.control_names, (-5, 5))},
         terminal_constraints=[q[4] == turn, v[4] == 0],
     )  # fmt: skip

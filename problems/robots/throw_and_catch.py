@@ -32,6 +32,6 @@ def build(horizon: float = 1.2) -> ns.OCP:
     top = RADIUS + 0.02
     return ns.OCP(
         system, horizon=horizon, x0={"right_x": APART, "ball_y": top}, stage_cost=1e-2 * ca.sumsqr(u - hold),
-        bounds={**ranges, **{name: (-40, 40) for name in system.control_names}},
+        bounds={**ranges, **dict.fromkeys(system.control_names, (-40, 40))},
         terminal_constraints=[ball[0] == right[0], ball[1] == right[1] + top, *(v[k] == 0 for k in range(2, 6))],
     )  # fmt: skip
