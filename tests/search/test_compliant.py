@@ -10,32 +10,9 @@ import nosnoc_py as ns
 from nosnoc_py.search.compliant import CompliantProgram, compliant
 from nosnoc_py.search.starts import StartTask
 from problems import biped_step
+from problems.robots import gripper
 
 G = 9.81
-
-
-def gripper(unit: float = 1.0) -> ns.OCP:
-    """Two driven fingers of .1 kg lift a disc of .2 kg by .2 m; lengths in `unit` metres."""
-    q, v, u = ca.SX.sym("q", 7), ca.SX.sym("v", 7), ca.SX.sym("u", 4)
-    mass, radius, g, finger = 0.2, 0.05 / unit, G / unit, 0.1
-    plane = ns.Coordinates(q, v)
-    disc = ns.Placed(ns.Sphere(radius), q[4:6], q[6], coordinates=plane)
-    tips = [ns.Placed(ns.Sphere(0.02 / unit), q[k : k + 2], coordinates=plane) for k in (0, 2)]
-    contacts = [
-        *ns.contacts(tips[0], disc, name="left", friction=0.8),
-        *ns.contacts(tips[1], disc, name="right", friction=0.8),
-        *ns.contacts(disc, ns.HalfSpace((0, 1)), name="floor", friction=0.5),
-    ]
-    system = ns.CLS(
-        q=q, v=v, u=u, mass_matrix=ca.diag([finger] * 4 + [mass, mass, 0.5 * mass * radius**2]),
-        force=ca.vertcat(u[0], u[1] - finger * g, u[2], u[3] - finger * g, 0, -mass * g, 0), contacts=contacts,
-    )  # fmt: skip
-    hold = ca.DM([0, finger * g, 0, finger * g])
-    return ns.OCP(
-        system, horizon=1.0, x0=[-0.1 / unit, radius, 0.1 / unit, radius, 0, radius, 0, *[0] * 7],
-        stage_cost=1e-2 * unit**2 * ca.sumsqr(u - hold), bounds=ns.Bounds(u=([-10 / unit] * 4, [10 / unit] * 4)),
-        terminal_constraints=[q[5] == radius + 0.2 / unit, v[4] == 0, v[5] == 0],
-    )  # fmt: skip
 
 
 @pytest.mark.quick
@@ -70,7 +47,9 @@ def test_the_step_of_a_biped_is_read_from_forces() -> None:
 
 def test_a_gripper_lifts_by_the_plain_call_in_metres_and_millimetres() -> None:
     """No start had found a grip. One finger alone, or a throw, costs more than the grip of both."""
-    found = [ns.Search(effort="quick", starts=("compliant", "moves")).solve(gripper(unit)) for unit in (1.0, 1e-3)]
+    found = [
+        ns.Search(effort="quick", starts=("compliant", "moves")).solve(gripper.build(unit=unit)) for unit in (1.0, 1e-3)
+    ]
     for solution in found:
         assert solution.status is ns.Status.SOLVED
         assert {"left", "right"} <= set(solution.sequence.phases[-1])
