@@ -271,6 +271,8 @@ class SearchState:
         sound = kind == MOVES and self.sound
         usual = TUNING.usual_turn if sound else TUNING.usual_turns.get(kind, TUNING.usual_turn)
         expected = TUNING.expected_gains if sound or kind in PROMISING else 1.0
+        # The larger a system is, the less often a control that is simulated leads to the goal.
+        expected *= self.task.growth if kind in PROMISING else 1.0
         spent = TUNING.grain * round(self.spent.get(kind, 0.0) / self.task.growth / TUNING.grain)
         return (expected + self.gains.get(kind, 0)) / (usual + spent)
 

@@ -7,6 +7,7 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.rotations import rotation_of
+from problems.robots import ball_on_a_plate
 
 
 @pytest.mark.quick
@@ -217,3 +218,18 @@ def test_a_table_that_moves_lifts_a_box():
     motion = ns.simulate(system, x0=[0, 0, 0.05, 1, 0, 0, 0, 0, 0, 0.03, 0, 0, 0, 0], duration=1.0)
     assert motion.success, motion.message
     assert motion.final_state[2] == pytest.approx(0.05 + 0.01 * np.sin(3.0), abs=1e-8)
+
+
+def test_a_ball_that_rolls_sticking_leaves_a_plate_at_its_corner() -> None:
+    """Its force jumps out of the cone there, and not to zero: modes changed for ever at that instant, or it crashed."""
+    system = ball_on_a_plate.build().system
+    start = {"x0": {"ball_x": -0.15, "ball_y": 0.06}, "duration": 0.4, "u": [-1.8, 0]}
+    motion = ns.simulate(system, **start)
+    assert motion.success, motion.message
+    assert [event.kind for event in motion.events] == ["release"]
+    errors = [
+        np.abs(ns.simulate(system, **start, method=ns.TimeStepping(step=step, rest_velocity=0.0)).x[-1] - motion.x[-1])
+        for step in (4e-4, 1e-4)
+    ]
+    assert errors[1].max() < 0.02
+    assert errors[1].max() < 0.4 * errors[0].max()

@@ -361,19 +361,23 @@ class ContactNodes:
             # need not be the one that changes.
             other = None if before.choosing else self._other_forces(node, problem, before, contact)
             return self._later(node, problem, before, ended.length) if other is None else other
-        found = self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
-        if kind == FORCE and found is not None and found.modes == usual:
-            # The force jumps, where a face ends in an edge: the modes are those beyond.
+        found = self.solver.solve(problem, [self._flipped(usual, kind, contact, node, before), usual])
+        if kind in (FORCE, SLACK) and found is not None and found.modes == usual:
+            # The forces jump, where a face ends in an edge: the modes are those beyond.
             return self._later(node, problem, before, ended.length) or found
         return found
 
-    def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
+    def _flipped(
+        self, modes: tuple[int, ...], kind: int, contact: int, node: Node, before: ContactRegime
+    ) -> tuple[int, ...]:
         """Return modes in which the contact whose guard became zero has its other mode."""
         width = self.frames.width(contact)
         if kind == FORCE:
             new = FREE
         elif kind == SLACK:
-            force = ended.steps[-1].forces[-1][self.frames.count :][self.frames.tangents[contact]]
+            # Of the state, and not of the last step: a phase may end where it begins.
+            force = before.forces(self.flow.kinematics(node.t, node.after))[0][self.frames.count :]
+            force = force[self.frames.tangents[contact]]
             # Slip starts against the friction force that has reached its bound.
             new = SLIP_BACK if width == 1 and force[0] > 0 else SLIP
         else:
