@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -11,18 +12,20 @@ import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type, unknown_name
+from nosnoc_py.functions import numbers
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
+from nosnoc_py.search.stances import is_end_stop
 from nosnoc_py.sequences.refinement import EXACT_OPTIONS
-from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.relations import by_name
 
 Array = np.ndarray
-# Costs of controls and of forces relative to their sizes, beside the squared distance: only where it leaves a choice.
-EFFORT, FORCE = 1e-3, 1e-6
+# Cost of controls and of forces relative to their sizes, beside the squared distance: only where it leaves a choice.
+EFFORT = 1e-7
 # Largest violation, relative to the sizes of the rows, of a posture that holds.
 HOLDS = 1e-8
 
@@ -61,12 +64,12 @@ def stand(
     ----------
     system : CLS
     closed : iterable of str, optional
-        Contacts that carry; all of the system by default. The others stay open.
+        Rigid contacts that carry; by default all but the ends of joints. The others stay open.
     near : (n_x,) or mapping, optional
-        State, or some of its components by name; default zero. Velocities are not used.
+        State, or some of its components by name; all others are near zero, too. Velocities are not used.
     bounds : mapping, optional
-        Bounds of states and controls by name, as those of an OCP: `robot.bounds()`.
-    p : (n_p,), optional
+        Bounds of states and controls by name, as those of an OCP: `robot.bounds()`. Equal ones hold a component.
+    p : (n_p,) or mapping, optional
         Parameters, by default those of the system.
 
     Returns
@@ -77,7 +80,13 @@ def stand(
     Raises
     ------
     ModelError
-        For an unknown contact, or if there is no such posture nearby; it names the row that is violated most.
+        For an unknown contact, for a state near which forces are not finite, or if there is no such posture nearby: it
+        names the row that is violated most.
+
+    Notes
+    -----
+    Forces are within the cones of static friction, where a contact has any, and surfaces that move are slipped on, so
+    that nothing stands there. States of first order are at rest, too, except for the time.
 
     Examples
     --------
@@ -96,97 +105,157 @@ def stand(
     check_type(system, CLS, "stand: system")
     s, values = system, system.parameters(p)
     names = tuple(contact.name for contact in s.contacts)
-    chosen = names if closed is None else (closed,) if isinstance(closed, str) else tuple(closed)
+    supports = tuple(contact.name for contact in s.contacts if not is_end_stop(s, contact))
+    chosen = supports if closed is None else (closed,) if isinstance(closed, str) else tuple(closed)
     for name in chosen:
         if name not in names:
             raise ModelError(f"stand: closed: {unknown_name(str(name), names, 'contact')}")
-    start = np.zeros(len(s.state_names))
-    if near is not None:
-        start = by_name(near, s.state_names, start, "near") if isinstance(near, Mapping) else np.array(near, float)
-    if start.shape != (len(s.state_names),) or not np.isfinite(start).all():
-        raise ModelError(f"stand: near: expected {len(s.state_names)} finite numbers, given {near!r}.")
+    size = len(s.state_names)
+    if isinstance(near, Mapping):
+        start = by_name(near, s.state_names, np.zeros(size), "stand: near")
+    else:
+        given = near.x0 if isinstance(near, Stance) else near
+        start = np.zeros(size) if given is None else numbers(given, "stand: near", size, spread=False, finite=True)
     start = with_attitude(start, s.unit_parts)
     start[s.at_v] = 0.0
-    ocp = OCP(s, horizon=1.0, bounds=bounds or {}, p=values)
-    w, limits, block, scale = _program(ocp, start, [name in chosen for name in names], values)
-    program = BlockProgram([block], *limits, scale, w)
-    found = InteriorPoint(program, EXACT_OPTIONS).solve(w / scale, np.empty(0)).x * scale
-    miss, worst = program.violation(found)
-    if not miss <= HOLDS * max(1.0, float(np.abs(scale).max())):
+    at = s.kinematics(start, 0.0, values)
+    if not all(np.isfinite(part).all() for part in (at.force, at.gaps, at.jacobian)):
+        raise ModelError("stand: near: forces, gaps or their directions are not finite there; give another state.")
+    posture = _Posture(ocp=OCP(s, horizon=1.0, bounds=bounds or {}, p=values), start=start, closed=chosen, p=values)
+    program = posture.program()
+    result = InteriorPoint(program, EXACT_OPTIONS).solve(posture.w / program.scale, np.empty(0))
+    if result.interrupted:
+        raise KeyboardInterrupt
+    found = result.x * program.scale
+    miss, worst = program.violation(found) if np.isfinite(found).all() else (np.inf, "a row that is not finite")
+    if not miss <= HOLDS:
         raise ModelError(
             f"stand: no balanced posture nearby with {', '.join(chosen) or 'no contact'} closed: {worst} misses by "
-            f"{miss:.3g}; give near= a posture that is closer, other contacts, more friction or wider bounds."
+            f"{miss:.3g} of its size; give near= a closer posture, other contacts, more friction or wider bounds."
         )
-    x0 = start.copy()
-    x0[s.at_q] = found[: s.n_q]
-    x0, u, forces = unit_states(x0, s.unit_parts), found[s.n_q : s.n_q + s.n_u], found[s.n_q + s.n_u :]
-    frames, shown = s.mechanics.frames, dict[str, Array]()
-    for name in chosen:
-        c = names.index(name)
-        at = frames.tangents[c]
-        weights = np.asarray(s.mechanics.frames_at(values).weights, float)[at]
-        shown[name] = np.array([forces[c], *(weights * forces[frames.count + at.start : frames.count + at.stop])])
-    return Stance(x0=x0, u=u, forces=shown)
+    return posture.stance(found)
 
 
-def _program(
-    ocp: OCP, start: Array, closed: list[bool], p: Array
-) -> tuple[Array, tuple[Array, Array], KernelBlock, Array]:
-    """Return start, bounds, block and sizes of the program in (q, u, forces)."""
-    s, at = ocp.system, ocp.system.mechanics
-    frames, still = at.frames_at(p), start.copy()
-    force = ca.SX.sym("force", frames.count + frames.n_t)
-    weight = float(np.abs(s.kinematics(start, 0.0, p).force).max(initial=0.0)) or 1.0
-    # A velocity of zero, and first-order states as they are given.
-    rest = ca.vertcat(s.v, s.y), ca.DM(still[s.n_q :])
-    balance, gaps, arms = ca.substitute([s.force, at.gaps, at.jacobian], [rest[0]], [rest[1]])
-    cones = [
-        (frames.friction[c] * force[c]) ** 2 - ca.sumsqr(force[frames.count + part.start : frames.count + part.stop])
-        for c, part in enumerate(frames.tangents)
-        if part.stop > part.start
-    ]
-    units = [ca.sumsqr(s.q[part]) - 1 for part in s.unit_parts]
-    closure = [ca.SX(0, 1)] if s.bilateral is None else [s.bilateral.closure]
-    rows = ca.vertcat(
-        gaps, (balance + arms.T @ force) / weight, *units, *closure, *(cone / weight**2 for cone in cones)
-    )
-    w = np.concatenate([start[s.at_q], np.zeros(s.n_u + force.numel())])
-    low, high = np.full(w.size, -np.inf), np.full(w.size, np.inf)
-    (x_low, x_high), (u_low, u_high) = ocp.x_bounds, ocp.u_bounds
-    low[: s.n_q], high[: s.n_q] = x_low[s.at_q], x_high[s.at_q]
-    drives = slice(s.n_q, s.n_q + s.n_u)
-    low[drives], high[drives] = u_low, u_high
-    carries = np.array(
-        [*closed, *(closed[c] for c, part in enumerate(frames.tangents) for _ in range(part.start, part.stop))]
-    )
-    low[drives.stop :] = np.where(carries & (np.arange(force.numel()) >= frames.count), -np.inf, 0.0)
-    high[drives.stop :] = np.where(carries, np.inf, 0.0)
-    w[drives.stop : drives.stop + frames.count] = np.where(closed, weight / max(1, sum(closed)), 0.0)
-    strength = np.where(np.isfinite(u_high - u_low), u_high - u_low, weight)
-    scale = np.concatenate(
-        [np.maximum(np.abs(start[s.at_q]), s.nominal["q"]), strength, np.full(force.numel(), weight)]
-    )
-    cost = ca.sumsqr((s.q - ca.DM(start[s.at_q])) / ca.DM(scale[: s.n_q]))
-    cost += EFFORT * ca.sumsqr(s.u / ca.DM(strength)) + FORCE * ca.sumsqr(force / weight)
-    equal, count = np.zeros(int(rows.numel())), frames.count
-    upper = equal.copy()
-    upper[:count] = np.where(closed, 0.0, np.inf)
-    upper[rows.numel() - len(cones) :] = np.inf
-    kernel = Kernel(ca.vertcat(s.q, s.u, force, s.p), rows, cost)
-    index = np.arange(w.size)[None]
-    block = KernelBlock(
-        name="posture", kernel=kernel, at=LinearMap.of((index,), (None, p[None])), lower=equal, upper=upper,
-        labels=_labels(s, len(units), len(closure[0].nonzeros()), len(cones)),
-    )  # fmt: skip
-    return np.clip(w, low, high), (low, high), block, scale
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Posture:
+    """Program of a posture: unknowns are q, first-order states, controls, and normal and tangential forces."""
 
+    ocp: OCP
+    start: Array
+    closed: tuple[str, ...]
+    p: Array
 
-def _labels(s: CLS, units: int, closures: int, cones: int) -> tuple[str, ...]:
-    """Return what the rows say."""
-    return (
-        *(f"gap[{contact.name}]" for contact in s.contacts),
-        *(f"balance of {name}" for name in s.names["v"]),
-        *["unit quaternion"] * units,
-        *["closure"] * closures,
-        *(f"friction cone of {contact.name}" for contact in s.contacts if contact.frictional),
-    )
+    @cached_property
+    def carries(self) -> list[Contact]:
+        """Contacts that are closed."""
+        return [contact for contact in self.ocp.system.contacts if contact.name in self.closed]
+
+    @cached_property
+    def ways(self) -> Array:
+        """Typical small motions (n_v,), in the units of the velocities."""
+        s, sizes = self.ocp.system, self.ocp.sizes.x
+        return np.asarray(np.maximum(np.abs(self.start[s.at_q]), sizes[s.at_q]) if s.moves_by_v else sizes[s.at_v])
+
+    @cached_property
+    def work(self) -> float:
+        """Typical work of a force along these motions, which makes forces of all kinds and units comparable."""
+        at = self.ocp.system.kinematics(self.start, 0.0, self.p)
+        return float(np.abs(at.force * self.ways).max(initial=0.0)) or 1.0
+
+    @cached_property
+    def forces(self) -> tuple[ca.SX, Array]:
+        """Symbols of the forces of all closed contacts, and their sizes."""
+        s, sizes = self.ocp.system, list[float]()
+        at = s.kinematics(self.start, 0.0, self.p)
+        rows = np.linalg.norm(at.jacobian[: len(s.contacts)] * self.ways, axis=1)
+        for k, contact in enumerate(s.contacts):
+            if contact in self.carries:
+                sizes += [self.work / (rows[k] or 1.0)] * (1 + (contact.tangent.shape[1] if contact.frictional else 0))
+        return ca.SX.sym("force", len(sizes)), np.array(sizes)
+
+    @cached_property
+    def parts(self) -> list[ca.SX]:
+        """Forces of every closed contact: normal, then tangents."""
+        counts = [1 + (c.tangent.shape[1] if c.frictional else 0) for c in self.carries]
+        return ca.vertsplit(self.forces[0], np.cumsum([0, *counts]).tolist()) if counts else []
+
+    @cached_property
+    def w(self) -> Array:
+        """Start within the bounds."""
+        s, (_, sizes) = self.ocp.system, self.forces
+        normal = np.concatenate([np.zeros(0), *[[1.0] + [0.0] * (part.numel() - 1) for part in self.parts]])
+        w = np.concatenate([self.start[s.at_q], self.start[s.at_y], np.zeros(s.n_u), normal * sizes])
+        return np.clip(w, *self.bounds)
+
+    @cached_property
+    def bounds(self) -> tuple[Array, Array]:
+        """Bounds of the unknowns."""
+        s, (x, u) = self.ocp.system, (self.ocp.x_bounds, self.ocp.u_bounds)
+        normal = [[0.0] + [-np.inf] * (part.numel() - 1) for part in self.parts]
+        low = np.concatenate([x[0][s.at_q], x[0][s.at_y], u[0], np.zeros(0), *normal])
+        high = np.concatenate([x[1][s.at_q], x[1][s.at_y], u[1], np.full(self.forces[1].size, np.inf)])
+        if not s.autonomous:
+            low[s.n_q + s.y.numel() - 1] = high[s.n_q + s.y.numel() - 1] = self.start[-1]
+        return low, high
+
+    def program(self) -> BlockProgram:
+        """Return the program."""
+        s, (force, sizes) = self.ocp.system, self.forces
+        total, rows = s.force, list[tuple[str, ca.SX, float, float]]()
+        at = s.kinematics(self.start, 0.0, self.p)
+        far = np.linalg.norm(at.jacobian[: len(s.contacts)] * self.ways, axis=1)
+        far = np.where(far > 0.0, far, far.max(initial=0.0) or 1.0)
+        for contact, size in zip(s.contacts, far, strict=True):
+            rows.append((f"gap[{contact.name}]", contact.gap / size, 0.0, 0.0 if contact in self.carries else np.inf))
+        for contact, part, first in zip(self.carries, self.parts, self._firsts, strict=True):
+            total += s.normal(contact) * part[0]
+            if not contact.frictional:
+                continue
+            mu, weights = contact.cone
+            mu = contact.static_friction or mu
+            tangential = part[1:]
+            total += contact.tangent @ tangential
+            cone = ((mu * part[0]) ** 2 - ca.sumsqr(tangential / weights)) / sizes[first] ** 2
+            rows.append((f"the friction cone of {contact.name}", cone, 0.0, np.inf))
+            slip = s.slip(contact) / (float(self.ocp.sizes.x[s.at_v].max(initial=0.0)) or 1.0)
+            rows += [(f"slip[{contact.name}]", one, 0.0, 0.0) for one in ca.vertsplit(slip)]
+        scale = ca.DM(self.work / self.ways)
+        rows += [
+            (f"the balance of {n}", r, 0.0, 0.0) for n, r in zip(s.names["v"], ca.vertsplit(total / scale), strict=True)
+        ]
+        rows += [("a unit quaternion", ca.sumsqr(s.q[part]) - 1, 0.0, 0.0) for part in s.unit_parts]
+        closure = [] if s.bilateral is None else ca.vertsplit(s.bilateral.closure)
+        rows += [(s.bilateral.names[k], row, 0.0, 0.0) for k, row in enumerate(closure)]
+        own = ca.vertsplit(s.y_rate)[: s.y.numel() - (not s.autonomous)] if s.y.numel() else []
+        rows += [(f"the rate of {n}", row, 0.0, 0.0) for n, row in zip(s.names.get("y", ()), own, strict=False)]
+        still = ca.substitute(ca.vertcat(ca.SX(0, 1), *(row for _, row, _, _ in rows)), s.v, ca.SX.zeros(s.n_v))
+        typical = np.maximum(np.abs(self.start), self.ocp.sizes.x)
+        control = self.ocp.sizes.u
+        cost = ca.sumsqr((s.q - ca.DM(self.start[s.at_q])) / ca.DM(typical[s.at_q]))
+        cost += EFFORT * (ca.sumsqr(s.u / ca.DM(control)) + ca.sumsqr(force / ca.DM(sizes)))
+        unknowns = ca.vertcat(s.q, s.y, s.u, force)
+        index = np.arange(int(unknowns.numel()))[None]
+        block = KernelBlock(
+            name="posture", kernel=Kernel(ca.vertcat(unknowns, s.p), still, cost),
+            at=LinearMap.of((index,), (None, self.p[None])), lower=np.array([low for _, _, low, _ in rows]),
+            upper=np.array([high for *_, high in rows]), labels=tuple(name for name, *_ in rows),
+        )  # fmt: skip
+        return BlockProgram(
+            [block], *self.bounds, np.concatenate([typical[s.at_q], typical[s.at_y], control, sizes]), self.w
+        )
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return np.cumsum([0, *(part.numel() for part in self.parts)]).tolist()[:-1]
+
+    def stance(self, found: Array) -> Stance:
+        """Return the stance of a solution."""
+        s, x0 = self.ocp.system, self.start.copy()
+        n_q, n_y = s.n_q, int(s.y.numel())
+        x0[s.at_q], x0[s.at_y] = found[:n_q], found[n_q : n_q + n_y]
+        u, forces = found[n_q + n_y : n_q + n_y + s.n_u], found[n_q + n_y + s.n_u :]
+        shown = {
+            c.name: forces[k : k + part.numel()]
+            for c, part, k in zip(self.carries, self.parts, self._firsts, strict=True)
+        }
+        return Stance(x0=unit_states(x0, s.unit_parts), u=u, forces=shown)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.motion.record import MotionRecord
@@ -60,7 +61,7 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     first, last = task.x0, free_start(ocp, task.goal, closed=())
     ways = task.sizes[system.at_v] * float(ocp.horizon)
     ends = [system.kinematics(x[None], 0.0, ocp.p) for x in (first, last)]
-    supports = [k for k, contact in enumerate(system.contacts) if not _is_end_stop(system, contact)]
+    supports = [k for k, contact in enumerate(system.contacts) if not is_end_stop(system, contact)]
     names = [system.contacts[k].name for k in supports]
     # Gaps relative to their typical changes, which may have a unit of the user.
     shares = [
@@ -74,9 +75,9 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
         yield propose(task, sets, first, last)
 
 
-def _is_end_stop(system: CLS, contact: Contact) -> bool:
+def is_end_stop(system: CLS, contact: Contact) -> bool:
     """True if a contact limits one coordinate, beside contacts with friction: the end of a joint carries no one."""
-    alone = system.normal(contact).nnz() == 1 and not contact.frictional
+    alone = ca.jacobian(contact.gap, system.q).nnz() == 1 and not contact.frictional
     return alone and any(other.frictional for other in system.contacts)
 
 

@@ -48,7 +48,7 @@ def test_one_foot_does_not_carry_what_is_beside_it() -> None:
         ns.stand(plank(), ["front"], near={"q_2": 0.1})
     with pytest.raises(ns.ModelError, match="'front'"):
         ns.stand(plank(), ["frnt"])
-    with pytest.raises(ns.ModelError, match="expected 6 finite numbers"):
+    with pytest.raises(ns.ModelError, match="stand: near: expected 6 numbers, given 2"):
         ns.stand(plank(), near=[0, 1])
 
 
@@ -62,3 +62,61 @@ def test_a_biped_stands_within_the_limits_of_its_drives() -> None:
     motion = ns.simulate(system, x0=stance.x0, u=stance.u, duration=0.1)
     assert motion.x[-1] == pytest.approx(stance.x0, abs=1e-5)
     assert len(motion.events) == 0
+
+
+def block(slope: float = 0.0, unit: float = 1.0, **law: object) -> ns.CLS:
+    """A block on a plane, and a drive on an axis that has nothing to do with it; lengths in `unit` metres."""
+    q, v, u = ca.SX.sym("q", 3), ca.SX.sym("v", 3), ca.SX.sym("u")
+    out, along = ca.DM([-np.sin(slope), np.cos(slope), 0]), ca.DM([np.cos(slope), np.sin(slope), 0])
+    law = {"friction": 0.5, **law}
+    ground = ns.Contact("ground", gap=ca.dot(out, q), tangent=along, **law)
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(3), force=ca.vertcat(0, -G / unit, u), contacts=[ground])
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+def test_a_strong_drive_elsewhere_makes_no_tolerance(unit: float) -> None:
+    bounds = {"u_0": (-100 / unit**2, 100 / unit**2)}
+    assert ns.stand(block(0.4, unit), bounds=bounds).forces["ground"] == pytest.approx(
+        [G * np.cos(0.4) / unit, G * np.sin(0.4) / unit], rel=1e-6
+    )
+    with pytest.raises(ns.ModelError, match="no balanced posture"):
+        ns.stand(block(0.5, unit), bounds=bounds)  # arctan(.5) = .464
+
+
+def test_laws_of_friction_are_those_of_rest() -> None:
+    assert ns.stand(block(0.6, static_friction=0.8)).x0 == pytest.approx(np.zeros(6), abs=1e-9)  # arctan(.8) = .675
+    with pytest.raises(ns.ModelError, match=r"slip\[ground\]"):
+        ns.stand(block(surface_velocity=0.3))
+    # Ice beyond x = 1: the nearest place to stand on the slope is at its edge.
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    mu = lambda s: ca.if_else(q[0] > 1, 0.0, 0.8)  # noqa: E731
+    ice = ns.Contact("ground", gap=q[1], tangent=[1, 0], friction=mu)
+    pushed = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[3, -G], contacts=[ice])
+    assert ns.stand(pushed, near={"q_0": 0.5}).x0[0] == pytest.approx(0.5, abs=1e-4)
+    with pytest.raises(ns.ModelError, match="no balanced posture"):
+        ns.stand(pushed, near={"q_0": 2.0}, bounds={"q_0": (1.5, 3.0)})
+
+
+def test_what_is_balanced_stays_and_states_of_drives_are_found() -> None:
+    q, v, u, y = (ca.SX.sym(name) for name in "qvuy")
+    spring = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 1e4 * (q - 0.05), contacts=[])
+    assert ns.stand(spring, near=[0.05, 0]).x0[0] == pytest.approx(0.05, rel=1e-6)
+    lag = ns.CLS(q=q, v=v, u=u, y=y, y_rate=(u - y) / 0.1, mass_matrix=1, force=y - G, contacts=[])
+    held = ns.stand(lag, near={"q_0": 1.0})
+    assert (held.u[0], held.x0[2]) == pytest.approx((G, G), rel=1e-6)
+    assert ns.simulate(lag, x0=held.x0, u=held.u, duration=1.0).x[-1] == pytest.approx(held.x0, abs=1e-8)
+
+
+def test_wrong_states_are_errors_and_ends_of_joints_do_not_carry() -> None:
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    central = ns.CLS(
+        q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -G / ca.norm_2(q)], contacts=[ns.Contact("g", gap=q[1])]
+    )
+    with pytest.raises(ns.ModelError, match="not finite"):
+        ns.stand(central)
+    with pytest.raises(ns.ModelError, match="stand: near"):
+        ns.stand(central, near="upright")
+    ends = [ns.Contact(f"end {k}", gap=1 + sign * q[0]) for k, sign in enumerate((1, -1))]
+    floor = ns.Contact("floor", gap=q[1], tangent=[1, 0], friction=0.3)
+    on_a_rail = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -G], contacts=[*ends, floor])
+    assert list(ns.stand(on_a_rail).forces) == ["floor"]
