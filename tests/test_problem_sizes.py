@@ -65,11 +65,11 @@ def test_rows_with_the_free_horizon_have_a_size(unit: float) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("tilt", [0.0, 1e-22, 1e-6, 0.3])
+@pytest.mark.parametrize("tilt", [0.0, 1e-22, 1e-6, 0.1])
 def test_an_attitude_of_rounding_size_does_not_make_angular_velocities_large(tilt: float) -> None:
-    """The size is the rate that turns one component by one first: 2 rad, and less than 2.1 rad at any attitude."""
+    """The size is the rate that turns the first component by one: 2 rad per horizon near the attitude of no turn."""
     q, v = ca.SX.sym("q", 4), ca.SX.sym("v", 3)
     top = ns.CLS(q=q, v=v, quaternions=[q], mass_matrix=ca.DM.eye(3), force=ca.DM([0, 0, 1]), contacts=[])
     x0 = np.array([np.sqrt(1 - tilt**2), tilt, 0, 0, 0, 0, 0])
     sizes = ns.OCP(top, horizon=2.0, x0=x0, terminal_cost=q[1]).sizes.x
-    assert (sizes[4:] < 1.1).all()
+    np.testing.assert_allclose(sizes[4:], 1.0, rtol=0.01)

@@ -13,7 +13,8 @@ Normal force of a contact with gap g, typical force F and width d, a part sigma 
 
 for z < 0, z < 2 and beyond: a spring that acts at a distance of a few d, with a dissipation that does not pull (Hunt
 and Crossley 1975; its smooth form is that of Kurtz et al.). Far from the surface it is exponentially small, other than
-the force of `reformulation.smoothing`, on which a robot would stand in the air.
+the force of `reformulation.smoothing`, on which a robot would stand in the air. Restitution and static friction are left
+to the program of the sequence. Systems without controls have no such starts.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from nosnoc_py.sequences.equations import Mode
 from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.refinement import laws_of
 from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import FAR
 
 Array = np.ndarray
@@ -53,6 +55,8 @@ CREEPS = 2.0
 LINEAR = 36.0
 # Phases of fewer steps are left out: the time of an event is not known better.
 SHORT = 2
+# A length below this fraction of that beside x0 is none.
+FLAT = 1e-2
 # Size of random postures in the middle of a motion, as a fraction of the typical sizes of the coordinates.
 ASIDE = 0.3
 
@@ -82,23 +86,18 @@ class CompliantProgram(StepProgram):
     def of(cls, task: StartTask) -> CompliantProgram:
         """Take typical forces, masses and lengths from the initial state."""
         ocp, s = task.ocp, task.ocp.system
-        at, end, T = s.kinematics(task.x0, 0.0, ocp.p), task.goal, float(ocp.horizon)
+        at, end = s.kinematics(task.x0, 0.0, ocp.p), task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, task.sizes)
-        rows = at.jacobian[: len(s.contacts)]
-        response = np.linalg.solve(at.mass, np.column_stack([rows.T, at.force]))
-        with np.errstate(all="ignore"):
-            masses = 1.0 / np.einsum("ij,ji->i", rows, response[:, :-1])
-        masses = np.where(np.isfinite(masses) & (masses > 0.0), masses, float(np.diag(at.mass).max()))
-        ways = sizes[s.at_q] if s.moves_by_v else np.ones(s.n_q)
-        lengths = np.linalg.norm(rows * (ways if s.moves_by_v else sizes[s.at_v] * T), axis=1)
-        # Ways that bounds of speeds allow may be far longer than those on which forces send it.
-        falls = 0.5 * T**2 * np.abs(rows @ response[:, -1])
-        lengths = np.where(falls > CARRIES * lengths, np.minimum(lengths, falls), lengths)
-        # The force that stops a contact with its typical speed within the horizon, or that holds what no drive carries.
-        stops = masses * (np.abs(rows) @ (sizes[s.at_v] / T + np.abs(response[:, -1])))
-        forces = np.maximum(stops, _held(task, rows, at.force).max(initial=0.0))
-        forces = np.where(forces > 0.0, forces, 1.0)
+        forces, masses, lengths = _typical(task, task.x0, sizes)
+        # A gap may have no slope at x0, such as that of a link which points straight up: beside it, it has.
+        aside = task.x0.copy()
+        aside[s.at_q] += ASIDE * sizes[s.at_q]
+        beside = _typical(task, unit_states(aside, s.unit_parts), sizes)
+        flat = lengths < FLAT * beside[2]
+        forces, masses, lengths = (
+            np.where(flat, other, own) for own, other in zip((forces, masses, lengths), beside, strict=True)
+        )
         return cls(
             task=task,
             sizes=sizes,
@@ -204,7 +203,8 @@ class CompliantProgram(StepProgram):
         phases = _long_phases(self._words(sigma, motion, w[at["p"]][0]))
         impacts = [dict[str, str]()]
         for (before, _), (after, _) in pairwise(phases):
-            changed = zip(laws.names, before, after, strict=True)
+            # Compliant contacts, which come last, have no impacts.
+            changed = zip(laws.frames.names, before, after, strict=False)
             impacts.append({name: is_ for name, was, is_ in changed if was == laws.default(name) != is_})
         times = grid[np.cumsum([count for _, count in phases])[:-1]]
         return Proposal(sequence=sequence_from_modes([mode for mode, _ in phases], impacts, laws, times), motion=motion)
@@ -225,6 +225,26 @@ class CompliantProgram(StepProgram):
                 for k in range(len(x))
             ])  # fmt: skip
         return [(*words, *laws.soft_modes(x[k : k + 1], p)) for k, words in enumerate(zip(*columns, strict=True))]
+
+
+def _typical(task: StartTask, x: Array, sizes: Array) -> tuple[Array, Array, Array]:
+    """Return typical normal forces, effective masses and lengths (n_c,) of contacts at a state."""
+    ocp, s, T = task.ocp, task.ocp.system, float(task.ocp.horizon)
+    at = s.kinematics(x, 0.0, ocp.p)
+    rows = at.jacobian[: len(s.contacts)]
+    response = np.linalg.solve(at.mass, np.column_stack([rows.T, at.force]))
+    with np.errstate(all="ignore"):
+        masses = 1.0 / np.einsum("ij,ji->i", rows, response[:, :-1])
+    masses = np.where(np.isfinite(masses) & (masses > 0.0), masses, float(np.diag(at.mass).max()))
+    ways = sizes[s.at_q] if s.moves_by_v else sizes[s.at_v] * T
+    lengths = np.linalg.norm(rows * ways, axis=1)
+    # Ways that bounds of speeds allow may be far longer than those on which forces send it.
+    falls = 0.5 * T**2 * np.abs(rows @ response[:, -1])
+    lengths = np.where(falls > CARRIES * lengths, np.minimum(lengths, falls), lengths)
+    # The force that stops a contact with its typical speed within the horizon, or that holds what no drive carries.
+    stops = masses * (np.abs(rows) @ (sizes[s.at_v] / T + np.abs(response[:, -1])))
+    forces = np.maximum(stops, _held(task, rows, at.force).max(initial=0.0))
+    return np.where(forces > 0.0, forces, 1.0), masses, lengths
 
 
 def _held(task: StartTask, rows: Array, force: Array) -> Array:

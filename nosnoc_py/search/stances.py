@@ -77,7 +77,7 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
 
 def is_end_stop(system: CLS, contact: Contact) -> bool:
     """True if a contact limits one coordinate, beside contacts with friction: the end of a joint carries no one."""
-    alone = ca.jacobian(contact.gap, system.q).nnz() == 1 and not contact.frictional
+    alone = contact.tangent is None and ca.jacobian(contact.gap, system.q).nnz() == 1
     return alone and any(other.frictional for other in system.contacts)
 
 

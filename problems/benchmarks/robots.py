@@ -36,7 +36,9 @@ def experiment(
     known = [json.loads(line) for line in store.read_text().splitlines()] if store and store.exists() else []
     for name in names:
         for seed in seeds:
-            row = next((row for row in known if (row["task"], row["seed"]) == (name, seed)), None)
+            row = next(
+                (row for row in known if (row["task"], row["seed"], row["effort"]) == (name, seed, effort)), None
+            )
             if row is None:
                 row = _solved(name, seed, effort, films)
                 if store is not None:
@@ -59,6 +61,7 @@ def _solved(name: str, seed: int, effort: Literal["quick", "normal", "thorough"]
     return {
         "task": name,
         "seed": seed,
+        "effort": effort,
         "states": len(ocp.system.state_names),
         "verdict": str(solution.certificate.verdict) if solution.certificate else str(solution.status),
         "objective": float(f"{solution.objective:.6g}"),

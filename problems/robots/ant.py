@@ -1,4 +1,4 @@
-"""Gymnasium's ant jumps: from a stand on four feet its trunk reaches a height with some speed left upwards."""
+"""Gymnasium's ant jumps: from a stand on four feet its trunk reaches a height, level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box is thrown so that it lies flat on the ground at the end: only the throw is free, at least one turn."""
+"""A box is thrown so that it lies flat on the ground at the end: only the throw is free, a quarter turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gymnasium's half-cheetah jumps: from a stand on both feet to a stand .5 m further on."""
+"""Gymnasium's half-cheetah jumps: from a stand on both feet until its trunk is at rest .5 m further on."""
 
 from __future__ import annotations
 
