@@ -30,6 +30,7 @@ EFFORT = 1e-7
 HOLDS = 1e-8
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stance:
     """Posture at rest with the controls and forces that hold it.
@@ -42,6 +43,14 @@ class Stance:
         Controls.
     forces : dict name -> (1 + n_t,)
         Normal and tangential force of every closed contact [N].
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+    >>> ns.stand(ball).forces["ground"].round(4).tolist()
+    [9.81]
     """
 
     x0: Array
