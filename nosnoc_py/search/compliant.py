@@ -13,8 +13,8 @@ Normal force of a contact with gap g, typical force F and width d, a part sigma 
 
 for z < 0, z < 2 and beyond: a spring that acts at a distance of a few d, with a dissipation that does not pull (Hunt
 and Crossley 1975; its smooth form is that of Kurtz et al.). Far from the surface it is exponentially small, other than
-the force of `reformulation.smoothing`, on which a robot would stand in the air. Restitution and static friction are
-left to the program of the sequence. Systems without controls have no such starts.
+the force of `reformulation.smoothing`, on which a robot would stand in the air. Static friction is left to the
+program of the sequence. Systems without controls, or with contacts that bounce, have no such starts.
 """
 
 from __future__ import annotations
@@ -283,7 +283,8 @@ def compliant(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | 
     s = task.ocp.system
     if not s.mechanical or not s.contacts or not s.smoothable or s.remembers or not task.rest.size or s.z.numel():
         return
-    if task.undefined:
+    # Springs that dissipate show nothing of contacts that bounce.
+    if task.undefined or any(contact.bounces for contact in s.contacts):
         return
     program = CompliantProgram.of(task)
     still, control = np.tile(task.x0, (program.steps + 1, 1)), np.tile(task.rest, (program.steps, 1))

@@ -9,7 +9,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.search.compliant import CompliantProgram, compliant
 from nosnoc_py.search.starts import StartTask
-from problems import biped_step
+from problems import biped_step, paddle_loop
 from problems.robots import gripper
 
 G = 9.81
@@ -51,7 +51,7 @@ def test_the_step_of_a_biped_is_read_from_forces() -> None:
 def tasks() -> dict[str, ns.OCP]:
     """Problems of every form: legal ones must give finite motions, whatever they have."""
     q, v, u, p, y, t = (ca.SX.sym(name) for name in "qvupyt")
-    floor, T = ns.Contact("floor", gap=q, restitution=0.9), ns.FreeTime(0.5, 2.0, 1.0)
+    floor, T = ns.Contact("floor", gap=q), ns.FreeTime(0.5, 2.0, 1.0)
     up = [q == 0.5]
     ball = {"q": q, "v": v, "u": u, "mass_matrix": 1, "force": u - G, "contacts": [floor]}
     cart = {"stage_cost": u**2, "terminal_constraints": up, "x0": [1, 0], "horizon": 1.0}
@@ -68,6 +68,12 @@ def tasks() -> dict[str, ns.OCP]:
         "no slope at x0": ns.OCP(pole, **{**cart, "x0": [0, 0], "terminal_constraints": [q == 1.2]}),
         "soft": ns.OCP(ns.CLS(**{**ball, "contacts": [soft, ns.Contact("top", gap=3 - q)]}), **cart),
     }  # fmt: skip
+
+
+@pytest.mark.quick
+def test_contacts_that_bounce_have_no_such_starts() -> None:
+    """Springs that dissipate led to fourteen small impacts of a ball on a paddle, and quick effort to no solution."""
+    assert not list(compliant(StartTask.of(paddle_loop.build()), np.random.default_rng(0)))
 
 
 @pytest.mark.quick
