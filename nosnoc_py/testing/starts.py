@@ -56,9 +56,17 @@ def freed() -> OCP:
     return evolve(ball, horizon=FreeTime(0.5, 2.0), x0=None, initial_constraints=[start])
 
 
+def landing() -> OCP:
+    """Return the problem to come to rest at a height with a ball that does not bounce."""
+    bouncing = bounce_to()
+    ball = bouncing.system
+    inelastic = ball.with_fields(contacts=[evolve(contact, restitution=0.0) for contact in ball.contacts])
+    return evolve(bouncing, system=inelastic)
+
+
 def problems() -> list[OCP]:
     """Return the problems."""
-    return [bounce_to(), freed(), least_effort(CLS), least_effort(PSS, bound=20.0), fall_to()]
+    return [bounce_to(), freed(), least_effort(CLS), least_effort(PSS, bound=20.0), fall_to(), landing()]
 
 
 def found(kind: Kind, ocp: OCP, count: int) -> list[Any]:

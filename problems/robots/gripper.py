@@ -30,10 +30,10 @@ def build(height: float = 0.2, horizon: float = 1.0, unit: float = 1.0) -> ns.OC
         names={"q": ["left_x", "left_y", "right_x", "right_y", "x", "y", "angle"]},
     )  # fmt: skip
     hold = ca.DM([0, finger * g, 0, finger * g])
-    above = {name: (TIP / unit, np.inf) for name in ("left_y", "right_y")}  # the floor, which fingers do not touch
+    above = dict.fromkeys(("left_y", "right_y"), (TIP / unit, np.inf))  # the floor, which fingers do not touch
     return ns.OCP(
         system, horizon=horizon, x0=[-0.1 / unit, radius, 0.1 / unit, radius, 0, radius, 0, *[0] * 7],
         stage_cost=1e-2 * unit**2 * ca.sumsqr(u - hold),
-        bounds={**above, **{name: (-10 / unit, 10 / unit) for name in system.control_names}},
+        bounds={**above, **dict.fromkeys(system.control_names, (-10 / unit, 10 / unit))},
         terminal_constraints=[q[5] == radius + height / unit, v[4] == 0, v[5] == 0],
     )  # fmt: skip
