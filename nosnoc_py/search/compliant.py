@@ -34,6 +34,7 @@ from nosnoc_py.programs import KernelBlock, LinearMap
 from nosnoc_py.search.stances import Proposal, drawn_motion
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.search.steps import StepProgram, line_states
+from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode
 from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.refinement import laws_of
@@ -85,10 +86,7 @@ class CompliantProgram(StepProgram):
     @classmethod
     def of(cls, task: StartTask) -> CompliantProgram:
         """Take typical forces, masses and lengths from the initial state."""
-        ocp, s = task.ocp, task.ocp.system
-        at, end = s.kinematics(task.x0, 0.0, ocp.p), task.goal
-        far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
-        sizes = np.maximum(far, task.sizes)
+        s, sizes = task.ocp.system, task.spans
         forces, masses, lengths = _typical(task, task.x0, sizes)
         # A gap may have no slope at x0, such as that of a link which points straight up: beside it, it has.
         aside = task.x0.copy()
@@ -102,7 +100,7 @@ class CompliantProgram(StepProgram):
             task=task,
             sizes=sizes,
             push=np.zeros(0),
-            inertia=np.abs(np.diag(at.mass)) * sizes[s.at_v],
+            inertia=np.abs(np.diag(s.kinematics(task.x0, 0.0, task.ocp.p).mass)) * sizes[s.at_v],
             forces=forces,
             masses=masses,
             lengths=lengths,
@@ -200,7 +198,7 @@ class CompliantProgram(StepProgram):
         grid = np.linspace(0.0, float(w[at["T"]][0, 0]), self.steps + 1)
         motion = drawn_motion(task, grid, states, (grid, controls), w[at["p"]][0])
         laws = laws_of(task.ocp, motion)
-        phases = _long_phases(self._words(sigma, motion, w[at["p"]][0]))
+        phases = _long_phases(self._words(sigma, laws, motion, w[at["p"]][0]))
         impacts = [dict[str, str]()]
         for (before, _), (after, _) in pairwise(phases):
             # Compliant contacts, which come last, have no impacts.
@@ -209,9 +207,9 @@ class CompliantProgram(StepProgram):
         times = grid[np.cumsum([count for _, count in phases])[:-1]]
         return Proposal(sequence=sequence_from_modes([mode for mode, _ in phases], impacts, laws, times), motion=motion)
 
-    def _words(self, sigma: float, motion: Trajectory, p: Array) -> list[Mode]:
+    def _words(self, sigma: float, laws: ContactLaws, motion: Trajectory, p: Array) -> list[Mode]:
         """Return the modes of all contacts in every step."""
-        s, laws, x = self.task.ocp.system, laws_of(self.task.ocp, motion), motion.x[1:]
+        s, x = self.task.ocp.system, motion.x[1:]
         loads = np.array(function_of([s.x, s.p, self._sigma], self._loads).map(len(x))(x.T, p, sigma)).T
         at = s.kinematics(x, 0.0, p)
         creep, columns = sigma * self.creep, []

@@ -20,6 +20,7 @@ from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.search.stances import is_end_stop
 from nosnoc_py.sequences.refinement import EXACT_OPTIONS
 from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.relations import by_name
 
@@ -127,16 +128,15 @@ def stand(
         start = np.zeros(size) if given is None else numbers(given, "stand: near", size, spread=False, finite=True)
     start = with_attitude(start, s.unit_parts)
     start[s.at_v] = 0.0
-    at = s.kinematics(start, 0.0, values)
-    if not all(np.isfinite(part).all() for part in (at.force, at.gaps, at.jacobian)):
-        raise ModelError("stand: near: forces, gaps or their directions are not finite there; give another state.")
     posture = _Posture(ocp=OCP(s, horizon=1.0, bounds=bounds or {}, p=values), start=start, closed=chosen, p=values)
+    if not all(np.isfinite(part).all() for part in (posture.at.force, posture.at.gaps, posture.at.jacobian)):
+        raise ModelError("stand: near: forces, gaps or their directions are not finite there; give another state.")
     program = posture.program()
     result = InteriorPoint(program, EXACT_OPTIONS).solve(posture.w / program.scale, np.empty(0))
     if result.interrupted:
         raise KeyboardInterrupt
     found = result.x * program.scale
-    miss, worst = program.violation(found) if np.isfinite(found).all() else (np.inf, "a row that is not finite")
+    miss, worst = program.violation(found)
     if not miss <= HOLDS:
         raise ModelError(
             f"stand: no balanced posture nearby with {', '.join(chosen) or 'no contact'} closed: {worst} misses by "
@@ -155,9 +155,9 @@ class _Posture:
     p: Array
 
     @cached_property
-    def carries(self) -> list[Contact]:
-        """Contacts that are closed."""
-        return [contact for contact in self.ocp.system.contacts if contact.name in self.closed]
+    def at(self) -> Kinematics:
+        """Kinematics at the start."""
+        return self.ocp.system.kinematics(self.start, 0.0, self.p)
 
     @cached_property
     def ways(self) -> Array:
@@ -168,63 +168,62 @@ class _Posture:
     @cached_property
     def work(self) -> float:
         """Typical work of a force along these motions, which makes forces of all kinds and units comparable."""
-        at = self.ocp.system.kinematics(self.start, 0.0, self.p)
-        return float(np.abs(at.force * self.ways).max(initial=0.0)) or 1.0
+        return float(np.abs(self.at.force * self.ways).max(initial=0.0)) or 1.0
 
     @cached_property
-    def forces(self) -> tuple[ca.SX, Array]:
-        """Symbols of the forces of all closed contacts, and their sizes."""
-        s, sizes = self.ocp.system, list[float]()
-        at = s.kinematics(self.start, 0.0, self.p)
-        rows = np.linalg.norm(at.jacobian[: len(s.contacts)] * self.ways, axis=1)
-        for k, contact in enumerate(s.contacts):
-            if contact in self.carries:
-                sizes += [self.work / (rows[k] or 1.0)] * (1 + (contact.tangent.shape[1] if contact.frictional else 0))
-        return ca.SX.sym("force", len(sizes)), np.array(sizes)
+    def far(self) -> Array:
+        """Typical changes of the gaps (n_c,) along these motions."""
+        far = np.linalg.norm(self.at.jacobian[: len(self.ocp.system.contacts)] * self.ways, axis=1)
+        return np.asarray(np.where(far > 0.0, far, far.max(initial=0.0) or 1.0))
 
     @cached_property
-    def parts(self) -> list[ca.SX]:
-        """Forces of every closed contact: normal, then tangents."""
-        counts = [1 + (c.tangent.shape[1] if c.frictional else 0) for c in self.carries]
-        return ca.vertsplit(self.forces[0], np.cumsum([0, *counts]).tolist()) if counts else []
+    def forces(self) -> list[tuple[Contact, ca.SX, float]]:
+        """Every closed contact with its forces, normal and tangential ones, and their size."""
+        s = self.ocp.system
+        return [
+            (contact, ca.SX.sym(contact.name, 1 + s.mechanics.frames.width(k)), float(self.work / self.far[k]))
+            for k, contact in enumerate(s.contacts)
+            if contact.name in self.closed
+        ]
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Typical sizes of all forces."""
+        return np.concatenate([np.zeros(0), *(np.full(part.numel(), size) for _, part, size in self.forces)])
 
     @cached_property
     def w(self) -> Array:
         """Start within the bounds."""
-        s, (_, sizes) = self.ocp.system, self.forces
-        normal = np.concatenate([np.zeros(0), *[[1.0] + [0.0] * (part.numel() - 1) for part in self.parts]])
-        w = np.concatenate([self.start[s.at_q], self.start[s.at_y], np.zeros(s.n_u), normal * sizes])
-        return np.clip(w, *self.bounds)
+        s = self.ocp.system
+        normal = [[1.0] + [0.0] * (part.numel() - 1) for _, part, _ in self.forces]
+        pushes = np.concatenate([np.zeros(0), *normal]) * self.sizes
+        return np.clip(np.concatenate([self.start[s.at_q], self.start[s.at_y], np.zeros(s.n_u), pushes]), *self.bounds)
 
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
         """Bounds of the unknowns."""
         s, (x, u) = self.ocp.system, (self.ocp.x_bounds, self.ocp.u_bounds)
-        normal = [[0.0] + [-np.inf] * (part.numel() - 1) for part in self.parts]
+        normal = [[0.0] + [-np.inf] * (part.numel() - 1) for _, part, _ in self.forces]
         low = np.concatenate([x[0][s.at_q], x[0][s.at_y], u[0], np.zeros(0), *normal])
-        high = np.concatenate([x[1][s.at_q], x[1][s.at_y], u[1], np.full(self.forces[1].size, np.inf)])
+        high = np.concatenate([x[1][s.at_q], x[1][s.at_y], u[1], np.full(self.sizes.size, np.inf)])
         if not s.autonomous:
             low[s.n_q + s.y.numel() - 1] = high[s.n_q + s.y.numel() - 1] = self.start[-1]
         return low, high
 
     def program(self) -> BlockProgram:
         """Return the program."""
-        s, (force, sizes) = self.ocp.system, self.forces
+        s, force = self.ocp.system, ca.vertcat(ca.SX(0, 1), *(part for _, part, _ in self.forces))
         total, rows = s.force, list[tuple[str, ca.SX, float, float]]()
-        at = s.kinematics(self.start, 0.0, self.p)
-        far = np.linalg.norm(at.jacobian[: len(s.contacts)] * self.ways, axis=1)
-        far = np.where(far > 0.0, far, far.max(initial=0.0) or 1.0)
-        for contact, size in zip(s.contacts, far, strict=True):
-            rows.append((f"gap[{contact.name}]", contact.gap / size, 0.0, 0.0 if contact in self.carries else np.inf))
-        for contact, part, first in zip(self.carries, self.parts, self._firsts, strict=True):
+        for contact, size in zip(s.contacts, self.far, strict=True):
+            most = 0.0 if contact.name in self.closed else np.inf
+            rows.append((f"gap[{contact.name}]", contact.gap / size, 0.0, most))
+        for contact, part, size in self.forces:
             total += s.normal(contact) * part[0]
             if not contact.frictional:
                 continue
             mu, weights = contact.cone
-            mu = contact.static_friction or mu
-            tangential = part[1:]
-            total += contact.tangent @ tangential
-            cone = ((mu * part[0]) ** 2 - ca.sumsqr(tangential / weights)) / sizes[first] ** 2
+            total += contact.tangent @ part[1:]
+            cone = (((contact.static_friction or mu) * part[0]) ** 2 - ca.sumsqr(part[1:] / weights)) / size**2
             rows.append((f"the friction cone of {contact.name}", cone, 0.0, np.inf))
             slip = s.slip(contact) / (float(self.ocp.sizes.x[s.at_v].max(initial=0.0)) or 1.0)
             rows += [(f"slip[{contact.name}]", one, 0.0, 0.0) for one in ca.vertsplit(slip)]
@@ -241,7 +240,7 @@ class _Posture:
         typical = np.maximum(np.abs(self.start), self.ocp.sizes.x)
         control = self.ocp.sizes.u
         cost = ca.sumsqr((s.q - ca.DM(self.start[s.at_q])) / ca.DM(typical[s.at_q]))
-        cost += EFFORT * (ca.sumsqr(s.u / ca.DM(control)) + ca.sumsqr(force / ca.DM(sizes)))
+        cost += EFFORT * (ca.sumsqr(s.u / ca.DM(control)) + ca.sumsqr(force / ca.DM(self.sizes)))
         unknowns = ca.vertcat(s.q, s.y, s.u, force)
         index = np.arange(int(unknowns.numel()))[None]
         block = KernelBlock(
@@ -250,21 +249,13 @@ class _Posture:
             upper=np.array([high for *_, high in rows]), labels=tuple(name for name, *_ in rows),
         )  # fmt: skip
         return BlockProgram(
-            [block], *self.bounds, np.concatenate([typical[s.at_q], typical[s.at_y], control, sizes]), self.w
+            [block], *self.bounds, np.concatenate([typical[s.at_q], typical[s.at_y], control, self.sizes]), self.w
         )
-
-    @cached_property
-    def _firsts(self) -> list[int]:
-        return np.cumsum([0, *(part.numel() for part in self.parts)]).tolist()[:-1]
 
     def stance(self, found: Array) -> Stance:
         """Return the stance of a solution."""
         s, x0 = self.ocp.system, self.start.copy()
-        n_q, n_y = s.n_q, int(s.y.numel())
-        x0[s.at_q], x0[s.at_y] = found[:n_q], found[n_q : n_q + n_y]
-        u, forces = found[n_q + n_y : n_q + n_y + s.n_u], found[n_q + n_y + s.n_u :]
-        shown = {
-            c.name: forces[k : k + part.numel()]
-            for c, part, k in zip(self.carries, self.parts, self._firsts, strict=True)
-        }
+        ends = np.cumsum([s.n_q, int(s.y.numel()), s.n_u, *(part.numel() for _, part, _ in self.forces)])
+        x0[s.at_q], x0[s.at_y], u, *forces, _ = np.split(found, ends)
+        shown = {contact.name: values for (contact, _, _), values in zip(self.forces, forces, strict=True)}
         return Stance(x0=unit_states(x0, s.unit_parts), u=u, forces=shown)

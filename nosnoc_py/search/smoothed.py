@@ -104,11 +104,7 @@ class SmoothedProgram(StepProgram):
     @classmethod
     def of(cls, task: StartTask) -> SmoothedProgram:
         """Smooth the system, and scale its unknowns by initial state, goal and horizon."""
-        ocp = task.ocp
-        s, T = ocp.system, float(ocp.horizon)
-        end = task.goal
-        far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
-        sizes = np.maximum(far, task.sizes)
+        s, T, sizes = task.ocp.system, float(task.ocp.horizon), task.spans
         # Accelerations: of a cubic over the horizon (6 d / T^2), or from the speeds where q' is not v.
         if s.mechanical:
             rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T

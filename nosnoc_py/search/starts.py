@@ -134,6 +134,12 @@ class StartTask:
         return self.ocp.sizes.x
 
     @property
+    def spans(self) -> Array:
+        """Typical sizes of the states (n_x,) on the way to the goal."""
+        far = np.abs(self.x0) if self.goal is None else np.maximum(np.abs(self.x0), np.abs(self.goal - self.x0))
+        return np.asarray(np.maximum(far, self.sizes))
+
+    @property
     def freedom(self) -> int:
         """Number of values that the problem leaves free beside the control: parameters, horizon, initial state."""
         ocp = self.ocp

@@ -270,9 +270,10 @@ class SearchState:
         """Return the gains per work of a kind of start, with a prior for kinds that are new."""
         sound = kind == MOVES and self.sound
         usual = TUNING.usual_turn if sound else TUNING.usual_turns.get(kind, TUNING.usual_turn)
-        expected = TUNING.expected_gains if sound or kind in PROMISING else 1.0
-        # The larger a system is, the less often a control that is simulated leads to the goal.
-        expected *= self.task.growth if kind in PROMISING else 1.0
+        expected = TUNING.expected_gains if sound else 1.0
+        if kind in PROMISING:
+            # The larger a system is, the less often a control that is simulated leads to the goal.
+            expected = TUNING.expected_gains * self.task.growth
         spent = TUNING.grain * round(self.spent.get(kind, 0.0) / self.task.growth / TUNING.grain)
         return (expected + self.gains.get(kind, 0)) / (usual + spent)
 

@@ -23,8 +23,6 @@ def experiment(
     seed: int = 0,
     first: int = 0,
     count: int = 50,
-    *,
-    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Return the verdicts of `count` scenes of every kind from number `first` on."""
     for kind in kinds:
@@ -35,7 +33,7 @@ def experiment(
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Judge the scenes; none may be bad."""
-    rows = experiment(**settings.arguments, progress=progress)
+    rows = experiment(**settings.arguments)
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]
     }

@@ -28,8 +28,6 @@ def experiment(
     effort: Literal["quick", "normal", "thorough"] = "normal",
     kept: str = "",
     films: str = "",
-    *,
-    progress: Progress | None = None,
 ) -> list[Row]:
     """Return a row per task and seed; rows that are kept in a file of lines are not computed again."""
     store, rows = Path(kept) if kept else None, list[Row]()
@@ -73,7 +71,7 @@ def _solved(name: str, seed: int, effort: Literal["quick", "normal", "thorough"]
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Solve the tasks; a success is a run in which every motion is confirmed."""
-    rows = experiment(**settings.arguments, progress=progress)
+    rows = experiment(**settings.arguments)
     confirmed = [row["verdict"].startswith("confirmed") for row in rows]
     said = [f"{sum(confirmed)} of {len(rows)} confirmed"]
     return tabled({"tasks": rows, "confirmed": sum(confirmed)}, all(confirmed), {"robots": rows}, said=said)

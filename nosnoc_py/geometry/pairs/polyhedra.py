@@ -102,7 +102,7 @@ def corners_and_crossings(one: Placed, other: Placed) -> list[Touch]:
     ways = [tuple(tuple(family[0].direction) for family in pair) for pair in families]
     axes = {way: _axis(a, way[0], b, way[1], size) for way in ways}
     heights = _heights(a, b), _heights(b, a)
-    along = [ca.mmin(row) for part in heights for row in ca.vertsplit(part)]
+    along = [_apart(part) for part in heights]
     for axis in axes.values():
         apart = ca.mmin(axis.normal.T @ a.corners) - ca.mmax(axis.normal.T @ b.corners)
         along.append(ca.if_else(axis.parallel, -size, apart))
@@ -196,13 +196,18 @@ def _heights(one: Polytope, other: Polytope) -> ca.SX:
     return other.normals @ places - ca.repmat(other.offsets, 1, one.corners.shape[1])
 
 
+def _apart(heights: ca.SX) -> ca.SX:
+    """Return by how much every face (n_f,) separates the corners over it from its body."""
+    return ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)])
+
+
 def _corners_on(one: Polytope, other: Polytope, heights: ca.SX, size: float, least: ca.SX | None = None) -> list[Touch]:
     """Return the touches of the corners of one on the other: over the face that separates both bodies most.
 
     Outside of the range of this face the distance counts, of polyhedra the largest height, where it is above the level
     of reflection. A face that separates the bodies by less than the `least` of all axes is beside the touch.
     """
-    apart = ca.vertcat(*[ca.mmin(row) for row in ca.vertsplit(heights)])
+    apart = _apart(heights)
     face, touches, is_beside = _largest(apart, size), [], False if least is None else ca.mmax(apart) < least
     normal, over = face(other.normals), face(heights)
     leads = _leads_over(one, other, face)
