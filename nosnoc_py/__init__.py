@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from nosnoc_py.robots.robot import Robot
     from nosnoc_py.rotations import attitude_error
     from nosnoc_py.search import ElementSearch, Search
-    from nosnoc_py.search.postures import Stance, stand
+    from nosnoc_py.search.postures import Stance, reach, stand
     from nosnoc_py.sequences.multi_phase import MultiPhase
     from nosnoc_py.sequences.polish import polish
     from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -95,6 +95,8 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.relations import least_squares
     from nosnoc_py.systems.rigid_body import Plane, RigidBody
     from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Sphere, SupportFunction, Union
+    from nosnoc_py.tasks import goals
+    from nosnoc_py.tasks.gaits import periodic
     from nosnoc_py.transcription import Answer, Transcription
 
 __version__ = "0.1.0"
@@ -133,7 +135,7 @@ HOMES = {
     "robots.robot": "Robot",
     "rotations": "attitude_error",
     "search": "ElementSearch Search",
-    "search.postures": "Stance stand",
+    "search.postures": "Stance reach stand",
     "sequences.multi_phase": "MultiPhase",
     "sequences.polish": "polish",
     "simulation.event_driven.options": "EventDriven",
@@ -156,6 +158,8 @@ HOMES = {
     "systems.relations": "least_squares",
     "systems.rigid_body": "Plane RigidBody",
     "systems.shapes": "Box ConvexPolyhedron Ellipsoid Intersection Sphere SupportFunction Union",
+    "tasks": "goals",
+    "tasks.gaits": "periodic",
     "transcription": "Answer Transcription",
 }
 _HOME = {name: home for home, names in HOMES.items() for name in names.split()}
@@ -275,11 +279,13 @@ __all__ = [
     "explain",
     "fit",
     "freeze",
+    "goals",
     "hybrid",
     "kinetic_energy",
     "lagrangian",
     "least_squares",
     "load",
+    "periodic",
     "plot",
     "plot_active_set",
     "plot_elements",
@@ -287,6 +293,7 @@ __all__ = [
     "plot_phase",
     "plot_sparsity",
     "polish",
+    "reach",
     "scene",
     "simulate",
     "snapshots",

@@ -174,6 +174,12 @@ class Recursion:
                 forces[parent] = forces[parent][0] + more[0], forces[parent][1] + more[1]
         return result
 
+    def center_of_mass(self) -> ca.SX:
+        """Return the position (3,) of the centre of mass of all bodies, in the world."""
+        placed = zip(self.inertias, self.world, strict=True)
+        moments = [turn @ moment + mass * position for (mass, moment, _), (turn, position) in placed]
+        return sum(moments, ca.SX(3, 1)) / sum(mass for mass, _, _ in self.inertias)
+
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
         """Return the rotation (3, 3) and position (3,) in the world of a point of a link."""
         body, rotation, position = self.tree.frames[link]

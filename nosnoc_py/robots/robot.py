@@ -269,6 +269,11 @@ class Robot:
         """
         return self.pose(link, point)[1]
 
+    @cached_property
+    def center_of_mass(self) -> ca.SX:
+        """Position (3,) in the world of the centre of mass of all moving bodies."""
+        return self._recursion.center_of_mass()
+
     def jacobian(self, expression: ca.SX) -> ca.SX:
         """Return J(q) (m, n_v) of an expression (m,) of q: its rate is J v.
 

@@ -79,17 +79,20 @@ class Effort:
         Number of starts without a gain after which the search ends.
     kinds : int
         Number of independent kinds of start that have to agree on the best objective.
+    longer : float
+        Factor of the work where motions wait that would be better, or the only ones, if a finer mesh confirmed them.
     """
 
     work: float
     patience: int
     kinds: int
+    longer: float = 1.0
 
 
 EFFORTS = {
     "quick": Effort(4.0, 6, 1),
-    "normal": Effort(24.0, 15, 2),
-    "thorough": Effort(240.0, 90, 3),
+    "normal": Effort(24.0, 15, 2, 2.0),
+    "thorough": Effort(240.0, 90, 3, 2.0),
 }
 
 
@@ -249,7 +252,10 @@ class Search(CompleteMethod):
         with counted() as account:
             state = self._turn(state, kind, account)
         words = [record.solver_status for record in state.work.log[first:]]
-        return state.with_work(kind, account.total, (len(words), words.count(NOT_FINITE)))
+        state = state.with_work(kind, account.total, (len(words), words.count(NOT_FINITE)))
+        longer = EFFORTS[self.effort].work * state.task.growth * EFFORTS[self.effort].longer
+        is_over = state.used >= 1.0 - TUNING.reserved and state.limit < longer
+        return replace(state, limit=longer) if is_over and state.hopeful else state
 
     def _work_of_turn(self, state: SearchState, kind: str) -> float:
         """Return the limit of work of one turn."""
@@ -489,11 +495,13 @@ class Search(CompleteMethod):
         node = state.refinable
         assert node is not None
         attempt = self._on_final_grid(state, node.attempt)
-        state = replace(state, refined=state.refined | {node.sequence})
+        state = state.with_refinement(node)
         if attempt is None:
             return state
         # A refinement is no new start: patience neither begins anew nor runs on.
         refined = replace(state.with_attempt(attempt, node.kind), since=state.since)
+        # One that is still rough is not refined for ever.
+        refined = replace(refined, waiting=tuple(one for one in refined.waiting if one.attempt is not attempt))
         return refined.with_candidate(node.kind, account.total, attempt)
 
     @staticmethod

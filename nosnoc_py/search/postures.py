@@ -12,10 +12,10 @@ import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type, unknown_name
-from nosnoc_py.functions import numbers
+from nosnoc_py.functions import function_of, numbers
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.ocp import OCP
+from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.search.stances import is_end_stop
 from nosnoc_py.sequences.refinement import EXACT_OPTIONS
@@ -67,6 +67,7 @@ def stand(
     near: Any = None,
     bounds: Mapping[str, Any] | None = None,
     p: Any = None,
+    where: Iterable[Constraint | ca.SX] = (),
 ) -> Stance:
     """Return the balanced posture that is nearest to another one.
 
@@ -81,6 +82,8 @@ def stand(
         Bounds of states and controls by name, as those of an OCP: `robot.bounds()`. Equal ones hold a component.
     p : (n_p,) or mapping, optional
         Parameters, by default those of the system.
+    where : iterable of Constraint
+        Further conditions on q: `robot.position("hand") == [0.3, 0, 0.5]`, or those of `ns.goals`.
 
     Returns
     -------
@@ -112,25 +115,86 @@ def stand(
     >>> stance.u.round(4).tolist(), stance.x0.round(4).tolist()
     ([9.81], [0.75, 0.433, 0.0, 0.0])
     """
-    check_type(system, CLS, "stand: system")
+    return _found("stand", system, closed, near, bounds, p, where)
+
+
+@named_arguments
+def reach(
+    system: CLS,
+    where: Iterable[Constraint | ca.SX],
+    *,
+    closed: Iterable[str] = (),
+    near: Any = None,
+    bounds: Mapping[str, Any] | None = None,
+    p: Any = None,
+) -> Array:
+    """Return the posture that satisfies constraints and is nearest to another one: inverse kinematics.
+
+    Forces do not count; `ns.stand(system, where=...)` returns a balanced posture.
+
+    Parameters
+    ----------
+    system : CLS
+    where : iterable of Constraint
+        In q, `robot.position("hand") == [0.3, 0, 0.5]` or those of `ns.goals`.
+    closed : iterable of str
+        Contacts whose gap is zero; all others are not below zero.
+    near, bounds, p
+        As in `ns.stand`.
+
+    Returns
+    -------
+    (n_x,)
+        State with zero velocities.
+
+    Raises
+    ------
+    ModelError
+        If there is none nearby: it names the row that is violated most.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+    >>> arm = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u, contacts=[])
+    >>> hand = ca.vertcat(ca.cos(q[0]) + ca.cos(q[0] + q[1]), ca.sin(q[0]) + ca.sin(q[0] + q[1]))
+    >>> print(abs(ns.reach(arm, [hand == [1, 1]], near={"q_1": 1.0})).round(6))
+    [0.       1.570796 0.       0.      ]
+    """
+    return _found("reach", system, closed, near, bounds, p, where).x0
+
+
+def _found(
+    verb: str,
+    system: CLS,
+    closed: Iterable[str] | None,
+    near: Any,
+    bounds: Mapping[str, Any] | None,
+    p: Any,
+    where: Iterable[Constraint | ca.SX],
+) -> Stance:
+    """Return the stance of either verb: `stand` balances forces, `reach` does not."""
+    check_type(system, CLS, f"{verb}: system")
     s, values = system, system.parameters(p)
     names = tuple(contact.name for contact in s.contacts)
     supports = tuple(contact.name for contact in s.contacts if not is_end_stop(s, contact))
     chosen = supports if closed is None else (closed,) if isinstance(closed, str) else tuple(closed)
     for name in chosen:
         if name not in names:
-            raise ModelError(f"stand: closed: {unknown_name(str(name), names, 'contact')}")
+            raise ModelError(f"{verb}: closed: {unknown_name(str(name), names, 'contact')}")
     size = len(s.state_names)
     if isinstance(near, Mapping):
-        start = by_name(near, s.state_names, np.zeros(size), "stand: near")
+        start = by_name(near, s.state_names, np.zeros(size), f"{verb}: near")
     else:
         given = near.x0 if isinstance(near, Stance) else near
-        start = np.zeros(size) if given is None else numbers(given, "stand: near", size, spread=False, finite=True)
+        start = np.zeros(size) if given is None else numbers(given, f"{verb}: near", size, spread=False, finite=True)
     start = with_attitude(start, s.unit_parts)
     start[s.at_v] = 0.0
-    posture = _Posture(ocp=OCP(s, horizon=1.0, bounds=bounds or {}, p=values), start=start, closed=chosen, p=values)
+    # The constraints are those of the start of a problem, which checks them and knows comparisons.
+    ocp = OCP(s, horizon=1.0, bounds=bounds or {}, p=values, initial_constraints=list(where), x0=None)
+    posture = _Posture(ocp=ocp, start=start, closed=chosen, p=values, balanced=verb == "stand")
     if not all(np.isfinite(part).all() for part in (posture.at.force, posture.at.gaps, posture.at.jacobian)):
-        raise ModelError("stand: near: forces, gaps or their directions are not finite there; give another state.")
+        raise ModelError(f"{verb}: near: forces, gaps or their directions are not finite there; give another state.")
     program = posture.program()
     result = InteriorPoint(program, EXACT_OPTIONS).solve(posture.w / program.scale, np.empty(0))
     if result.interrupted:
@@ -138,8 +202,9 @@ def stand(
     found = result.x * program.scale
     miss, worst = program.violation(found)
     if not miss <= HOLDS:
+        kind = "balanced posture" if posture.balanced else "posture"
         raise ModelError(
-            f"stand: no balanced posture nearby with {', '.join(chosen) or 'no contact'} closed: {worst} misses by "
+            f"{verb}: no {kind} nearby with {', '.join(chosen) or 'no contact'} closed: {worst} misses by "
             f"{miss:.3g} of its size; give near= a closer posture, other contacts, more friction or wider bounds."
         )
     return posture.stance(found)
@@ -153,6 +218,7 @@ class _Posture:
     start: Array
     closed: tuple[str, ...]
     p: Array
+    balanced: bool
 
     @cached_property
     def at(self) -> Kinematics:
@@ -183,7 +249,7 @@ class _Posture:
         return [
             (contact, ca.SX.sym(contact.name, 1 + s.mechanics.frames.width(k)), float(self.work / self.far[k]))
             for k, contact in enumerate(s.contacts)
-            if contact.name in self.closed
+            if contact.name in self.closed and self.balanced
         ]
 
     @cached_property
@@ -210,6 +276,23 @@ class _Posture:
             low[s.n_q + s.y.numel() - 1] = high[s.n_q + s.y.numel() - 1] = self.start[-1]
         return low, high
 
+    @property
+    def wanted(self) -> list[tuple[str, ca.SX, float, float]]:
+        """Rows of the conditions, each relative to its change along typical motions; unit quaternions among them."""
+        s, rows = self.ocp.system, list[tuple[str, ca.SX, float, float]]()
+        for one in self.ocp.initial_constraints:
+            expression = ca.substitute(one.expression, s.v, ca.SX.zeros(s.n_v))
+            slope = np.array(function_of([s.x, s.p], s.along_v(expression))(self.start, self.p))
+            sizes = np.linalg.norm(slope * self.ways, axis=1)
+            sizes = np.where(sizes > 0.0, sizes, 1.0)
+            limits = zip(ca.vertsplit(expression), sizes, one.lower, one.upper, strict=True)
+            rows += [
+                (str(one.name), row / size, low / size, high / size)
+                for row, size, low, high in limits
+                if ca.depends_on(row, s.x)  # rates of closed loops do not, at rest
+            ]
+        return rows
+
     def program(self) -> BlockProgram:
         """Return the program."""
         s, force = self.ocp.system, ca.vertcat(ca.SX(0, 1), *(part for _, part, _ in self.forces))
@@ -228,13 +311,13 @@ class _Posture:
             slip = s.slip(contact) / (float(self.ocp.sizes.x[s.at_v].max(initial=0.0)) or 1.0)
             rows += [(f"slip[{contact.name}]", one, 0.0, 0.0) for one in ca.vertsplit(slip)]
         scale = ca.DM(self.work / self.ways)
-        rows += [
-            (f"the balance of {n}", r, 0.0, 0.0) for n, r in zip(s.names["v"], ca.vertsplit(total / scale), strict=True)
-        ]
-        rows += [("a unit quaternion", ca.sumsqr(s.q[part]) - 1, 0.0, 0.0) for part in s.unit_parts]
-        closure = [] if s.bilateral is None else ca.vertsplit(s.bilateral.closure)
-        rows += [(s.bilateral.names[k], row, 0.0, 0.0) for k, row in enumerate(closure)]
-        own = ca.vertsplit(s.y_rate)[: s.y.numel() - (not s.autonomous)] if s.y.numel() else []
+        if self.balanced:
+            rows += [
+                (f"the balance of {n}", r, 0.0, 0.0)
+                for n, r in zip(s.names["v"], ca.vertsplit(total / scale), strict=True)
+            ]
+        rows += self.wanted
+        own = ca.vertsplit(s.y_rate)[: s.y.numel() - (not s.autonomous)] if s.y.numel() and self.balanced else []
         rows += [(f"the rate of {n}", row, 0.0, 0.0) for n, row in zip(s.names.get("y", ()), own, strict=False)]
         still = ca.substitute(ca.vertcat(ca.SX(0, 1), *(row for _, row, _, _ in rows)), s.v, ca.SX.zeros(s.n_v))
         typical = np.maximum(np.abs(self.start), self.ocp.sizes.x)

@@ -93,6 +93,8 @@ class SearchState:
         Numbers of programs of a kind of start, and of those that met values that are not finite.
     scale : ObjectiveScale
         Size of the objective, for comparisons.
+    waiting : tuple of SequenceNode
+        Rough motions with a better objective than that of the node with the same sequence: other optima of its program.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
     order : tuple
@@ -115,6 +117,7 @@ class SearchState:
     places: dict[Sequence, tuple[np.ndarray, ...]] = field(default_factory=dict)
     broken: dict[str, tuple[int, int]] = field(default_factory=dict)
     scale: ObjectiveScale = ObjectiveScale()
+    waiting: tuple[SequenceNode, ...] = ()
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
     order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
@@ -196,14 +199,19 @@ class SearchState:
         inaccurate = [
             node
             for node in self.nodes
-            if (
-                (node.attempt.verdict is Verdict.INACCURATE or node.attempt.rank.group is RankGroup.UNTESTED)
-                and node.attempt.solution.objective < cutoff
-            )
+            if (_is_rough(node.attempt) and node.attempt.solution.objective < cutoff)
             or (node.attempt.verdict is Verdict.REFUTED and node.attempt.solution.objective < far)
         ]
         inaccurate = [node for node in inaccurate if node.sequence not in self.refined]
+        inaccurate += [node for node in self.waiting if node.attempt.solution.objective < cutoff]
         return min(inaccurate, key=lambda node: node.attempt.solution.objective, default=None)
+
+    @property
+    def hopeful(self) -> bool:
+        """True if a motion waits that a finer mesh may confirm, and that would be the first one, or better."""
+        return self.refinable is not None or (
+            not self.confirmed and any(node.attempt.rank.feasible for node in self.nodes)
+        )
 
     @property
     def agreement(self) -> tuple[str, ...]:
@@ -325,20 +333,30 @@ class SearchState:
         """Return the state with an attempt, which replaces a worse one of the same sequence."""
         gained = self.is_gain(attempt)
         same = next((node for node in self.nodes if node.sequence == attempt.point.sequence), None)
-        nodes = self.nodes
+        nodes, waiting = self.nodes, self.waiting
+        moves = neighbours(self.task.ocp, attempt.point, attempt.solution)
+        node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
         if same is None or attempt.rank < same.attempt.rank:
-            moves = neighbours(self.task.ocp, attempt.point, attempt.solution)
-            node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
             nodes = (*(other for other in nodes if other is not same), node)
+        elif _is_rough(attempt) and attempt.solution.objective < same.attempt.solution.objective:
+            # Another optimum of a sequence that has a confirmed one.
+            waiting = (*waiting, node)
         self.work.best = None  # now among the nodes; `best` would count it twice
         change = [(attempt.point.objective_at_start, attempt.point.objective)] if attempt.rank.feasible else []
         return replace(
             self,
             nodes=nodes,
+            waiting=waiting,
             since=0.0 if gained else self.since,
             gains={**self.gains, kind: self.gains.get(kind, 0) + gained},
             scale=ObjectiveScale(max(self.scale.change, ObjectiveScale.of(change).change)),
         )
+
+    def with_refinement(self, node: SequenceNode) -> SearchState:
+        """Return the state in which a node was refined: it is not refined again."""
+        if node in self.waiting:
+            return replace(self, waiting=tuple(other for other in self.waiting if other is not node))
+        return replace(self, refined=self.refined | {node.sequence})
 
     def with_candidate(self, kind: str, work: float, attempt: PhaseAttempt | None) -> SearchState:
         """Return the state with the record of a turn of so much work that led to an attempt, or to none."""
@@ -363,3 +381,8 @@ class SearchState:
     def used(self) -> float:
         """Work of all turns so far, as a fraction of the limit."""
         return sum(self.spent.values()) / self.limit
+
+
+def _is_rough(attempt: PhaseAttempt) -> bool:
+    """True if a finer mesh may confirm an attempt: it is inaccurate, or its turn ended before its simulation."""
+    return attempt.verdict is Verdict.INACCURATE or attempt.rank.group is RankGroup.UNTESTED

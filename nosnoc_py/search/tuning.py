@@ -102,7 +102,7 @@ class SearchTuning:
 
     coarse_intervals: int = 16
     coarse_iterations: int = 150
-    coarse_refinements: int = 1
+    coarse_refinements: int = 2
     stalled: int = 15
     few_iterations: int = 60
     most_phases: int = 16

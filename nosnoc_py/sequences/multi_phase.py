@@ -20,7 +20,7 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Levels of refinement: additional stages, and factor of the elements per control interval. Order is raised first, as
 # phases are smooth; smaller elements follow for integrands with kinks.
-FINER = ((0, 1), (1, 1), (2, 2), (4, 2), (4, 4))
+FINER = ((0, 1), (1, 1), (2, 1), (2, 2), (4, 2), (4, 4))
 # Additional points per element at which inequalities hold, once one is violated between the nodes.
 MORE_POINTS = 4
 

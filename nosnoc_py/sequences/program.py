@@ -67,6 +67,8 @@ class PhaseStart:
         Margins by which inequalities are tightened, so that they hold between the stages as well (user's units).
     near : bool
         True if the motion is a solution of the same sequence on another mesh: the solver then starts beside its bounds.
+    splits : tuple of (begin, end, factor)
+        Times [s] between which there are so many times more elements.
     """
 
     edges: Array
@@ -76,6 +78,12 @@ class PhaseStart:
     peaks: Array = field(default_factory=lambda: np.zeros(0))
     margins: Mapping[str, float] = field(default_factory=dict)
     near: bool = False
+    splits: tuple[tuple[float, float, int], ...] = ()
+
+    def elements(self, begin: float, end: float, usual: int) -> int:
+        """Return the number of elements of a piece of the motion that has usually so many."""
+        middle = 0.5 * (begin + end)
+        return usual * max((factor for a, b, factor in self.splits if a <= middle <= b), default=1)
 
     def at(self, t: float, side: Side) -> Array:
         """Return the state (n_x,) at one time."""
@@ -365,11 +373,12 @@ class PhaseNLP:
             self.at_lengths, self.length_phase = at, np.arange(count)
             control = 0
             for k, length in enumerate(lengths):
-                intervals = intervals_of(mesh, length, horizon)
-                share = 1.0 / (intervals * mesh.elements)
-                for _ in range(intervals):
+                ends = np.linspace(*self.start.edges[k : k + 2], intervals_of(mesh, length, horizon) + 1)
+                for a, b in itertools.pairwise(ends):
+                    elements = self.start.elements(a, b, mesh.elements)
+                    share = 1.0 / ((ends.size - 1) * elements)
                     self.pieces.append(
-                        ControlPiece(phase=k, control=control, elements=mesh.elements, length=int(at[k]), share=share)
+                        ControlPiece(phase=k, control=control, elements=elements, length=int(at[k]), share=share)
                     )
                     control += 1
             self.controls = control

@@ -84,6 +84,11 @@ ADMISSIBLE_START, PROJECTIONS = 1e-9, 30
 BROKEN = 0.1
 # Increase of a margin as a multiple of the violation that is left; above one, as a margin also changes the motion.
 BACK = 1.2
+# A refinement converges if it leaves this part of the largest defect.
+CONVERGES = 0.2
+# Part of a defect that is left on a mesh of one stage more, part of the tolerance that more elements shall reach, and
+# their largest factor in one refinement.
+HIGHER_ORDER, SAFE, MOST_SPLIT = 1e-2, 0.3, 4
 # Least and largest margin of an open contact that a motion nearly touches, as fractions of the typical length.
 MARGINS = 1e-5, 1e-3
 # Amplification of errors from which on the message calls a motion unstable.
@@ -379,7 +384,7 @@ class Refinement:
 
     def refine(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, cutoff: Cutoff = NO_CUTOFF) -> PhaseAttempt:
         """Solve one sequence on finer and finer meshes until it is confirmed; return the last attempt."""
-        plan, level, points, placed, rounds = Plan.of(sequence, laws), 0, 0, 0, 0
+        plan, level, points, placed, rounds, defect = Plan.of(sequence, laws), 0, 0, 0, 0, np.inf
         if self.method.mesh(0).equal:
             # Events cannot cross nodes of equal intervals: a moving grid finds their intervals first.
             point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
@@ -397,6 +402,9 @@ class Refinement:
             if mesh.equal:
                 attempt = self.move_across_nodes(laws, attempt)
             plan, lengths = attempt.point.program.plan, attempt.point.lengths
+            # A refinement that removes most of the defects is followed by another one.
+            before, defect = defect, _defect(attempt)
+            rounds -= defect <= CONVERGES * before < np.inf
             misplaced = placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths)
             if not misplaced and (attempt.confirmed or rounds >= self.method.refinements):
                 return attempt
@@ -409,14 +417,17 @@ class Refinement:
                 share = max(MARGINS[0], 10.0 * margins.get(label, 0.0) / laws.length)
                 margins[label] = laws.length * min(share, MARGINS[1])
             points = 1 if broken.size else points
+            splits = _splits(attempt, start, self.method.tolerance * (SAFE if level else 1.0 / HIGHER_ORDER))
             if misplaced:
                 placed += 1
             else:
                 rounds += 1
-                level += attempt.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES  # the mesh itself is fine enough then
+                # The mesh itself is fine enough if only points are missing, or where only some windows are inaccurate.
+                level += attempt.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES and not (level and splits)
             peaks = np.unique(np.concatenate([start.peaks, broken]))
+            splits = [*start.splits, *splits]
             start = start_of_motion(self.ocp, attempt.point.sequence, attempt.solution)
-            start = replace(start, peaks=peaks, margins=margins, near=True)
+            start = replace(start, peaks=peaks, margins=margins, near=True, splits=tuple(splits))
 
     def with_fine_objective(self, attempt: PhaseAttempt) -> PhaseAttempt:
         """Return the attempt with the objective of a finer quadrature, if only its error speaks against the motion.
@@ -554,18 +565,22 @@ class Refinement:
         """
         point = self.optimum(laws, plan, mesh, start, cutoff)
         while len(plan) > 1 and not (self.keeps_phases and start.near) and not _stays_above(point):
-            short = point.lengths <= (1.0 + VANISHING_LENGTH) * KEPT_LENGTH * point.program.lengths_of(point.program.w0)
+            begun = point.program.lengths_of(point.program.w0)
+            # A phase that was as short before has been found to be needed, such as one behind an impact at the end.
+            short = (point.lengths <= (1.0 + VANISHING_LENGTH) * KEPT_LENGTH * begun) & (begun > SHORTEST * begun.sum())
             if not short.any() or short.all():
                 return point
-            shorter, edges = plan.without_phases(short, point.edges)
             motion = solution_of(point, Status.STOPPED, "", self.effort())
-            anew = start_of_motion(
-                self.ocp, sequence_from_modes(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion
-            )
-            if self.keeps_phases:
-                return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
-            pruned_point = self.optimum(laws, shorter, mesh, anew, cutoff)
-            if not self.better(pruned_point, point):
+            for gone in _may_vanish(short):
+                shorter, edges = plan.without_phases(gone, point.edges)
+                sequence = sequence_from_modes(shorter.modes, shorter.impacts, laws, edges[1:-1])
+                anew = start_of_motion(self.ocp, sequence, motion)
+                if self.keeps_phases:
+                    return self.optimum_of_given_phases(laws, shorter, mesh, anew, point, short)
+                pruned_point = self.optimum(laws, shorter, mesh, anew, cutoff)
+                if self.better(pruned_point, point):
+                    break
+            else:
                 freed = self.run_solver(point.program, point.w, "short phases", most=FEW_ITERATIONS)
                 return freed if self.better(freed, point) else point
             plan, point = shorter, pruned_point
@@ -642,7 +657,7 @@ class Refinement:
         lower, at = program.nlp.lbw.copy(), program.at_lengths
         # A phase that nodes of equal intervals cut into pieces may lose one: its event is then at the node.
         shares = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
-        lower[at] = np.maximum(lower[at], shares * program.w0[at])
+        lower[at] = np.maximum(lower[at], shares * np.maximum(program.w0[at], SHORTEST * program.w0[at].sum()))
         if shortest:
             lower[at] = np.maximum(lower[at], shortest * program.w0[at].sum() * (shares if least else 1.0))
         limits = {"max_iter": most, "cutoff": cutoff * program.nlp.cost_scale}
@@ -730,6 +745,41 @@ def _nearly_touched_gaps(attempt: PhaseAttempt) -> list[str]:
     if certificate is None or attempt.verdict not in (Verdict.REFUTED, Verdict.UNDECIDED):
         return []
     return [f"gap[{e.event.name}]" for e in certificate.events if e.claimed is None and e.event.kind == "impact"]
+
+
+def _may_vanish(short: Array) -> list[Array]:
+    """Return which of the short phases to leave out: all of them, or all but the last one.
+
+    The state at the end may be that behind an impact, in a phase without length.
+    """
+    but_last = short.copy()
+    but_last[-1] = False
+    return [short, but_last] if short[-1] and but_last.any() else [short]
+
+
+def _defect(attempt: PhaseAttempt) -> float:
+    """Return the largest defect of a window; infinite without one."""
+    worst = None if attempt.certificate is None else attempt.certificate.worst_window
+    return np.inf if worst is None else worst.defect
+
+
+def _splits(attempt: PhaseAttempt, start: PhaseStart, tolerance: float) -> list[tuple[float, float, int]]:
+    """Return the windows with larger defects, relative to the sizes of the states, and the factor of their elements.
+
+    Elements of a fraction 1 / n of the length have errors of n^(1 - 2 s) with s stages of Radau IIA.
+    """
+    certificate, program = attempt.certificate, attempt.point.program
+    splits, names = list[tuple[float, float, int]](), attempt.solution.state_names
+    for window in () if certificate is None else certificate.windows:
+        if window.state in names and np.isfinite(window.defect):
+            share = window.defect / float(program.sizes[names.index(window.state)])
+            factor = (share / tolerance) ** (1.0 / (2 * program.mesh.stages - 1))
+            if factor > 1.0:
+                now = start.elements(window.start, window.end, 1)
+                # Behind an event that only one of both has, the defect says nothing about the mesh.
+                most = MOST_SPLIT if window.events_agree else 2
+                splits.append((window.start, window.end, now * int(min(np.ceil(factor), most))))
+    return splits
 
 
 def _growth(certificate: Certificate) -> str:

@@ -169,6 +169,22 @@ class TestRefinement:
         assert node is not None
         assert node.attempt is rough[1]
 
+    def test_another_optimum_of_a_sequence_waits_until_it_is_refined(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A rough motion does not replace the confirmed one of its sequence; it is refined once if it is better."""
+        monkeypatch.setattr("nosnoc_py.search.state.neighbours", lambda ocp, point, solution: iter(()))
+        known = state(attempt(BOUNCE, 2.0))
+        rough = attempt(BOUNCE, 1.0, INACCURATE, defect=0.9)
+        here = known.with_attempt(rough, "random")
+        assert [node.attempt.solution.objective for node in here.nodes] == [2.0]
+        assert here.refinable is not None
+        assert here.refinable.attempt is rough
+        assert here.hopeful
+        after = here.with_refinement(here.refinable)
+        assert after.refinable is None
+        assert not after.hopeful
+        for other in (attempt(BOUNCE, 3.0, INACCURATE), attempt(BOUNCE, 1.0, REFUTED), attempt(BOUNCE, 1.99, INACCURATE)):
+            assert known.with_attempt(other, "random").refinable is None
+
     def test_errors_of_more_than_the_motion_are_not_sound(self) -> None:
         assert attempt(BOUNCE, 1.0, INACCURATE).is_sound
         assert not attempt(BOUNCE, 1.0, INACCURATE, defect=0.9).is_sound

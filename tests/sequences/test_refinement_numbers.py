@@ -21,7 +21,7 @@ from nosnoc_py.sequences import optimise, refinement
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.optimise import NOT_FINITE, has_descent, status_of
 from nosnoc_py.sequences.plan import Plan
-from nosnoc_py.sequences.program import PhaseMesh
+from nosnoc_py.sequences.program import PhaseMesh, PhaseStart
 from nosnoc_py.sequences.refinement import (
     PhaseAttempt,
     Refinement,
@@ -37,6 +37,7 @@ from nosnoc_py.sequences.refinement import (
     stretched_control,
     with_added_phase,
 )
+from nosnoc_py.solution.certificate import Window
 from nosnoc_py.status import Status, Verdict
 
 pytestmark = pytest.mark.quick
@@ -496,6 +497,8 @@ class Start:
     peaks: Any = ()
     margins: Any = field(default_factory=dict)
     near: bool = False
+    splits: Any = ()
+    elements = PhaseStart.elements
 
 
 class TestMeshes:
@@ -503,13 +506,16 @@ class TestMeshes:
 
     laws: Any = ContactLaws(ball().system, length=2.0)
 
-    def answer(self, verdict: Verdict | None, lengths: tuple[float, ...] = (0.4, 0.6)) -> Any:
+    def answer(self, verdict: Verdict | None, lengths: tuple[float, ...] = (0.4, 0.6), *windows: Window) -> Any:
         plan = Plan.of(ns.Sequence([{}, "impact ground", {}]), self.laws)
         values = {"residual": 0.0, "objective": 1.0, "objective_at_start": 1.0}
-        program = SimpleNamespace(plan=plan)
+        program = SimpleNamespace(plan=plan, mesh=PhaseMesh(stages=3), sizes=np.array([1.0, 2.0]))
         point = SimpleNamespace(program=program, lengths=np.array(lengths), sequence=None, **values)
-        certificate = SimpleNamespace(verdict=verdict, worst_window=None, true_objective=99.0, events=())
-        solution = SimpleNamespace(success=True, objective=1.0)
+        worst = max(windows, key=lambda window: window.defect, default=None)
+        certificate = SimpleNamespace(
+            verdict=verdict, worst_window=worst, windows=windows, true_objective=99.0, events=()
+        )
+        solution = SimpleNamespace(success=True, objective=1.0, state_names=("q", "v"))
         given: Any = {"point": point, "solution": solution, "certificate": None if verdict is None else certificate}
         return PhaseAttempt(**given)
 
@@ -531,11 +537,36 @@ class TestMeshes:
         last, asked = self.refined(monkeypatch, [rough, rough, sure])
         assert last is sure
         meshes = [mesh for mesh, _ in asked]
-        assert [(mesh.stages, mesh.elements) for mesh in meshes] == [(3, 1), (4, 1), (5, 2)]
+        assert [(mesh.stages, mesh.elements) for mesh in meshes] == [(3, 1), (4, 1), (5, 1)]
         assert [start.near for _, start in asked] == [False, True, True]
         assert len(self.refined(monkeypatch, [rough] * 9, refinements=2)[1]) == 3
         assert len(self.refined(monkeypatch, [rough] * 9, refinements=0)[1]) == 1
         assert len(self.refined(monkeypatch, [self.answer(None)])[1]) == 1
+
+    def test_windows_with_defects_get_more_elements(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a higher order, and by the fifth root of the defect: (2e-5 / 3e-7)^(1 / 5) = 2.3, three times as many.
+
+        While refinements leave less than a fifth of the defect they do not count.
+        """
+
+        def found(defect: float, start: float = 0.5, agree: bool = True) -> Any:
+            window = Window(start=start, end=start + 0.1, defect=defect, state="v", events_agree=agree)
+            exact = Window(start=0.0, end=1.0, defect=0.0, state="q", events_agree=True)
+            return self.answer(Verdict.INACCURATE, (0.4, 0.6), window, exact)
+
+        answers = [found(9e-2), found(4e-5), found(4e-6), self.answer(Verdict.CONFIRMED)]
+        _, asked = self.refined(monkeypatch, answers, refinements=1)
+        assert [(mesh.stages, mesh.elements) for mesh, _ in asked] == [(3, 1), (4, 1), (4, 1), (4, 1)]
+        first, second, last = (start.splits for _, start in asked[1:])
+        assert first == ((0.5, 0.6, 4),)  # (0.045 / 1e-4)^(1 / 5) = 3.4
+        assert second[1:] == ((0.5, 0.6, 12),)
+        assert last[2:] == ((0.5, 0.6, 24),)
+        assert asked[3][1].elements(0.52, 0.56, 1) == 24
+        assert asked[3][1].elements(0.42, 0.48, 2) == 2
+        _, asked = self.refined(monkeypatch, [found(9e-2), found(8e-2), found(7e-2)], refinements=1)
+        assert len(asked) == 2
+        _, asked = self.refined(monkeypatch, [found(9.0, agree=False), self.answer(Verdict.CONFIRMED)])
+        assert asked[1][1].splits == ((0.5, 0.6, 2),)  # behind an event that only one of both has
 
     def test_an_inequality_between_the_nodes_needs_points_and_no_finer_mesh(
         self, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,241 @@
+"""Goals and costs of robots in words: every function returns constraints or expressions that can be printed.
+
+Nothing here is needed for a problem: `robot.position("hand") == [0.3, 0, 0.5]` is one, too. The functions know what is
+easily written wrong: attitudes have three equations, a rotation about a fixed axis has one.
+
+>>> import nosnoc_py as ns
+>>> text = '''<robot name="brick"><link name="body"><inertial><mass value="2"/>
+...   <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>'''
+>>> brick = ns.Robot.from_urdf(text, base="floating")
+>>> tips_over = ns.goals.turned(brick, "body", [0.5**0.5, 0.5**0.5, 0, 0])
+>>> tips_over.name
+'body turned'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import casadi as ca
+import numpy as np
+from attrs import evolve
+
+from nosnoc_py.arguments import named_arguments
+from nosnoc_py.errors import ModelError, check_type
+from nosnoc_py.functions import numbers
+from nosnoc_py.ocp import Constraint
+from nosnoc_py.robots.robot import Robot
+from nosnoc_py.rotations import attitude_error
+from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+
+
+@named_arguments
+def placed(robot: Robot, link: str, at: Any, *, point: Any = (0.0, 0.0, 0.0), within: float = 0.0) -> Constraint:
+    """Return the constraint that a point of a link is at a place.
+
+    Parameters
+    ----------
+    robot : Robot
+    link : str
+    at : (3,)
+        In the world [m]; None leaves a component free.
+    point : (3,)
+        In the frame of the link [m].
+    within : float
+        Largest distance of every component [m].
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> text = '''<robot name="rig"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
+    ...   <inertia ixx="0" iyy="0" izz="0"/></inertial></link>
+    ...   <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
+    ...   <limit lower="-1" upper="1" effort="5" velocity="3"/></joint></robot>'''
+    >>> robot = ns.Robot.from_urdf(text)
+    >>> ns.goals.placed(robot, "cart", [0.5, None, None]).expression
+    SX(q)
+    """
+    position, given = robot.position(link, point), list(at)
+    if len(given) != 3:
+        raise ModelError(f"placed: at: expected three components, None for a free one, given {at!r}.")
+    rows = [k for k, value in enumerate(given) if value is not None]
+    if not rows:
+        raise ModelError("placed: at: every component is free, so that there is no constraint.")
+    values = numbers([given[k] for k in rows], "placed: at", len(rows), finite=True)
+    return _about(position[rows], values, within, f"{link} at its place", "placed")
+
+
+@named_arguments
+def turned(robot: Robot, link: str, attitude: Any = (1.0, 0.0, 0.0, 0.0), *, within: float = 0.0) -> Constraint:
+    """Return the constraint that a link has an attitude: three rows, or one where it turns about one axis only.
+
+    Parameters
+    ----------
+    robot : Robot
+    link : str
+    attitude : (4,) or (3, 3)
+        Unit quaternion, real part first, or rotation matrix, in the world; the default is that of the world.
+    within : float
+        Largest component of the rotation vector between both [rad].
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> text = '''<robot name="brick"><link name="body"><inertial><mass value="2"/>
+    ...   <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>'''
+    >>> ns.goals.turned(ns.Robot.from_urdf(text, base="floating"), "body").expression.shape
+    (3, 1)
+    """
+    error = cast(ca.SX, attitude_error(robot.pose(link)[0], attitude))
+    return _about(error, np.zeros(3), within, f"{link} turned", "turned", robot)
+
+
+@named_arguments
+def level(robot: Robot, link: str, *, within: float = 0.0) -> Constraint:
+    """Return the constraint that the z-axis of a link is vertical, whatever its heading.
+
+    Parameters
+    ----------
+    robot : Robot
+    link : str
+    within : float
+        Largest inclination in the two horizontal directions [rad], below pi / 2.
+
+    Examples
+    --------
+    As a path constraint it keeps a trunk level within .1 rad:
+
+    >>> import nosnoc_py as ns
+    >>> text = '''<robot name="brick"><link name="body"><inertial><mass value="2"/>
+    ...   <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>'''
+    >>> ns.goals.level(ns.Robot.from_urdf(text, base="floating"), "body", within=0.1).upper.round(3).tolist()
+    [0.1, 0.1]
+    """
+    if not 0.0 <= within < np.pi / 2:
+        raise ModelError(f"level: within: expected an angle in [0, pi / 2), given {within!r}.")
+    axis = robot.pose(link)[0][:2, 2]
+    return _about(axis, np.zeros(2), float(np.sin(within)), f"{link} level", "level", robot)
+
+
+@named_arguments
+def clearance(robot: Robot, link: str, height: float, *, point: Any = (0.0, 0.0, 0.0)) -> Constraint:
+    """Return the constraint that a point of a link stays at least this high [m]: of a foot, or of a hand.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> text = '''<robot name="brick"><link name="body"><inertial><mass value="2"/>
+    ...   <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>'''
+    >>> ns.goals.clearance(ns.Robot.from_urdf(text, base="floating"), "body", 0.2).lower.tolist()
+    [0.2]
+    """
+    return Constraint(robot.position(link, point)[2], lower=float(height), name=f"{link} clear of the ground")
+
+
+@named_arguments
+def at_rest(system: CLS) -> Constraint:
+    """Return the constraint that all velocities vanish.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ns.goals.at_rest(ns.CLS(q=q, v=v, mass_matrix=1, force=0, contacts=[])).expression
+    SX(v)
+    """
+    check_type(system, CLS, "at_rest: system")
+    return Constraint(system.v, equals=np.zeros(system.n_v), name="at rest")
+
+
+@named_arguments
+def effort(system: CLS, bounds: Mapping[str, tuple[float, float]] | None = None) -> ca.SX:
+    """Return the sum of squared controls, each relative to half of its range, as a stage cost.
+
+    Parameters
+    ----------
+    system : CLS
+    bounds : mapping, optional
+        Bounds by name, `robot.bounds()`; controls without finite ones are taken as they are.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[])
+    >>> ns.goals.effort(cart, {"u_0": (-4, 4)})
+    SX(sq((u/4)))
+    """
+    sizes = []
+    for name in system.control_names:
+        low, high = (bounds or {}).get(name, (None, None))
+        both = low is not None and high is not None and np.isfinite([low, high]).all() and high > low
+        sizes.append(0.5 * (float(cast(float, high)) - float(cast(float, low))) if both else 1.0)
+    return ca.sumsqr(system.u / ca.DM(sizes))
+
+
+@named_arguments
+def power(system: CLS) -> ca.SX:
+    """Return the mechanical power of every control (n_u,) [W], for controls that act linearly.
+
+    `ca.sumsqr(power)` is a smooth stage cost, `ca.sum1(ca.fmax(power, 0))` the energy that drives take.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> ns.goals.power(ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - q, contacts=[]))
+    SX((v*u))
+    """
+    check_type(system, CLS, "power: system")
+    slope = ca.jacobian(system.force, system.u)
+    if ca.depends_on(slope, system.u):
+        raise ModelError("power: the controls do not act linearly, so that the force has no part for each of them.")
+    return (slope.T @ system.v) * system.u
+
+
+@named_arguments
+def with_rates(system: CLS) -> CLS:
+    """Return the system whose controls are states and whose new controls are their rates.
+
+    Drives do not jump then, and `ca.sumsqr(system.u)` is a cost of their rates: of the jerk of a motion. Bounds of the
+    old controls keep their names.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[])
+    >>> slow = ns.goals.with_rates(cart)
+    >>> slow.state_names, slow.control_names
+    (('q_0', 'v_0', 'u_0'), ('u_0_rate',))
+    """
+    check_type(system, CLS, "with_rates: system")
+    if not system.n_u:
+        raise ModelError("with_rates: the system has no controls.")
+    if not system.autonomous:
+        raise ModelError("with_rates: the system depends on time; make the time a state of your own.")
+    rates = ca.vertcat(*(ca.SX.sym(f"{name}_rate") for name in system.control_names))
+    own, names = system.names, system.control_names
+    given = {part: own[part] for part in ("q", "v")} | {"u": tuple(f"{name}_rate" for name in names)}
+    given["y"] = (*own.get("y", ()), *names)
+    y = ca.vertcat(system.y, system.u)
+    nominal = {**system.nominal, "y": np.append(system.nominal["y"], system.nominal["u"])}
+    return evolve(system, u=rates, y=y, y_rate=ca.vertcat(system.y_rate, rates), names=given, nominal=nominal)
+
+
+def _about(
+    rows: ca.SX, values: Array, within: float, name: str, what: str, robot: Robot | None = None
+) -> Constraint:
+    """Return values - within <= rows <= values + within; rows that no coordinate moves are left out if they hold."""
+    if not within >= 0.0:
+        raise ModelError(f"{what}: within: expected a number >= 0, given {within!r}.")
+    moved = [k for k in range(rows.numel()) if not ca.simplify(rows[k]).is_constant()]
+    for k in set(range(rows.numel())) - set(moved):
+        if not abs(float(rows[k]) - values[k]) <= within + 1e-9:
+            raise ModelError(f"{what}: row {k} is {float(rows[k]):g} whatever the robot does, wanted {values[k]:g}.")
+    if not moved:
+        raise ModelError(f"{what}: no joint moves this; there is nothing to constrain.")
+    return Constraint(rows[moved], values[moved] - within, values[moved] + within, name=name)
