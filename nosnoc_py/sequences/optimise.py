@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.attempts import work
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import ABOVE, OPTIONS, InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
-from nosnoc_py.programs import BlockProgram, ForCasadi
+from nosnoc_py.programs import BlockProgram, ForCasadi, KernelBlock, LinearMap
 from nosnoc_py.sequences.program import PhaseNLP
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.status import Status
@@ -54,6 +56,8 @@ OWN = (
 )
 # Options of IPOPT. Redundant contacts make rows dependent, so that the Jacobian is regularised first.
 IPOPT = {**SETTINGS, "tol": 1e-9, "compl_inf_tol": 1e-9, "mu_target": 0.0, "perturb_always_cd": "yes"}
+# Options and largest number of iterations towards the nearest feasible point: its start is beside its bounds.
+NEAR, MOST_PROJECTIONS = {"mu_init": 1e-6, "bound_push": 1e-8, "bound_frac": 1e-8}, 30
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
 # DESCENT of what it could without any row.
 RADIUS, DESCENT = 1e-3, 1e-4
@@ -99,12 +103,33 @@ def optimise(
         # Ctrl-C counts, whichever of the two points is the better one.
         result = replace(best, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
     solution = _unscaled(nlp, result)
+    if program.tolerance < nlp.residual(solution) <= VERY_NEAR:
+        nearest = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
+        solution = min((solution, nearest), key=nlp.residual)
     if program.ocp.free_time is None:
         # The certificate has the given horizon: what the row for it leaves is taken from the lengths in proportion.
         at, total = program.at_lengths, float(solution[program.at_lengths].sum())
         horizon = float(program.ocp.horizon)
         solution[at] *= horizon / total if abs(total - horizon) <= program.tolerance * horizon else 1.0
     return PhasePoint.of(program, solution, result)
+
+
+def nearest_feasible(
+    nlp: BlockProgram, w: Array, most: int = MOST_PROJECTIONS, deadline: float = np.inf, **bounds: Any
+) -> Array:
+    """Return the point that satisfies the rows of a program and is nearest to another one, relative to its scales.
+
+    A method that creeps along curved rows ends beside them: the point there may be a motion all the same.
+    """
+    x, before, size = (ca.SX.sym(name) for name in ("x", "before", "size"))
+    kernel = Kernel(ca.vertcat(x, before, size), ca.SX(0, 1), 0.5 * ((x - before) / size) ** 2)
+    index = np.arange(w.size)[:, None]
+    at = LinearMap.of((index,), (None, w[:, None]), (None, nlp.scale[:, None]))
+    near = KernelBlock(name="near", kernel=kernel, at=at)
+    rows = [replace(block, weights=np.zeros(block.places)) for block in nlp.blocks]
+    program = BlockProgram([*rows, near], nlp.lbw, nlp.ubw, nlp.scale, w)
+    method = InteriorPoint(program, {**SETTINGS, **NEAR, "max_iter": most})
+    return _unscaled(nlp, method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds))
 
 
 def _unscaled(nlp: BlockProgram, result: NLPResult) -> Array:

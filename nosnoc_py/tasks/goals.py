@@ -226,9 +226,7 @@ def with_rates(system: CLS) -> CLS:
     return evolve(system, u=rates, y=y, y_rate=ca.vertcat(system.y_rate, rates), names=given, nominal=nominal)
 
 
-def _about(
-    rows: ca.SX, values: Array, within: float, name: str, what: str, robot: Robot | None = None
-) -> Constraint:
+def _about(rows: ca.SX, values: Array, within: float, name: str, what: str, robot: Robot | None = None) -> Constraint:
     """Return values - within <= rows <= values + within; rows that no coordinate moves are left out if they hold."""
     if not within >= 0.0:
         raise ModelError(f"{what}: within: expected a number >= 0, given {within!r}.")

@@ -182,8 +182,8 @@ class TestRefinement:
         after = here.with_refinement(here.refinable)
         assert after.refinable is None
         assert not after.hopeful
-        for other in (attempt(BOUNCE, 3.0, INACCURATE), attempt(BOUNCE, 1.0, REFUTED), attempt(BOUNCE, 1.99, INACCURATE)):
-            assert known.with_attempt(other, "random").refinable is None
+        for objective, verdict in ((3.0, INACCURATE), (1.0, REFUTED), (1.99, INACCURATE)):
+            assert known.with_attempt(attempt(BOUNCE, objective, verdict), "random").refinable is None
 
     def test_errors_of_more_than_the_motion_are_not_sound(self) -> None:
         assert attempt(BOUNCE, 1.0, INACCURATE).is_sound
