@@ -373,7 +373,8 @@ class PhaseNLP:
             self.at_lengths, self.length_phase = at, np.arange(count)
             control = 0
             for k, length in enumerate(lengths):
-                ends = np.linspace(*self.start.edges[k : k + 2], intervals_of(mesh, length, horizon) + 1)
+                first, last = self.start.edges[k : k + 2]
+                ends = np.linspace(float(first), float(last), intervals_of(mesh, length, horizon) + 1)
                 for a, b in itertools.pairwise(ends):
                     elements = self.start.elements(a, b, mesh.elements)
                     share = 1.0 / ((ends.size - 1) * elements)

@@ -11,6 +11,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.rotations import attitude_error
+from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_keys
 
@@ -91,7 +92,7 @@ def _mirrored(system: Described, mirror: Mapping[str, str]) -> tuple[list[int], 
     names = system.state_names
     source, sign, taken = list(range(len(names))), np.ones(len(names)), set[str]()
     pairs = list(mirror.items())
-    if getattr(system, "mechanical", False) and system.moves_by_v:
+    if isinstance(system, CLS) and system.moves_by_v:
         rates = dict(zip(system.names["q"], system.names["v"], strict=True))
         known = {*mirror, *(other.removeprefix("-") for other in mirror.values())}
         for one, other in mirror.items():

@@ -23,13 +23,15 @@ from attrs import evolve
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type
-from nosnoc_py.functions import numbers
+from nosnoc_py.functions import function_of, numbers
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.robots.robot import Robot
 from nosnoc_py.rotations import attitude_error
 from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
+# Number of postures that tell which rows are constant, and the size of differences that are rounding.
+SAMPLES, ROUNDING = 5, 1e-9
 
 
 @named_arguments
@@ -65,7 +67,7 @@ def placed(robot: Robot, link: str, at: Any, *, point: Any = (0.0, 0.0, 0.0), wi
     if not rows:
         raise ModelError("placed: at: every component is free, so that there is no constraint.")
     values = numbers([given[k] for k in rows], "placed: at", len(rows), finite=True)
-    return _about(position[rows], values, within, f"{link} at its place", "placed")
+    return _about(robot, position[rows], values, within, f"{link} at its place", "placed")
 
 
 @named_arguments
@@ -90,7 +92,7 @@ def turned(robot: Robot, link: str, attitude: Any = (1.0, 0.0, 0.0, 0.0), *, wit
     (3, 1)
     """
     error = cast(ca.SX, attitude_error(robot.pose(link)[0], attitude))
-    return _about(error, np.zeros(3), within, f"{link} turned", "turned", robot)
+    return _about(robot, error, np.zeros(3), within, f"{link} turned", "turned")
 
 
 @named_arguments
@@ -117,7 +119,7 @@ def level(robot: Robot, link: str, *, within: float = 0.0) -> Constraint:
     if not 0.0 <= within < np.pi / 2:
         raise ModelError(f"level: within: expected an angle in [0, pi / 2), given {within!r}.")
     axis = robot.pose(link)[0][:2, 2]
-    return _about(axis, np.zeros(2), float(np.sin(within)), f"{link} level", "level", robot)
+    return _about(robot, axis, np.zeros(2), float(np.sin(within)), f"{link} level", "level")
 
 
 @named_arguments
@@ -226,14 +228,18 @@ def with_rates(system: CLS) -> CLS:
     return evolve(system, u=rates, y=y, y_rate=ca.vertcat(system.y_rate, rates), names=given, nominal=nominal)
 
 
-def _about(rows: ca.SX, values: Array, within: float, name: str, what: str, robot: Robot | None = None) -> Constraint:
+def _about(robot: Robot, rows: ca.SX, values: Array, within: float, name: str, what: str) -> Constraint:
     """Return values - within <= rows <= values + within; rows that no coordinate moves are left out if they hold."""
     if not within >= 0.0:
         raise ModelError(f"{what}: within: expected a number >= 0, given {within!r}.")
-    moved = [k for k in range(rows.numel()) if not ca.simplify(rows[k]).is_constant()]
-    for k in set(range(rows.numel())) - set(moved):
-        if not abs(float(rows[k]) - values[k]) <= within + 1e-9:
-            raise ModelError(f"{what}: row {k} is {float(rows[k]):g} whatever the robot does, wanted {values[k]:g}.")
+    # Rows of a rotation about one axis are constant, but not so written.
+    places = np.random.default_rng(0).normal(size=(robot.q.numel(), SAMPLES))
+    found = np.array(function_of([robot.q], rows).map(SAMPLES)(places))
+    constant = np.ptp(found, axis=1) <= ROUNDING
+    for k in np.flatnonzero(constant):
+        if not abs(found[k, 0] - values[k]) <= within + ROUNDING:
+            raise ModelError(f"{what}: row {k} is {found[k, 0]:g} whatever the robot does, wanted {values[k]:g}.")
+    moved = [int(k) for k in np.flatnonzero(~constant)]
     if not moved:
         raise ModelError(f"{what}: no joint moves this; there is nothing to constrain.")
     return Constraint(rows[moved], values[moved] - within, values[moved] + within, name=name)

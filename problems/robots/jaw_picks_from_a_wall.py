@@ -22,7 +22,7 @@ def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
         *ns.contacts(box, ns.HalfSpace((0, 1)), name="floor", friction=0.5),
         *ns.contacts(box, ns.HalfSpace((-1, 0), -half - GAP), name="wall", friction=0.5),
     ]
-    drawn = [ns.scene.Ground(0)]
+    drawn: list[ns.scene.PlanarShape] = [ns.scene.Ground(0)]
     for name, side in (("left", -1), ("right", 1)):
         place = ca.vertcat(palm[0] + side * width, palm[1])
         tip = ns.Placed(ns.Sphere(TIP), place, coordinates=plane)

@@ -120,3 +120,32 @@ def test_wrong_states_are_errors_and_ends_of_joints_do_not_carry() -> None:
     floor = ns.Contact("floor", gap=q[1], tangent=[1, 0], friction=0.3)
     on_a_rail = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, -G], contacts=[*ends, floor])
     assert list(ns.stand(on_a_rail).forces) == ["floor"]
+
+
+class TestReach:
+    """Inverse kinematics by the program of `stand`, without forces."""
+
+    def arm(self) -> tuple[ns.CLS, ca.SX]:
+        q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+        arm = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u - 9.81 * ca.cos(q), contacts=[])
+        return arm, ca.vertcat(ca.cos(q[0]) + ca.cos(q[0] + q[1]), ca.sin(q[0]) + ca.sin(q[0] + q[1]))
+
+    @pytest.mark.parametrize("elbow", [-1.0, 1.0])
+    def test_the_nearer_of_two_elbows(self, elbow: float) -> None:
+        """Both links are 1 m long: the angle between them is acos(d^2 / 2 - 1)."""
+        arm, hand = self.arm()
+        x = ns.reach(arm, [hand == [0.9, 0.8]], near={"q_1": elbow})
+        assert x[1] == pytest.approx(elbow * np.arccos(0.5 * (0.9**2 + 0.8**2) - 1), abs=1e-9)
+        assert x[2:].tolist() == [0, 0]
+
+    def test_out_of_reach(self) -> None:
+        arm, hand = self.arm()
+        with pytest.raises(ns.ModelError, match="reach: no posture nearby"):
+            ns.reach(arm, [hand == [2.0, 1.0]], near={"q_1": 1.0})
+
+    def test_a_balanced_posture_with_a_condition(self) -> None:
+        """`stand(where=)` has the same posture, and the torques that hold it."""
+        arm, hand = self.arm()
+        stance = ns.stand(arm, near={"q_1": 1.0}, where=[hand == [0.9, 0.8]])
+        assert stance.x0 == pytest.approx(ns.reach(arm, [hand == [0.9, 0.8]], near={"q_1": 1.0}), abs=1e-7)
+        assert stance.u == pytest.approx(9.81 * np.cos(stance.x0[:2]), abs=1e-6)

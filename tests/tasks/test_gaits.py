@@ -1,0 +1,98 @@
+"""Periodic motions: rows of the constraints, and motions with closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.errors import ModelError
+
+BRICK = """<robot name="brick"><link name="body"><inertial><mass value="2"/>
+  <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>"""
+
+
+def cart(**more: Any) -> ns.CLS:
+    """Two coordinates, two controls."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+    names = {"q": ["left", "right"], "v": ["left_rate", "right_rate"]}
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u, contacts=[], names=names, **more)
+
+
+def values(system: ns.CLS, constraint: ns.Constraint, first: Any, last: Any) -> np.ndarray:
+    """Rows of a terminal constraint for an initial and a final state."""
+    at = ca.Function("rows", [system.x_initial, system.x], [constraint.expression])
+    return np.array(at(first, last)).ravel()
+
+
+@pytest.mark.quick
+class TestRows:
+    def test_the_last_state_is_the_first_one(self) -> None:
+        system = cart()
+        (one,) = ns.periodic(system)
+        assert values(system, one, [1, 2, 3, 4], [1.5, 2, 2, 4]).tolist() == [0.5, 0, -1, 0]
+        assert (one.lower.tolist(), one.upper.tolist()) == ([0] * 4, [0] * 4)
+
+    def test_shifts_are_fixed_bounded_or_free(self) -> None:
+        system = cart()
+        (one,) = ns.periodic(system, shift={"left": 0.3, "right": (0.1, None)})
+        assert one.lower.tolist() == [0.3, 0.1, 0, 0]
+        assert one.upper.tolist() == [0.3, np.inf, 0, 0]
+        (free,) = ns.periodic(system, shift={"left": None})
+        assert values(system, free, [1, 2, 3, 4], [9, 2, 3, 4]).tolist() == [0, 0, 0]
+
+    def test_a_mirror_exchanges_coordinates_and_their_velocities(self) -> None:
+        system = cart()
+        (one,) = ns.periodic(system, mirror={"left": "right"})
+        assert values(system, one, [1, 2, 3, 4], [2, 1, 4, 3]).tolist() == [0] * 4
+        (turned,) = ns.periodic(system, mirror={"left": "-right"})
+        assert values(system, turned, [1, 2, 3, 4], [-2, -1, -4, -3]).tolist() == [0] * 4
+        (given,) = ns.periodic(system, mirror={"left": "right", "left_rate": "-right_rate"})
+        assert values(system, given, [1, 2, 3, 4], [2, 1, -4, -3]).tolist() == [0] * 4
+
+    def test_an_attitude_has_three_rows_and_either_sign(self) -> None:
+        robot = ns.Robot.from_urdf(BRICK, base="floating")
+        system = robot.system([])
+        (one,) = ns.periodic(system, shift={"base_x": 1.0})
+        assert one.expression.numel() == len(system.state_names) - 1
+        first = np.zeros(13)
+        first[3] = 1.0
+        last = -first
+        last[0] = 1.0
+        assert np.abs(values(system, one, first, last) - one.lower).max() < 1e-15
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"shift": {"lift": 1.0}}, "lift"),
+            ({"mirror": {"left": "rigth"}}, "rigth"),
+            ({"mirror": {"left": "right", "right": "left"}}, "given twice"),
+        ],
+    )
+    def test_names_are_checked(self, wrong: dict[str, Any], said: str) -> None:
+        with pytest.raises(ModelError, match=said):
+            ns.periodic(cart(), **wrong)
+
+    def test_a_quaternion_does_not_end_elsewhere(self) -> None:
+        system = ns.Robot.from_urdf(BRICK, base="floating").system([])
+        with pytest.raises(ModelError, match="base_qx is part of a quaternion"):
+            ns.periodic(system, shift={"base_qx": 1.0})
+
+
+def test_a_ball_that_is_hit_back_has_the_period_of_its_flight() -> None:
+    """Elastic ground at rest: a ball comes back from h = g T^2 / 8 without control; T = 1 s, g = 10 m/s^2."""
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    ground = ns.Contact("ground", gap=q, restitution=1.0)
+    ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 10, contacts=[ground])
+    ocp = ns.OCP(
+        ball, horizon=1.0, stage_cost=u**2, bounds={"u_0": (-20, 20)}, initial_constraints=[v == 0, q >= 0.2],
+        terminal_constraints=ns.periodic(ball),
+    )  # fmt: skip
+    solution = ns.solve(ocp, ns.MultiPhase(sequence=ns.Sequence([{}, "impact ground", {}])), guess={"q_0": 1.0})
+    assert solution.certificate is not None
+    assert solution.certificate.verdict.value == "confirmed"
+    assert solution.objective < 1e-10
+    assert abs(solution.x[0, 0] - 1.25) < 1e-6
