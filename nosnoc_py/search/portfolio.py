@@ -260,7 +260,11 @@ class Search(CompleteMethod):
     def _work_of_turn(self, state: SearchState, kind: str) -> float:
         """Return the limit of work of one turn."""
         left = (1.0 - TUNING.reserved - state.used) * state.limit
-        return max(TUNING.least_turn * state.task.growth, (TUNING.refinement if kind == REFINE else TUNING.turn) * left)
+        least = TUNING.least_turn * state.task.growth
+        if kind == REFINE:
+            # Cut short, the only motion that may be confirmed would be lost: it is refined once.
+            return max(least if state.confirmed else TUNING.last_program * state.limit, TUNING.refinement * left)
+        return max(least, TUNING.turn * left)
 
     def _turn(self, state: SearchState, kind: str, account: Account) -> SearchState:
         """Return the state after one turn of a kind; the start and its programs have a limit each."""
@@ -328,7 +332,9 @@ class Search(CompleteMethod):
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.rank.feasible and not best.escapes and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            with counted(max(TUNING.least_turn * state.task.growth, (1.0 - state.used) * state.limit)) as account:
+            # Without a confirmed motion the last program may be the first one.
+            last = TUNING.least_turn * state.task.growth if best.confirmed else TUNING.last_program * state.limit
+            with counted(max(last, (1.0 - state.used) * state.limit)) as account:
                 finer = self._on_final_grid(state, best)
                 if finer is not None and finer.confirmed and self.refines_control:
                     with counted(TUNING.finer_grids * state.limit):

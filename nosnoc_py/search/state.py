@@ -189,13 +189,14 @@ class SearchState:
 
         On a coarse mesh contacts that close slowly cause large errors of the states although all events agree; a
         program at the end of the work of its turn was not simulated. One that is refuted may be so by its mesh: it is
-        worth a finer one if it is much better.
+        worth a finer one if it is much better, or if nothing else is left late in the search.
         """
         if self.sound and not self.confirmed:
             return self.leader
-        cutoff, far = (
-            (self._above(-SAME_OBJECTIVE), self._above(-TUNING.large_gain)) if self.confirmed else (np.inf, -np.inf)
-        )
+        late = self.used > TUNING.refined_at * (1.0 - TUNING.reserved)
+        cutoff, far = np.inf, np.inf if late else -np.inf
+        if self.confirmed:
+            cutoff, far = self._above(-SAME_OBJECTIVE), self._above(-TUNING.large_gain)
         inaccurate = [
             node
             for node in self.nodes

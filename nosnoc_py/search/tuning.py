@@ -36,6 +36,8 @@ class SearchTuning:
         Largest fraction of the work that is left, for one turn.
     reserved : float
         Fraction of the whole work that is reserved for the program on the final grid.
+    last_program : float
+        Least fraction of the whole work for the program on the final grid where no motion is confirmed yet.
     first_program : float
         Work for one program after the search if no turn has led to any: there has to be something to return.
     refinement : float
@@ -110,6 +112,7 @@ class SearchTuning:
     least_turn: float = 0.8
     turn: float = 0.25
     reserved: float = 0.15
+    last_program: float = 0.3
     first_program: float = 4.0
     refinement: float = 0.35
     refined_at: float = 0.6

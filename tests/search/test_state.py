@@ -643,10 +643,14 @@ class TestTurn:
     def test_work_of_one_turn(self) -> None:
         half = state(spent={"line": 30.0})
         assert search()._work_of_turn(half, "line") == pytest.approx(0.25 * 0.35 * 60.0, rel=1e-12)
-        assert search()._work_of_turn(half, REFINE) == pytest.approx(0.35 * 0.35 * 60.0, rel=1e-12)
+        # A refinement has enough for what may be the only motion.
+        assert search()._work_of_turn(half, REFINE) == pytest.approx(0.3 * 60.0, rel=1e-12)
+        sure = state(attempt(BOUNCE, 1.0), spent={"line": 30.0})
+        assert search()._work_of_turn(sure, REFINE) == pytest.approx(0.35 * 0.35 * 60.0, rel=1e-12)
         # At the end it is at least enough for a program.
         assert search()._work_of_turn(state(spent={"line": 51.0}), "line") == pytest.approx(0.8)
-        assert search()._work_of_turn(state(spent={"line": 102.0}, growth=2.0), REFINE) == pytest.approx(1.6)
+        over = state(attempt(BOUNCE, 1.0), spent={"line": 102.0}, growth=2.0)
+        assert search()._work_of_turn(over, REFINE) == pytest.approx(1.6)
 
 
 class Solving(ns.Search):
