@@ -109,7 +109,8 @@ class Search(CompleteMethod):
     ----------
     effort : {"quick", "normal", "thorough"}
         Limit of work (4, 24, 240 units of about a second, more for problems of more than ten states) and patience:
-        starts without a gain before the search ends (6, 15, 90).
+        starts without a gain before the search ends (6, 15, 90). The second and third limits double while a motion
+        waits that a finer mesh may confirm.
     seed : int
         Seed of the random starts. Every kind has its own random numbers.
     starts : tuple of str
@@ -253,9 +254,7 @@ class Search(CompleteMethod):
             state = self._turn(state, kind, account)
         words = [record.solver_status for record in state.work.log[first:]]
         state = state.with_work(kind, account.total, (len(words), words.count(NOT_FINITE)))
-        longer = EFFORTS[self.effort].work * state.task.growth * EFFORTS[self.effort].longer
-        is_over = state.used >= 1.0 - TUNING.reserved and state.limit < longer
-        return replace(state, limit=longer) if is_over and state.hopeful else state
+        return state.extended(EFFORTS[self.effort].work * EFFORTS[self.effort].longer * state.task.growth)
 
     def _work_of_turn(self, state: SearchState, kind: str) -> float:
         """Return the limit of work of one turn."""

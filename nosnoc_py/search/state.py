@@ -378,6 +378,11 @@ class SearchState:
         broken = {**self.broken, kind: (before[0] + programs[0], before[1] + programs[1])}
         return replace(self, spent=spent, broken=broken)
 
+    def extended(self, longer: float) -> SearchState:
+        """Return the state with a longer limit of work, if it is at its end while a motion waits."""
+        is_over = self.used >= 1.0 - TUNING.reserved and self.limit < longer
+        return replace(self, limit=longer) if is_over and self.hopeful else self
+
     @property
     def used(self) -> float:
         """Work of all turns so far, as a fraction of the limit."""

@@ -1,7 +1,8 @@
 """Robots without a schedule: the plain call on tasks with a start, a goal, limits and a cost.
 
 `python -m problems.benchmarks.robots` solves the tasks of `problems/robots` one after the other, and shows what was
-found, by which kind of start, and for how much processor time; `--set films=folder` writes a film of every motion.
+found, by which kind of start, and for how much processor time. `--set films=FOLDER` writes a film of every motion,
+`--set motions=FOLDER` saves them (`problems.benchmarks.robots_tracked` tracks them).
 Rows are kept in `kept`, so that an interrupted run goes on.
 """
 
@@ -28,6 +29,7 @@ def experiment(
     effort: Literal["quick", "normal", "thorough"] = "normal",
     kept: str = "",
     films: str = "",
+    motions: str = "",
 ) -> list[Row]:
     """Return a row per task and seed; rows that are kept in a file of lines are not computed again."""
     store, rows = Path(kept) if kept else None, list[Row]()
@@ -38,7 +40,7 @@ def experiment(
                 (row for row in known if (row["task"], row["seed"], row["effort"]) == (name, seed, effort)), None
             )
             if row is None:
-                row = _solved(name, seed, effort, films)
+                row = _solved(name, seed, effort, films, motions)
                 if store is not None:
                     with store.open("a") as lines:
                         lines.write(json.dumps(row) + "\n")
@@ -46,7 +48,7 @@ def experiment(
     return rows
 
 
-def _solved(name: str, seed: int, effort: Literal["quick", "normal", "thorough"], films: str) -> Row:
+def _solved(name: str, seed: int, effort: Literal["quick", "normal", "thorough"], films: str, motions: str) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of files: they are said by `nosnoc-py robot`
         ocp = builder(name)()
@@ -55,6 +57,8 @@ def _solved(name: str, seed: int, effort: Literal["quick", "normal", "thorough"]
     seconds = time.process_time() - began
     if films:
         ns.animate(ocp.system, solution, Path(films) / f"{name}.gif")
+    if motions:
+        solution.save(Path(motions) / f"{name}_{seed}.nc")
     same = [each for each in solution.candidates if each.sequence == solution.sequence]
     return {
         "task": name,

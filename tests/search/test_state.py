@@ -185,6 +185,26 @@ class TestRefinement:
         for objective, verdict in ((3.0, INACCURATE), (1.0, REFUTED), (1.99, INACCURATE)):
             assert known.with_attempt(attempt(BOUNCE, objective, verdict), "random").refinable is None
 
+    def test_a_search_at_its_end_goes_on_while_a_motion_waits(self) -> None:
+        """Once: 51 of 60 units are for the search; infeasible problems, and confirmed motions, end there."""
+        rough = attempt(BOUNCE, 1.0, INACCURATE, defect=0.9)
+        assert state(rough, spent={"line": 51.0}).extended(120.0).limit == 120.0
+        assert state(rough, spent={"line": 50.9}).extended(120.0).limit == 60.0
+        assert state(attempt(BOUNCE, 1.0), spent={"line": 51.0}).extended(120.0).limit == 60.0
+        assert state(attempt(BOUNCE, 1.0, None, residual=1.0), spent={"line": 51.0}).extended(120.0).limit == 60.0
+        worse = attempt(LANDING, 3.0, INACCURATE, defect=0.9)
+        assert state(attempt(BOUNCE, 2.0), worse, spent={"line": 51.0}).extended(120.0).limit == 60.0
+        other = attempt(LANDING, 1.0, INACCURATE, defect=0.9)
+        assert state(attempt(BOUNCE, 2.0), other, spent={"line": 51.0}).extended(120.0).limit == 120.0
+
+    def test_late_a_refuted_motion_is_refined_where_none_is_confirmed(self) -> None:
+        refuted = attempt(BOUNCE, 1.0, REFUTED)
+        assert state(refuted, spent={"line": 30.0}).refinable is None
+        late = state(refuted, spent={"line": 31.0}).refinable
+        assert late is not None
+        assert late.attempt is refuted
+        assert state(refuted, spent={"line": 31.0}, refined=frozenset((BOUNCE,))).refinable is None
+
     def test_errors_of_more_than_the_motion_are_not_sound(self) -> None:
         assert attempt(BOUNCE, 1.0, INACCURATE).is_sound
         assert not attempt(BOUNCE, 1.0, INACCURATE, defect=0.9).is_sound

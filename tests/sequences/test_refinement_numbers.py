@@ -638,6 +638,19 @@ class TestPhasesThatVanish:
         found, _ = self.reached(monkeypatch, [short, worse, self.point((0.2, 0.0, 0.8), 0.95, residual=1.0)])
         assert found is short
 
+    def test_the_phase_behind_an_impact_at_the_end_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without it the state at the end is that before the impact; then only the others are left out."""
+        short = self.point((0.84, 0.06, 0.1))
+        wrong, right = self.point((1.0,), 0.5, residual=1.0), self.point((0.9, 0.1), 0.9)
+        found, asked = self.reached(monkeypatch, [short, wrong, right])
+        assert found is right
+        assert [len(plan) for _, plan in asked] == [3, 1, 2]
+
+    def test_a_phase_that_was_as_short_before_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        short = self.point((0.5, 0.4998, 2e-4))
+        short.program.lengths_of = lambda w: np.array([0.5, 0.4991, 9e-4])
+        assert self.reached(monkeypatch, [short])[0] is short
+
     def test_a_program_that_is_given_up_has_no_further_attempts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         short = self.point((0.2, 0.06005, 0.74))
         short.result = SimpleNamespace(solver_status="Objective_Stays_Above_Cutoff")

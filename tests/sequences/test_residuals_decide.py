@@ -14,7 +14,7 @@ from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences import optimise
-from nosnoc_py.sequences.optimise import has_descent
+from nosnoc_py.sequences.optimise import has_descent, nearest_feasible
 from nosnoc_py.systems.closures import may_be_undefined, on_closures
 
 
@@ -186,3 +186,19 @@ def test_unknown_options_are_refused() -> None:
     ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2)
     with pytest.raises(ns.errors.OptionError, match=r"interior point: .*tolerance.*tol"):
         ns.solve(ocp, ns.MultiPhase(sequence=[{}], interior={"tolerance": 1e-6}))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("point", [(0.9, 0.2), (0.3, -1.2), (-0.02, 0.05)])
+def test_a_point_is_brought_back_to_its_rows(point: tuple[float, float]) -> None:
+    """The nearest point of the circle x^2 + y^2 = 4 in units of 2 and 2, whatever the cost; y <= 1.6 is kept."""
+    x = ca.SX.sym("x", 2)
+    block = KernelBlock(
+        name="circle", kernel=Kernel(x, ca.sumsqr(x), 100 * x[0]), at=LinearMap.at(np.arange(2)[None]), lower=4, upper=4
+    )
+    w = 2 * np.array(point)
+    program = BlockProgram([block], np.array([-9.0, -9]), np.array([9.0, 9]), np.full(2, 2.0), w)
+    assert nearest_feasible(program, w) == pytest.approx(2 * w / np.linalg.norm(w), abs=1e-8)
+    bounded = BlockProgram([block], np.array([-9.0, -9]), np.array([9.0, 1.6]), np.full(2, 2.0), w)
+    found = nearest_feasible(bounded, np.array([1.0, 1.9]))
+    assert found == pytest.approx([1.2, 1.6], abs=1e-7)
