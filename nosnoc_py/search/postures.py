@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.declared import changed
 from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.functions import function_of, numbers
 from nosnoc_py.kernels import Kernel
@@ -67,7 +68,7 @@ def stand(
     near: Any = None,
     bounds: Mapping[str, Any] | None = None,
     p: Any = None,
-    where: Iterable[Constraint | ca.SX] = (),
+    where: Constraint | ca.SX | Iterable[Constraint | ca.SX] = (),
 ) -> Stance:
     """Return the balanced posture that is nearest to another one.
 
@@ -121,9 +122,9 @@ def stand(
 @named_arguments
 def reach(
     system: CLS,
-    where: Iterable[Constraint | ca.SX],
+    where: Constraint | ca.SX | Iterable[Constraint | ca.SX],
     *,
-    closed: Iterable[str] = (),
+    closed: Iterable[str] | None = (),
     near: Any = None,
     bounds: Mapping[str, Any] | None = None,
     p: Any = None,
@@ -135,10 +136,10 @@ def reach(
     Parameters
     ----------
     system : CLS
-    where : iterable of Constraint
+    where : Constraint, or several
         In q, `robot.position("hand") == [0.3, 0, 0.5]` or those of `ns.goals`.
     closed : iterable of str
-        Contacts whose gap is zero; all others are not below zero.
+        Contacts whose gap is zero, by default none; all others are not below zero. None closes all supports.
     near, bounds, p
         As in `ns.stand`.
 
@@ -171,7 +172,7 @@ def _found(
     near: Any,
     bounds: Mapping[str, Any] | None,
     p: Any,
-    where: Iterable[Constraint | ca.SX],
+    where: Constraint | ca.SX | Iterable[Constraint | ca.SX],
 ) -> Stance:
     """Return the stance of either verb: `stand` balances forces, `reach` does not."""
     check_type(system, CLS, f"{verb}: system")
@@ -190,9 +191,18 @@ def _found(
         start = np.zeros(size) if given is None else numbers(given, f"{verb}: near", size, spread=False, finite=True)
     start = with_attitude(start, s.unit_parts)
     start[s.at_v] = 0.0
-    # The constraints are those of the start of a problem, which checks them and knows comparisons.
-    ocp = OCP(s, horizon=1.0, bounds=bounds or {}, p=values, initial_constraints=list(where), x0=None)
-    posture = _Posture(ocp=ocp, start=start, closed=chosen, p=values, balanced=verb == "stand")
+    given_rows = [where] if isinstance(where, Constraint | ca.SX) else list(where)
+    named = [
+        one if isinstance(one, Constraint) else Constraint(one, name=f"where_{k}") for k, one in enumerate(given_rows)
+    ]
+    named = [one if one.name else changed(one, name=f"where_{k}") for k, one in enumerate(named)]
+    # The constraints are those of the start of a problem, which checks them; it appends its own ones.
+    ocp = OCP(s, horizon=1.0, bounds=bounds or {}, p=values, initial_constraints=named, x0=None)
+    conditions = ocp.initial_constraints[: len(named)]
+    for one in conditions:
+        if ca.depends_on(one.expression, s.v):
+            raise ModelError(f"{verb}: where: {one.name} depends on velocities, which are zero; give conditions on q.")
+    posture = _Posture(ocp=ocp, start=start, closed=chosen, p=values, balanced=verb == "stand", conditions=conditions)
     if not all(np.isfinite(part).all() for part in (posture.at.force, posture.at.gaps, posture.at.jacobian)):
         raise ModelError(f"{verb}: near: forces, gaps or their directions are not finite there; give another state.")
     program = posture.program()
@@ -200,12 +210,16 @@ def _found(
     if result.interrupted:
         raise KeyboardInterrupt
     found = result.x * program.scale
-    miss, worst = program.violation(found)
+    # Sizes of conditions are those at the start, which may be far from the posture: there they count as well.
+    there = replace(posture, start=posture.stance(found).x0)
+    miss, worst = max(program.violation(found), there.missed, key=lambda pair: pair[0])
     if not miss <= HOLDS:
-        kind = "balanced posture" if posture.balanced else "posture"
+        kind, more = (
+            ("balanced posture", "more friction or wider bounds") if posture.balanced else ("posture", "bounds")
+        )
         raise ModelError(
             f"{verb}: no {kind} nearby with {', '.join(chosen) or 'no contact'} closed: {worst} misses by "
-            f"{miss:.3g} of its size; give near= a closer posture, other contacts, more friction or wider bounds."
+            f"{miss:.3g} of its size; give near= a closer posture, other contacts, {more}."
         )
     return posture.stance(found)
 
@@ -219,6 +233,7 @@ class _Posture:
     closed: tuple[str, ...]
     p: Array
     balanced: bool
+    conditions: tuple[Constraint, ...] = ()
 
     @cached_property
     def at(self) -> Kinematics:
@@ -278,20 +293,24 @@ class _Posture:
 
     @property
     def wanted(self) -> list[tuple[str, ca.SX, float, float]]:
-        """Rows of the conditions, each relative to its change along typical motions; unit quaternions among them."""
+        """Rows of the conditions, each relative to its change along typical motions."""
         s, rows = self.ocp.system, list[tuple[str, ca.SX, float, float]]()
-        for one in self.ocp.initial_constraints:
-            expression = ca.substitute(one.expression, s.v, ca.SX.zeros(s.n_v))
-            slope = np.array(function_of([s.x, s.p], s.along_v(expression))(self.start, self.p))
+        for one in self.conditions:
+            slope = np.array(function_of([s.x, s.p], s.along_v(one.expression))(self.start, self.p))
             sizes = np.linalg.norm(slope * self.ways, axis=1)
             sizes = np.where(sizes > 0.0, sizes, 1.0)
-            limits = zip(ca.vertsplit(expression), sizes, one.lower, one.upper, strict=True)
-            rows += [
-                (str(one.name), row / size, low / size, high / size)
-                for row, size, low, high in limits
-                if ca.depends_on(row, s.x)  # rates of closed loops do not, at rest
-            ]
+            limits = zip(ca.vertsplit(one.expression), sizes, one.lower, one.upper, strict=True)
+            rows += [(str(one.name), row / size, low / size, high / size) for row, size, low, high in limits]
         return rows
+
+    @property
+    def missed(self) -> tuple[float, str]:
+        """Largest violation of a condition at the start, relative to its size there, and its name."""
+        s, worst = self.ocp.system, (0.0, "")
+        for name, row, low, high in self.wanted:
+            value = float(function_of([s.x, s.p], row)(self.start, self.p))
+            worst = max(worst, (abs(value - float(np.clip(value, low, high))), name))
+        return worst
 
     def program(self) -> BlockProgram:
         """Return the program."""
@@ -316,6 +335,9 @@ class _Posture:
                 (f"the balance of {n}", r, 0.0, 0.0)
                 for n, r in zip(s.names["v"], ca.vertsplit(total / scale), strict=True)
             ]
+        rows += [("a unit quaternion", ca.sumsqr(s.q[part]) - 1, 0.0, 0.0) for part in s.unit_parts]
+        closure = [] if s.bilateral is None else ca.vertsplit(s.bilateral.closure)
+        rows += [(s.bilateral.names[k], row, 0.0, 0.0) for k, row in enumerate(closure)]
         rows += self.wanted
         own = ca.vertsplit(s.y_rate)[: s.y.numel() - (not s.autonomous)] if s.y.numel() and self.balanced else []
         rows += [(f"the rate of {n}", row, 0.0, 0.0) for n, row in zip(s.names.get("y", ()), own, strict=False)]

@@ -95,6 +95,8 @@ class SearchState:
         Size of the objective, for comparisons.
     waiting : tuple of SequenceNode
         Rough motions with a better objective than that of the node with the same sequence: other optima of its program.
+    again : dict
+        Least objective of those that were refined, by their sequences: they are not refined twice.
     expanded, refined : frozenset of Sequence
         Sequences whose neighbours are exhausted, and those solved on the final grid.
     order : tuple
@@ -118,6 +120,7 @@ class SearchState:
     broken: dict[str, tuple[int, int]] = field(default_factory=dict)
     scale: ObjectiveScale = ObjectiveScale()
     waiting: tuple[SequenceNode, ...] = ()
+    again: dict[Sequence, float] = field(default_factory=dict)
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
     order: tuple[Any, Any, tuple[SequenceNode, ...]] = ((), None, ())
@@ -208,7 +211,7 @@ class SearchState:
         return min(inaccurate, key=lambda node: node.attempt.solution.objective, default=None)
 
     @property
-    def hopeful(self) -> bool:
+    def is_unfinished(self) -> bool:
         """True if a motion waits that a finer mesh may confirm, and that would be the first one, or better."""
         return self.refinable is not None or (
             not self.confirmed and any(node.attempt.rank.feasible for node in self.nodes)
@@ -259,6 +262,10 @@ class SearchState:
         """Return the best objective plus this fraction of its size (negative: below it)."""
         assert self.leader is not None
         return self.scale.above(self.leader.attempt.solution.objective, share)
+
+    def _below(self, objective: float) -> float:
+        """Return an objective less the least gain."""
+        return self.scale.above(objective, -LEAST_GAIN) if np.isfinite(objective) else objective
 
     def cutoff(self, kind: str) -> Cutoff:
         """Return the objectives above which a program of this kind is of no use.
@@ -339,8 +346,10 @@ class SearchState:
         node = SequenceNode(attempt=attempt, kind=kind, moves=moves)
         if same is None or attempt.rank < same.attempt.rank:
             nodes = (*(other for other in nodes if other is not same), node)
-        elif _is_rough(attempt) and attempt.solution.objective < same.attempt.solution.objective:
-            # Another optimum of a sequence that has a confirmed one.
+        elif _is_rough(attempt) and attempt.solution.objective < min(
+            same.attempt.solution.objective, self._below(self.again.get(same.sequence, np.inf))
+        ):
+            # Another optimum of a sequence whose best motion is of a better group.
             waiting = (*waiting, node)
         self.work.best = None  # now among the nodes; `best` would count it twice
         change = [(attempt.point.objective_at_start, attempt.point.objective)] if attempt.rank.feasible else []
@@ -356,7 +365,9 @@ class SearchState:
     def with_refinement(self, node: SequenceNode) -> SearchState:
         """Return the state in which a node was refined: it is not refined again."""
         if node in self.waiting:
-            return replace(self, waiting=tuple(other for other in self.waiting if other is not node))
+            left = tuple(other for other in self.waiting if other is not node)
+            least = min(node.attempt.solution.objective, self.again.get(node.sequence, np.inf))
+            return replace(self, waiting=left, again={**self.again, node.sequence: least})
         return replace(self, refined=self.refined | {node.sequence})
 
     def with_candidate(self, kind: str, work: float, attempt: PhaseAttempt | None) -> SearchState:
@@ -381,7 +392,7 @@ class SearchState:
     def extended(self, longer: float) -> SearchState:
         """Return the state with a longer limit of work, if it is at its end while a motion waits."""
         is_over = self.used >= 1.0 - TUNING.reserved and self.limit < longer
-        return replace(self, limit=longer) if is_over and self.hopeful else self
+        return replace(self, limit=longer) if is_over and self.is_unfinished else self
 
     @property
     def used(self) -> float:

@@ -103,9 +103,13 @@ def optimise(
         # Ctrl-C counts, whichever of the two points is the better one.
         result = replace(best, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
     solution = _unscaled(nlp, result)
-    if program.tolerance < nlp.residual(solution) <= VERY_NEAR:
-        nearest = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
-        solution = min((solution, nearest), key=nlp.residual)
+    given_up = result.interrupted or result.solver_status == ABOVE
+    if program.tolerance < nlp.residual(solution) <= VERY_NEAR and not given_up:
+        near = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
+        better = min((result, near), key=lambda one: nlp.residual(_unscaled(nlp, one)))
+        spent = result.iterations + near.iterations
+        result = replace(result, x=better.x, iterations=spent, interrupted=near.interrupted)
+        solution = _unscaled(nlp, result)
     if program.ocp.free_time is None:
         # The certificate has the given horizon: what the row for it leaves is taken from the lengths in proportion.
         at, total = program.at_lengths, float(solution[program.at_lengths].sum())
@@ -116,7 +120,7 @@ def optimise(
 
 def nearest_feasible(
     nlp: BlockProgram, w: Array, most: int = MOST_PROJECTIONS, deadline: float = np.inf, **bounds: Any
-) -> Array:
+) -> NLPResult:
     """Return the point that satisfies the rows of a program and is nearest to another one, relative to its scales.
 
     A method that creeps along curved rows ends beside them: the point there may be a motion all the same.
@@ -129,7 +133,7 @@ def nearest_feasible(
     rows = [replace(block, weights=np.zeros(block.places)) for block in nlp.blocks]
     program = BlockProgram([*rows, near], nlp.lbw, nlp.ubw, nlp.scale, w)
     method = InteriorPoint(program, {**SETTINGS, **NEAR, "max_iter": most})
-    return _unscaled(nlp, method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds))
+    return method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
 
 
 def _unscaled(nlp: BlockProgram, result: NLPResult) -> Array:

@@ -87,8 +87,8 @@ BACK = 1.2
 # A refinement converges if it leaves this part of the largest defect.
 CONVERGES = 0.2
 # Part of a defect that is left on a mesh of one stage more, part of the tolerance that more elements shall reach, and
-# their largest factor in one refinement.
-HIGHER_ORDER, SAFE, MOST_SPLIT = 1e-2, 0.3, 4
+# their largest factor in one refinement and in all.
+HIGHER_ORDER, SAFE, MOST_SPLIT, MOST_ELEMENTS = 1e-2, 0.3, 4, 32
 # Least and largest margin of an open contact that a motion nearly touches, as fractions of the typical length.
 MARGINS = 1e-5, 1e-3
 # Amplification of errors from which on the message calls a motion unstable.
@@ -384,7 +384,8 @@ class Refinement:
 
     def refine(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, cutoff: Cutoff = NO_CUTOFF) -> PhaseAttempt:
         """Solve one sequence on finer and finer meshes until it is confirmed; return the last attempt."""
-        plan, level, points, placed, rounds, defect = Plan.of(sequence, laws), 0, 0, 0, 0, np.inf
+        plan, level, points, placed, rounds, free = Plan.of(sequence, laws), 0, 0, 0, 0, 0
+        defect = np.inf
         if self.method.mesh(0).equal:
             # Events cannot cross nodes of equal intervals: a moving grid finds their intervals first.
             point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
@@ -402,9 +403,10 @@ class Refinement:
             if mesh.equal:
                 attempt = self.move_across_nodes(laws, attempt)
             plan, lengths = attempt.point.program.plan, attempt.point.lengths
-            # A refinement that removes most of the defects is followed by another one.
+            # A refinement that removes most of the defects is followed by another one: up to twice as many in all.
             before, defect = defect, _defect(attempt)
-            rounds -= defect <= CONVERGES * before < np.inf
+            if 0.0 < defect <= CONVERGES * before < np.inf and free < self.method.refinements:
+                rounds, free = rounds - 1, free + 1
             misplaced = placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths)
             if not misplaced and (attempt.confirmed or rounds >= self.method.refinements):
                 return attempt
@@ -417,7 +419,9 @@ class Refinement:
                 share = max(MARGINS[0], 10.0 * margins.get(label, 0.0) / laws.length)
                 margins[label] = laws.length * min(share, MARGINS[1])
             points = 1 if broken.size else points
-            splits = _splits(attempt, start, self.method.tolerance * (SAFE if level else 1.0 / HIGHER_ORDER))
+            kept, splits = _moved(start, attempt.point.edges), list[tuple[float, float, int]]()
+            if not mesh.equal:
+                splits = _splits(attempt, kept, self.method.tolerance * (SAFE if level else 1.0 / HIGHER_ORDER))
             if misplaced:
                 placed += 1
             else:
@@ -425,7 +429,7 @@ class Refinement:
                 # The mesh itself is fine enough if only points are missing, or where only some windows are inaccurate.
                 level += attempt.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES and not (level and splits)
             peaks = np.unique(np.concatenate([start.peaks, broken]))
-            splits = [*start.splits, *splits]
+            splits = [*kept.splits, *splits]
             start = start_of_motion(self.ocp, attempt.point.sequence, attempt.solution)
             start = replace(start, peaks=peaks, margins=margins, near=True, splits=tuple(splits))
 
@@ -763,6 +767,14 @@ def _defect(attempt: PhaseAttempt) -> float:
     return np.inf if worst is None else worst.defect
 
 
+def _moved(start: PhaseStart, edges: Array) -> PhaseStart:
+    """Return a start whose windows with more elements follow the phases that they are in to their new ends."""
+    if edges.size != start.edges.size:
+        return replace(start, splits=())
+    ends = [(*np.interp((a, b), start.edges, edges).tolist(), factor) for a, b, factor in start.splits]
+    return replace(start, splits=tuple(ends))
+
+
 def _splits(attempt: PhaseAttempt, start: PhaseStart, tolerance: float) -> list[tuple[float, float, int]]:
     """Return the windows with larger defects, relative to the sizes of the states, and the factor of their elements.
 
@@ -776,9 +788,9 @@ def _splits(attempt: PhaseAttempt, start: PhaseStart, tolerance: float) -> list[
             factor = (share / tolerance) ** (1.0 / (2 * program.mesh.stages - 1))
             if factor > 1.0:
                 now = start.elements(window.start, window.end, 1)
-                # Behind an event that only one of both has, the defect says nothing about the mesh.
-                most = MOST_SPLIT if window.events_agree else 2
-                splits.append((window.start, window.end, now * int(min(np.ceil(factor), most))))
+                # Behind an event that only one of both has, the defect says little about the mesh.
+                more = int(min(np.ceil(factor), MOST_SPLIT if window.events_agree else 2))
+                splits.append((window.start, window.end, min(now * more, MOST_ELEMENTS)))
     return splits
 
 

@@ -8,12 +8,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
-from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.rotations import attitude_error
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import check_keys
+from nosnoc_py.systems.symbols import check_keys, scalar
 
 Array = np.ndarray
 
@@ -37,19 +37,19 @@ def periodic(
         States that end elsewhere, with the distance: a number, a pair (least, most), or None for any.
     mirror : mapping, optional
         Pairs of states that change places from one period to the next, {"left_knee": "right_knee"}, each given once; a
-        minus changes the sign, {"base_y": "-base_y"}. Velocities follow their coordinates, except for those beside
-        quaternions, which are given, too. The motion that follows is the mirrored one: two steps of a symmetric gait
+        minus changes the sign, {"base_y": "-base_y"}. Velocities follow their coordinates; the angular velocity beside
+        a quaternion is given, too. The motion that follows is the mirrored one: two steps of a symmetric gait
         for one.
 
     Returns
     -------
     tuple of Constraint
-        A row per state; three for the attitude of a quaternion.
+        A row per state, three for the attitude of a quaternion, none for the time.
 
     Raises
     ------
     ModelError
-        For unknown states, states that are mirrored twice, and shifted quaternions.
+        For unknown states, pairs of different kinds, states that are mirrored twice, shifted quaternions, and the time.
 
     Examples
     --------
@@ -63,6 +63,7 @@ def periodic(
     >>> abs(ns.solve(ocp, ns.MultiPhase(sequence=ns.Sequence([{}]))).objective) < 1e-6
     True
     """
+    check_type(system, Described, "periodic: system")
     names, given = system.state_names, dict(shift or {})
     check_keys(given, names, "state in shift")
     source, sign = _mirrored(system, mirror or {})
@@ -70,6 +71,9 @@ def periodic(
     of_units = {names[k] for part in units for k in range(part.start, part.stop)}
     if turned := sorted(of_units & set(given)):
         raise ModelError(f"periodic: shift: {turned[0]} is part of a quaternion, which does not end elsewhere.")
+    time = set() if system.autonomous else {names[-1]}
+    if time & set(given):
+        raise ModelError(f"periodic: shift: {names[-1]} is the time, which ends at the horizon.")
     start = ca.DM(sign) * system.x_initial[source]
     rows, low, high = [], list[float](), list[float]()
     for part in units:
@@ -78,36 +82,65 @@ def periodic(
         high += [0.0] * 3
     for k, name in enumerate(names):
         far = given.get(name, 0.0)
-        if name in of_units or far is None or (k == len(names) - 1 and not system.autonomous):
+        if name in of_units | time or far is None:
             continue
-        least, most = far if isinstance(far, tuple | list) else (far, far)
+        pair = far if isinstance(far, tuple | list) else (far, far)
+        if len(pair) != 2:
+            raise ModelError(f"periodic: shift: {name}: expected a number, (least, most) or None, given {far!r}.")
+        least, most = (-np.inf if pair[0] is None else pair[0]), (np.inf if pair[1] is None else pair[1])
         rows.append(system.x[k] - start[k])
-        low.append(-np.inf if least is None else float(least))
-        high.append(np.inf if most is None else float(most))
+        low.append(scalar(least, f"periodic: shift: {name}"))
+        high.append(scalar(most, f"periodic: shift: {name}"))
+    if not rows:
+        raise ModelError("periodic: shift: every state may end anywhere, so that nothing is periodic.")
     return (Constraint(ca.vertcat(*rows), low, high, name="periodic"),)
 
 
 def _mirrored(system: Described, mirror: Mapping[str, str]) -> tuple[list[int], Array]:
     """Return for every state the index of the one it is compared with, and its sign."""
-    names = system.state_names
-    source, sign, taken = list(range(len(names))), np.ones(len(names)), set[str]()
-    pairs = list(mirror.items())
-    if isinstance(system, CLS) and system.moves_by_v:
-        rates = dict(zip(system.names["q"], system.names["v"], strict=True))
-        known = {*mirror, *(other.removeprefix("-") for other in mirror.values())}
-        for one, other in mirror.items():
-            first, second = rates.get(one), rates.get(other.removeprefix("-"))
-            if first is not None and second is not None and first not in known:
-                pairs.append((first, ("-" if other.startswith("-") else "") + second))
-    for one, other in pairs:
-        back = other.removeprefix("-")
-        for name in (one, back):
+    names, pairs = system.state_names, list[tuple[str, str]]()
+    groups = {name: group for group in system.states for name in system.names.get(group, ())}
+    for one, other in mirror.items():
+        if not isinstance(other, str):
+            raise ModelError(f"periodic: mirror: {one}: expected the name of a state, given {other!r}.")
+        for name in (one, other.removeprefix("-")):
             if name not in names:
                 raise ModelError(f"periodic: mirror: {unknown_name(name, names, 'state')}")
-            if name in taken:
-                raise ModelError(f"periodic: mirror: {name} is given twice; give every pair once.")
+            if name == names[-1] and not system.autonomous:
+                raise ModelError(f"periodic: mirror: {name} is the time, which has no mirror.")
+        if groups.get(one) != groups.get(other.removeprefix("-")):
+            raise ModelError(
+                f"periodic: mirror: {one} and {other} are of different kinds: coordinate, velocity, state."
+            )
+        pairs.append((one, other))
+    if isinstance(system, CLS):
+        pairs += _mirrored_rates(system, mirror)
+    source, sign, taken = list(range(len(names))), np.ones(len(names)), set[str]()
+    for one, other in pairs:
+        back = other.removeprefix("-")
+        if doubled := sorted(taken & {one, back}):
+            raise ModelError(f"periodic: mirror: {doubled[0]} is given twice; give every pair once.")
         taken |= {one, back}
         i, k = names.index(one), names.index(back)
         source[i], source[k] = k, i
         sign[[i, k]] = -1.0 if other.startswith("-") else 1.0
     return source, sign
+
+
+def _mirrored_rates(system: CLS, mirror: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the pairs of the velocities of mirrored coordinates, unless they are given."""
+    matrix, q, v = system.rate_matrix, system.names["q"], system.names["v"]
+    known = {*mirror, *(other.removeprefix("-") for other in mirror.values())}
+    rates, pairs = dict[str, str](), list[tuple[str, str]]()
+    for k, name in enumerate(q):
+        columns = matrix[k, :].sparsity().get_triplet()[1]
+        if len(columns) == 1 and float(matrix[k, columns[0]].is_one()):
+            rates[name] = v[columns[0]]
+        elif name in known and not known & {v[column] for column in columns}:
+            wanted = ", ".join(v[column] for column in columns)
+            raise ModelError(f"periodic: mirror: {name} is part of an attitude; give the mirror of {wanted}, too.")
+    for one, other in mirror.items():
+        first, second = rates.get(one), rates.get(other.removeprefix("-"))
+        if first is not None and second is not None and not known & {first, second}:
+            pairs.append((first, ("-" if other.startswith("-") else "") + second))
+    return pairs

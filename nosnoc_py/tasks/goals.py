@@ -28,14 +28,23 @@ from nosnoc_py.ocp import Constraint
 from nosnoc_py.robots.robot import Robot
 from nosnoc_py.rotations import attitude_error
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.symbols import check_keys, scalar
 
 Array = np.ndarray
 # Number of postures that tell which rows are constant, and the size of differences that are rounding.
-SAMPLES, ROUNDING = 5, 1e-9
+SAMPLES, ROUNDING = 5, 1e-6
 
 
 @named_arguments
-def placed(robot: Robot, link: str, at: Any, *, point: Any = (0.0, 0.0, 0.0), within: float = 0.0) -> Constraint:
+def placed(
+    robot: Robot,
+    link: str,
+    at: Any,
+    *,
+    point: Any = (0.0, 0.0, 0.0),
+    within: float = 0.0,
+    name: str | None = None,
+) -> Constraint:
     """Return the constraint that a point of a link is at a place.
 
     Parameters
@@ -48,6 +57,8 @@ def placed(robot: Robot, link: str, at: Any, *, point: Any = (0.0, 0.0, 0.0), wi
         In the frame of the link [m].
     within : float
         Largest distance of every component [m].
+    name : str, optional
+        Of the constraint, as two of one problem need different ones.
 
     Examples
     --------
@@ -60,18 +71,29 @@ def placed(robot: Robot, link: str, at: Any, *, point: Any = (0.0, 0.0, 0.0), wi
     >>> ns.goals.placed(robot, "cart", [0.5, None, None]).expression
     SX(q)
     """
-    position, given = robot.position(link, point), list(at)
+    check_type(robot, Robot, "placed: robot")
+    position, given = robot.position(link, point), list(at) if np.ndim(at) == 1 else []
     if len(given) != 3:
         raise ModelError(f"placed: at: expected three components, None for a free one, given {at!r}.")
     rows = [k for k, value in enumerate(given) if value is not None]
     if not rows:
         raise ModelError("placed: at: every component is free, so that there is no constraint.")
     values = numbers([given[k] for k in rows], "placed: at", len(rows), finite=True)
-    return _about(robot, position[rows], values, within, f"{link} at its place", "placed")
+    distance = _nonnegative(within, "placed")
+    return _limits(
+        robot, position[rows], values - distance, values + distance, name or f"{link} at its place", "placed"
+    )
 
 
 @named_arguments
-def turned(robot: Robot, link: str, attitude: Any = (1.0, 0.0, 0.0, 0.0), *, within: float = 0.0) -> Constraint:
+def turned(
+    robot: Robot,
+    link: str,
+    attitude: Any = (1.0, 0.0, 0.0, 0.0),
+    *,
+    within: float = 0.0,
+    name: str | None = None,
+) -> Constraint:
     """Return the constraint that a link has an attitude: three rows, or one where it turns about one axis only.
 
     Parameters
@@ -82,6 +104,8 @@ def turned(robot: Robot, link: str, attitude: Any = (1.0, 0.0, 0.0, 0.0), *, wit
         Unit quaternion, real part first, or rotation matrix, in the world; the default is that of the world.
     within : float
         Largest component of the rotation vector between both [rad].
+    name : str, optional
+        Of the constraint.
 
     Examples
     --------
@@ -91,20 +115,29 @@ def turned(robot: Robot, link: str, attitude: Any = (1.0, 0.0, 0.0, 0.0), *, wit
     >>> ns.goals.turned(ns.Robot.from_urdf(text, base="floating"), "body").expression.shape
     (3, 1)
     """
+    check_type(robot, Robot, "turned: robot")
+    if not isinstance(attitude, ca.SX):
+        given = np.array(attitude, dtype=float)
+        off = given @ given - 1.0 if given.ndim == 1 else given.T @ given - np.eye(len(given))
+        if not np.abs(off).max() <= ROUNDING:
+            raise ModelError(f"turned: attitude: expected a unit quaternion or a rotation matrix, given {attitude!r}.")
     error = cast(ca.SX, attitude_error(robot.pose(link)[0], attitude))
-    return _about(robot, error, np.zeros(3), within, f"{link} turned", "turned")
+    far = np.full(3, _nonnegative(within, "turned"))
+    return _limits(robot, error, -far, far, name or f"{link} turned", "turned")
 
 
 @named_arguments
-def level(robot: Robot, link: str, *, within: float = 0.0) -> Constraint:
-    """Return the constraint that the z-axis of a link is vertical, whatever its heading.
+def level(robot: Robot, link: str, *, within: float = 0.0, name: str | None = None) -> Constraint:
+    """Return the constraint that the z-axis of a link points up, whatever its heading.
 
     Parameters
     ----------
     robot : Robot
     link : str
     within : float
-        Largest inclination in the two horizontal directions [rad], below pi / 2.
+        Largest inclination in the two horizontal directions [rad], below pi / 4.
+    name : str, optional
+        Of the constraint.
 
     Examples
     --------
@@ -114,17 +147,22 @@ def level(robot: Robot, link: str, *, within: float = 0.0) -> Constraint:
     >>> text = '''<robot name="brick"><link name="body"><inertial><mass value="2"/>
     ...   <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>'''
     >>> ns.goals.level(ns.Robot.from_urdf(text, base="floating"), "body", within=0.1).upper.round(3).tolist()
-    [0.1, 0.1]
+    [0.1, 0.1, inf]
     """
-    if not 0.0 <= within < np.pi / 2:
-        raise ModelError(f"level: within: expected an angle in [0, pi / 2), given {within!r}.")
-    axis = robot.pose(link)[0][:2, 2]
-    return _about(robot, axis, np.zeros(2), float(np.sin(within)), f"{link} level", "level")
+    check_type(robot, Robot, "level: robot")
+    if not _nonnegative(within, "level") < np.pi / 4:
+        raise ModelError(f"level: within: expected an angle in [0, pi / 4), given {within!r}.")
+    # The third row excludes a link that stands on its head.
+    far = np.array([np.sin(within), np.sin(within), np.inf])
+    low = np.append(-far[:2], 0.0)
+    return _limits(robot, robot.pose(link)[0][:, 2], low, far, name or f"{link} level", "level")
 
 
 @named_arguments
-def clearance(robot: Robot, link: str, height: float, *, point: Any = (0.0, 0.0, 0.0)) -> Constraint:
-    """Return the constraint that a point of a link stays at least this high [m]: of a foot, or of a hand.
+def clearance(
+    robot: Robot, link: str, height: float, *, point: Any = (0.0, 0.0, 0.0), name: str | None = None
+) -> Constraint:
+    """Return the constraint that the z of a point of a link is at least this high in the world [m].
 
     Examples
     --------
@@ -134,11 +172,13 @@ def clearance(robot: Robot, link: str, height: float, *, point: Any = (0.0, 0.0,
     >>> ns.goals.clearance(ns.Robot.from_urdf(text, base="floating"), "body", 0.2).lower.tolist()
     [0.2]
     """
-    return Constraint(robot.position(link, point)[2], lower=float(height), name=f"{link} clear of the ground")
+    check_type(robot, Robot, "clearance: robot")
+    low = np.array([scalar(height, "clearance: height")])
+    return _limits(robot, robot.position(link, point)[2], low, np.full(1, np.inf), name or f"{link} high", "clearance")
 
 
 @named_arguments
-def at_rest(system: CLS) -> Constraint:
+def at_rest(system: CLS, *, name: str | None = None) -> Constraint:
     """Return the constraint that all velocities vanish.
 
     Examples
@@ -149,7 +189,7 @@ def at_rest(system: CLS) -> Constraint:
     SX(v)
     """
     check_type(system, CLS, "at_rest: system")
-    return Constraint(system.v, equals=np.zeros(system.n_v), name="at rest")
+    return Constraint(system.v, equals=np.zeros(system.n_v), name=name or "at rest")
 
 
 @named_arguments
@@ -170,9 +210,11 @@ def effort(system: CLS, bounds: Mapping[str, tuple[float, float]] | None = None)
     >>> ns.goals.effort(cart, {"u_0": (-4, 4)})
     SX(sq((u/4)))
     """
-    sizes = []
+    check_type(system, CLS, "effort: system")
+    given, sizes = dict(bounds or {}), []
+    check_keys(given, (*system.state_names, *system.control_names), "name in bounds")
     for name in system.control_names:
-        low, high = (bounds or {}).get(name, (None, None))
+        low, high = given.get(name, (None, None))
         both = low is not None and high is not None and np.isfinite([low, high]).all() and high > low
         sizes.append(0.5 * (float(cast(float, high)) - float(cast(float, low))) if both else 1.0)
     return ca.sumsqr(system.u / ca.DM(sizes))
@@ -182,7 +224,7 @@ def effort(system: CLS, bounds: Mapping[str, tuple[float, float]] | None = None)
 def power(system: CLS) -> ca.SX:
     """Return the mechanical power of every control (n_u,) [W], for controls that act linearly.
 
-    `ca.sumsqr(power)` is a smooth stage cost, `ca.sum1(ca.fmax(power, 0))` the energy that drives take.
+    `ca.sumsqr(power)` is a smooth stage cost; that of `ca.sum1(ca.fmax(power, 0))` is the energy that drives take.
 
     Examples
     --------
@@ -203,7 +245,7 @@ def with_rates(system: CLS) -> CLS:
     """Return the system whose controls are states and whose new controls are their rates.
 
     Drives do not jump then, and `ca.sumsqr(system.u)` is a cost of their rates: of the jerk of a motion. Bounds of the
-    old controls keep their names.
+    old controls keep their names; an initial state has their values, too.
 
     Examples
     --------
@@ -228,18 +270,25 @@ def with_rates(system: CLS) -> CLS:
     return evolve(system, u=rates, y=y, y_rate=ca.vertcat(system.y_rate, rates), names=given, nominal=nominal)
 
 
-def _about(robot: Robot, rows: ca.SX, values: Array, within: float, name: str, what: str) -> Constraint:
-    """Return values - within <= rows <= values + within; rows that no coordinate moves are left out if they hold."""
-    if not within >= 0.0:
-        raise ModelError(f"{what}: within: expected a number >= 0, given {within!r}.")
+def _nonnegative(within: Any, what: str) -> float:
+    value = scalar(within, f"{what}: within")
+    if not 0.0 <= value < np.inf:
+        raise ModelError(f"{what}: within: expected a finite number >= 0, given {within!r}.")
+    return value
+
+
+def _limits(robot: Robot, rows: ca.SX, low: Array, high: Array, name: str, what: str) -> Constraint:
+    """Return low <= rows <= high; rows that no coordinate moves are left out if they hold."""
     # Rows of a rotation about one axis are constant, but not so written.
     places = np.random.default_rng(0).normal(size=(robot.q.numel(), SAMPLES))
     found = np.array(function_of([robot.q], rows).map(SAMPLES)(places))
     constant = np.ptp(found, axis=1) <= ROUNDING
     for k in np.flatnonzero(constant):
-        if not abs(found[k, 0] - values[k]) <= within + ROUNDING:
-            raise ModelError(f"{what}: row {k} is {found[k, 0]:g} whatever the robot does, wanted {values[k]:g}.")
+        if not low[k] - ROUNDING <= found[k, 0] <= high[k] + ROUNDING:
+            raise ModelError(
+                f"{what}: row {k} is {found[k, 0]:g} whatever the robot does, wanted {low[k]:g} to {high[k]:g}."
+            )
     moved = [int(k) for k in np.flatnonzero(~constant)]
     if not moved:
         raise ModelError(f"{what}: no joint moves this; there is nothing to constrain.")
-    return Constraint(rows[moved], values[moved] - within, values[moved] + within, name=name)
+    return Constraint(rows[moved], low[moved], high[moved], name=name)

@@ -76,7 +76,13 @@ def _slippery(system: ns.CLS) -> Any:
     """Return the system with less friction."""
     return system.with_fields(
         contacts=tuple(
-            evolve(one, friction=[FRICTION * mu for mu in one.friction]) if one.frictional else one
+            evolve(
+                one,
+                friction=[FRICTION * mu for mu in one.friction],
+                static_friction=None if one.static_friction is None else FRICTION * one.static_friction,
+            )
+            if one.frictional
+            else one
             for one in system.contacts
         )
     )

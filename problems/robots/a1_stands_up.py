@@ -22,7 +22,7 @@ def scene() -> tuple[ns.Robot, ns.CLS]:
     for leg in LEGS:
         foot = robot.shape(f"{leg}_foot", ns.Sphere(0.02))
         contacts += ns.contacts(foot, ground, name=leg, friction=0.7)
-    return robot, robot.system(contacts, end_stops=False)
+    return robot, robot.system(contacts, end_stops=False, scene=robot.scene())
 
 
 def build(height: float = 0.3, horizon: float = 0.5) -> ns.OCP:

@@ -14,7 +14,7 @@ def build(height: float = 0.25, horizon: float = 0.5) -> ns.OCP:
     """Return the task: the trunk ends this much higher [m], level."""
     robot = ns.Robot.from_mjcf(wheel_file("gymnasium", "assets/ant.xml"))
     contacts = [c for c in robot.contacts(ns.HalfSpace([0, 0, 1]), LEGS, friction=0.9) if c.name.endswith("1")]
-    system = robot.system(contacts, end_stops=False)
+    system = robot.system(contacts, end_stops=False, scene=robot.scene())
     near = {"root_z": 0.5, "root_qw": 1.0}
     near |= {"ankle_1": 0.8, "ankle_2": -0.8, "ankle_3": -0.8, "ankle_4": 0.8}
     x0 = ns.stand(system, near=near, bounds=robot.bounds()).x0

@@ -25,7 +25,10 @@ def build(horizon: float = 1.5) -> ns.OCP:
         q=q, v=v, u=u, mass_matrix=ca.diag([finger] * 4 + [mass, mass, mass * (WIDE**2 + HIGH**2) / 12]),
         force=ca.vertcat(u[0], u[1] - finger * g, u[2], u[3] - finger * g, 0, -mass * g, 0), contacts=contacts,
         names={"q": ["left_x", "left_y", "right_x", "right_y", "x", "y", "angle"]},
-        scene=[ns.scene.Ground(0), ns.scene.Disc(q[:2], TIP), ns.scene.Disc(q[2:4], TIP)],
+        scene=[
+            ns.scene.Ground(0), ns.scene.Rectangle(q[4:6], (WIDE, HIGH), angle=q[6]), ns.scene.Disc(q[:2], TIP),
+            ns.scene.Disc(q[2:4], TIP),
+        ],
     )  # fmt: skip
     hold = ca.DM([0, finger * g, 0, finger * g])
     above = dict.fromkeys(("left_y", "right_y"), (TIP, 0.4))

@@ -13,7 +13,8 @@ FEET = ("bfoot", "ffoot")
 def build(way: float = 0.5, horizon: float = 0.8) -> ns.OCP:
     """Return the task: the trunk ends at rest this far ahead [m], level, at the height at which it began."""
     robot = ns.Robot.from_mjcf(wheel_file("gymnasium", "assets/half_cheetah.xml"))
-    system = robot.system(robot.contacts(ns.HalfSpace([0, 0, 1]), FEET, friction=0.8), end_stops=False)
+    contacts = robot.contacts(ns.HalfSpace([0, 0, 1]), FEET, friction=0.8)
+    system = robot.system(contacts, end_stops=False, scene=robot.scene())
     stance = ns.stand(system, ["bfoot 1", "ffoot 1"], bounds=robot.bounds())
     q, v, trunk = robot.q, robot.v, stance.x0[:3]
     arrived = [q[0] == trunk[0] + way, q[1] == trunk[1], q[2] == trunk[2], *(v[k] == 0 for k in range(3))]

@@ -1,4 +1,4 @@
-"""A gripper with parallel jaws picks a box that stands beside a wall, and lifts it."""
+"""A gripper with parallel jaws picks a box that stands beside a wall, lifts it and holds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIDE, TIP, GAP = 0.06, 0.01, 0.03  # of the box, radius of the finger tips, way 
 
 
 def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
-    """Return the task: the box ends this much higher [m], at rest."""
+    """Return the task: the box is this much higher [m] for the last quarter of the time, and ends at rest."""
     q, v, u = ca.SX.sym("q", 6), ca.SX.sym("v", 6), ca.SX.sym("u", 3)
     palm, width, at, g = q[:2], q[2], q[3:5], 9.81
     plane = ns.Coordinates(q, v)
@@ -22,7 +22,7 @@ def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
         *ns.contacts(box, ns.HalfSpace((0, 1)), name="floor", friction=0.5),
         *ns.contacts(box, ns.HalfSpace((-1, 0), -half - GAP), name="wall", friction=0.5),
     ]
-    drawn: list[ns.scene.PlanarShape] = [ns.scene.Ground(0)]
+    drawn: list[ns.scene.PlanarShape] = [ns.scene.Ground(0), ns.scene.Rectangle(at, (SIDE, SIDE), angle=q[5])]
     for name, side in (("left", -1), ("right", 1)):
         place = ca.vertcat(palm[0] + side * width, palm[1])
         tip = ns.Placed(ns.Sphere(TIP), place, coordinates=plane)
@@ -41,4 +41,5 @@ def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
         stage_cost=1e-2 * ca.sumsqr(u - ca.vertcat(0, 0.5 * g, 0)), path_constraints=beside,
         bounds={"width": (0.0, 0.06), **dict.fromkeys(("push", "lift", "grip"), (-20, 20))},
         terminal_constraints=[at[1] == half + height, *(v[k] == 0 for k in (3, 4, 5))],
+        point_constraints=[ns.Constraint(at[1], equals=half + height, times=[0.75 * horizon], name="held")],
     )  # fmt: skip

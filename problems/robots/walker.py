@@ -13,7 +13,8 @@ FEET = ("foot", "foot_left")
 def build(way: float = 0.3, horizon: float = 0.8) -> ns.OCP:
     """Return the task: the trunk ends upright and at rest this far ahead [m]."""
     robot = ns.Robot.from_mjcf(wheel_file("gymnasium", "assets/walker2d_v5.xml"))
-    system = robot.system(robot.contacts(ns.HalfSpace([0, 0, 1]), FEET, friction=0.9), end_stops=False)
+    contacts = robot.contacts(ns.HalfSpace([0, 0, 1]), FEET, friction=0.9)
+    system = robot.system(contacts, end_stops=False, scene=robot.scene())
     near = {"rootz": 1.2, "thigh_joint": -0.3, "leg_joint": -0.5, "foot_joint": 0.2}
     near |= {"thigh_left_joint": -0.3, "leg_left_joint": -0.5, "foot_left_joint": 0.2}
     stance = ns.stand(system, near=near, bounds=robot.bounds())

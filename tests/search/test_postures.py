@@ -149,3 +149,44 @@ class TestReach:
         stance = ns.stand(arm, near={"q_1": 1.0}, where=[hand == [0.9, 0.8]])
         assert stance.x0 == pytest.approx(ns.reach(arm, [hand == [0.9, 0.8]], near={"q_1": 1.0}), abs=1e-7)
         assert stance.u == pytest.approx(9.81 * np.cos(stance.x0[:2]), abs=1e-6)
+
+    @pytest.mark.parametrize("rows", ["component", "attitude", "inequalities"])
+    def test_quaternions_keep_their_length(self, rows: str) -> None:
+        """Conditions on their components are conditions on attitudes: a length of two is none."""
+        text = """<robot name="brick"><link name="body"><inertial><mass value="2"/>
+          <inertia ixx="0.02" iyy="0.03" izz="0.04"/></inertial></link></robot>"""
+        robot = ns.Robot.from_urdf(text, base="floating")
+        system, q = robot.system([]), robot.q
+        if rows == "attitude":
+            with pytest.raises(ns.ModelError, match="no posture nearby"):
+                ns.reach(system, [q[3:7] == ca.DM([2, 0, 0, 0])], near={"base_qw": 1.0})
+            return
+        where = [q[3] == 0.8] if rows == "component" else [q[3] >= 0.5, q[4] >= 0.5]
+        x = ns.reach(system, where, near={"base_qw": 1.0, "base_qx": 0.1})
+        assert np.linalg.norm(x[3:7]) == pytest.approx(1.0, abs=1e-12)
+        if rows == "component":
+            assert x[3] == pytest.approx(0.8, abs=1e-8)
+        else:
+            assert min(x[3], x[4]) >= 0.5 - 1e-8
+
+    def test_conditions_on_velocities_and_constants_are_refused(self) -> None:
+        arm, hand = self.arm()
+        for where in ([arm.v[0] == 1], [hand[0] + arm.v[0] == 1]):
+            with pytest.raises(ns.ModelError, match="reach: where: where_0 depends on velocities"):
+                ns.reach(arm, where)
+        with pytest.raises(ns.ModelError, match="where_0"):
+            ns.reach(arm, [ns.Constraint(ca.SX(1), equals=2)])
+        assert ns.reach(arm, hand == [0.9, 0.8], near={"q_1": 1.0})[1] > 0  # one condition needs no list
+
+    def test_the_time_stays(self) -> None:
+        q, v, u, t = (ca.SX.sym(name) for name in "qvut")
+        timed = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=1, force=u - 3 * t, contacts=[])
+        stance = ns.stand(timed, near=[1, 0, 2])
+        assert (stance.x0.tolist(), stance.u.round(6).tolist()) == ([1, 0, 2], [6])
+
+    def test_a_condition_is_checked_where_the_posture_is(self) -> None:
+        q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+        ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[])
+        assert ns.reach(ball, [1 / q == 1], near=[0.5, 0])[0] == pytest.approx(1.0, rel=1e-6)
+        with pytest.raises(ns.ModelError, match="where_0 misses"):
+            ns.reach(ball, [1 / q == 1], near=[1e-9, 0])

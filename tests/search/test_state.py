@@ -178,10 +178,13 @@ class TestRefinement:
         assert [node.attempt.solution.objective for node in here.nodes] == [2.0]
         assert here.refinable is not None
         assert here.refinable.attempt is rough
-        assert here.hopeful
+        assert here.is_unfinished
         after = here.with_refinement(here.refinable)
         assert after.refinable is None
-        assert not after.hopeful
+        assert not after.is_unfinished
+        # The same one, found again, is not refined again; a better one is.
+        assert after.with_attempt(attempt(BOUNCE, 0.99995, INACCURATE, defect=0.9), "line").refinable is None
+        assert after.with_attempt(attempt(BOUNCE, 0.9, INACCURATE, defect=0.9), "line").refinable is not None
         for objective, verdict in ((3.0, INACCURATE), (1.0, REFUTED), (1.99, INACCURATE)):
             assert known.with_attempt(attempt(BOUNCE, objective, verdict), "random").refinable is None
 

@@ -510,7 +510,8 @@ class TestMeshes:
         plan = Plan.of(ns.Sequence([{}, "impact ground", {}]), self.laws)
         values = {"residual": 0.0, "objective": 1.0, "objective_at_start": 1.0}
         program = SimpleNamespace(plan=plan, mesh=PhaseMesh(stages=3), sizes=np.array([1.0, 2.0]))
-        point = SimpleNamespace(program=program, lengths=np.array(lengths), sequence=None, **values)
+        edges = np.cumsum([0.0, *lengths])
+        point = SimpleNamespace(program=program, lengths=np.array(lengths), edges=edges, sequence=None, **values)
         worst = max(windows, key=lambda window: window.defect, default=None)
         certificate = SimpleNamespace(
             verdict=verdict, worst_window=worst, windows=windows, true_objective=99.0, events=()
@@ -546,7 +547,7 @@ class TestMeshes:
     def test_windows_with_defects_get_more_elements(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """After a higher order, and by the fifth root of the defect: (2e-5 / 3e-7)^(1 / 5) = 2.3, three times as many.
 
-        While refinements leave less than a fifth of the defect they do not count.
+        While refinements leave less than a fifth of the defect they do not count, but are at most twice as many.
         """
 
         def found(defect: float, start: float = 0.5, agree: bool = True) -> Any:
@@ -555,18 +556,24 @@ class TestMeshes:
             return self.answer(Verdict.INACCURATE, (0.4, 0.6), window, exact)
 
         answers = [found(9e-2), found(4e-5), found(4e-6), self.answer(Verdict.CONFIRMED)]
-        _, asked = self.refined(monkeypatch, answers, refinements=1)
+        _, asked = self.refined(monkeypatch, answers, refinements=2)
         assert [(mesh.stages, mesh.elements) for mesh, _ in asked] == [(3, 1), (4, 1), (4, 1), (4, 1)]
         first, second, last = (start.splits for _, start in asked[1:])
         assert first == ((0.5, 0.6, 4),)  # (0.045 / 1e-4)^(1 / 5) = 3.4
-        assert second[1:] == ((0.5, 0.6, 12),)
-        assert last[2:] == ((0.5, 0.6, 24),)
+        assert second[1] == (0.5, 0.6, 12)
+        assert last[2] == (0.5, 0.6, 24)
         assert asked[3][1].elements(0.52, 0.56, 1) == 24
         assert asked[3][1].elements(0.42, 0.48, 2) == 2
         _, asked = self.refined(monkeypatch, [found(9e-2), found(8e-2), found(7e-2)], refinements=1)
         assert len(asked) == 2
         _, asked = self.refined(monkeypatch, [found(9.0, agree=False), self.answer(Verdict.CONFIRMED)])
         assert asked[1][1].splits == ((0.5, 0.6, 2),)  # behind an event that only one of both has
+        # Windows follow their phases; on equal intervals elements are as many everywhere.
+        moved = refinement._moved(asked[1][1], np.array([0.0, 0.7, 1.0]))
+        assert moved.splits == ((pytest.approx(0.75), pytest.approx(0.8), 2),)
+        assert refinement._moved(asked[1][1], np.array([0.0, 1.0])).splits == ()
+        assert len(self.refined(monkeypatch, [found(0.0)] * 9, refinements=2)[1]) == 3
+        assert len(self.refined(monkeypatch, [found(10.0**-k) for k in range(9)], refinements=2)[1]) == 5
 
     def test_an_inequality_between_the_nodes_needs_points_and_no_finer_mesh(
         self, monkeypatch: pytest.MonkeyPatch

@@ -198,7 +198,7 @@ def test_a_point_is_brought_back_to_its_rows(point: tuple[float, float]) -> None
     )
     w = 2 * np.array(point)
     program = BlockProgram([block], np.array([-9.0, -9]), np.array([9.0, 9]), np.full(2, 2.0), w)
-    assert nearest_feasible(program, w) == pytest.approx(2 * w / np.linalg.norm(w), abs=1e-8)
+    assert 2 * nearest_feasible(program, w).x == pytest.approx(2 * w / np.linalg.norm(w), abs=1e-8)
     bounded = BlockProgram([block], np.array([-9.0, -9]), np.array([9.0, 1.6]), np.full(2, 2.0), w)
-    found = nearest_feasible(bounded, np.array([1.0, 1.9]))
+    found = 2 * nearest_feasible(bounded, np.array([1.0, 1.9])).x
     assert found == pytest.approx([1.2, 1.6], abs=1e-7)

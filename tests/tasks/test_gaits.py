@@ -96,3 +96,57 @@ def test_a_ball_that_is_hit_back_has_the_period_of_its_flight() -> None:
     assert solution.certificate.verdict.value == "confirmed"
     assert solution.objective < 1e-10
     assert abs(solution.x[0, 0] - 1.25) < 1e-6
+
+
+@pytest.mark.quick
+class TestFloatingRobots:
+    """A trunk in space with two legs: the rates of joints follow them, those beside a quaternion are asked for."""
+
+    def robot(self) -> ns.CLS:
+        legs = "".join(
+            f'<link name="{side}"><inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1"/></inertial></link>'
+            f'<joint name="{side}_hip" type="revolute"><parent link="body"/><child link="{side}"/><axis xyz="0 1 0"/>'
+            '<limit lower="-1" upper="1" effort="9" velocity="9"/></joint>'
+            for side in ("left", "right")
+        )
+        robot = ns.Robot.from_urdf(BRICK.replace("</robot>", f"{legs}</robot>"), base="floating")
+        return robot.system([], end_stops=False)
+
+    def test_rates_of_joints_follow_them(self) -> None:
+        system = self.robot()
+        (one,) = ns.periodic(system, mirror={"left_hip": "right_hip"})
+        first = {"base_qw": 1.0, "left_hip": 0.1, "right_hip": 0.2, "left_hip_rate": 3.0, "right_hip_rate": 4.0}
+        last = {"base_qw": 1.0, "left_hip": 0.2, "right_hip": 0.1, "left_hip_rate": 4.0, "right_hip_rate": 3.0}
+        ends = [[each.get(name, 0.0) for name in system.state_names] for each in (first, last)]
+        assert np.abs(values(system, one, *ends)).max() < 1e-15
+        assert np.abs(values(system, one, ends[0], ends[0])).max() == 1.0
+
+    def test_a_mirrored_attitude_asks_for_its_rates(self) -> None:
+        system = self.robot()
+        attitude = {"base_qx": "-base_qx", "base_qz": "-base_qz"}
+        with pytest.raises(ModelError, match="part of an attitude; give the mirror of"):
+            ns.periodic(system, mirror=attitude)
+        rates = {name: f"-{name}" for name in system.names["v"][3:6:2]}
+        (one,) = ns.periodic(system, mirror={**attitude, **rates})
+        assert one.expression.numel() == len(system.state_names) - 1
+
+
+@pytest.mark.quick
+def test_the_time_and_other_kinds_have_no_mirror() -> None:
+    q, v, u, t = (ca.SX.sym(name) for name in "qvut")
+    timed = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=1, force=u + ca.sin(t), contacts=[])
+    (one,) = ns.periodic(timed)
+    assert one.expression.numel() == 2
+    name = timed.state_names[-1]
+    wrong: list[dict[str, Any]] = [
+        {"shift": {name: 1.0}},
+        {"mirror": {name: f"-{name}"}},
+        {"mirror": {"q_0": "v_0"}},
+        {"mirror": {"q_0": None}},
+        {"shift": {"q_0": (1, 2, 3)}},
+        {"shift": {"q_0": "far"}},
+        {"shift": {"q_0": None, "v_0": None}},
+    ]
+    for given in wrong:
+        with pytest.raises(ModelError, match="periodic"):
+            ns.periodic(timed, **given)

@@ -53,9 +53,11 @@ def test_an_attitude_has_three_rows_or_one() -> None:
 def test_level_whatever_the_heading(heading: float) -> None:
     robot = brick()
     goal = ns.goals.level(robot, "body", within=0.2)
-    assert at(robot, goal.expression, pose([0, 0, heading])) == pytest.approx([0, 0], abs=1e-15)
+    assert at(robot, goal.expression, pose([0, 0, heading])) == pytest.approx([0, 0, 1], abs=1e-15)
     assert at(robot, goal.expression, pose([0.2, 0, 0]))[1] == pytest.approx(-np.sin(0.2))
-    assert goal.upper.tolist() == [np.sin(0.2)] * 2
+    assert goal.upper.tolist() == [np.sin(0.2)] * 2 + [np.inf]
+    # On its head the first two rows vanish as well.
+    assert at(robot, goal.expression, pose([np.pi, 0, 0]))[2] < goal.lower[2]
 
 
 def test_what_nothing_moves_is_an_error() -> None:
@@ -65,17 +67,29 @@ def test_what_nothing_moves_is_an_error() -> None:
     )
     rail = ns.Robot.from_urdf(text)
     assert ns.goals.placed(rail, "body", [0.5, 0, 0]).expression.numel() == 1  # the other rows hold
-    with pytest.raises(ModelError, match="row 1 is 0 whatever the robot does, wanted 2"):
+    with pytest.raises(ModelError, match="row 1 is 0 whatever the robot does, wanted 2 to 2"):
         ns.goals.placed(rail, "body", [0.5, 2, 0])
     with pytest.raises(ModelError, match="no joint moves this"):
         ns.goals.level(rail, "body")
+    with pytest.raises(ModelError, match="row 0 is 0 whatever the robot does, wanted 5 to inf"):
+        ns.goals.clearance(rail, "body", 5.0)
+    for wrong in ([2.0, 0, 0, 0], 2 * np.eye(3)):
+        with pytest.raises(ModelError, match="unit quaternion or a rotation matrix"):
+            ns.goals.turned(brick(), "body", wrong)
+    for far in (np.inf, np.nan, "much"):
+        with pytest.raises(ModelError, match="within"):
+            ns.goals.turned(brick(), "body", within=far)
+    with pytest.raises(ModelError, match="three components"):
+        ns.goals.placed(rail, "body", 1.0)
+    with pytest.raises(ModelError, match="height"):
+        ns.goals.clearance(brick(), "body", None)
     with pytest.raises(ModelError, match="every component is free"):
         ns.goals.placed(rail, "body", [None, None, None])
     with pytest.raises(ModelError, match="three components"):
         ns.goals.placed(rail, "body", [0.5])
     with pytest.raises(ModelError, match="within"):
         ns.goals.placed(rail, "body", [0.5, 0, 0], within=-1)
-    with pytest.raises(ModelError, match="pi / 2"):
+    with pytest.raises(ModelError, match="pi / 4"):
         ns.goals.level(rail, "body", within=2.0)
 
 
@@ -98,6 +112,8 @@ def test_costs() -> None:
     effort, power = values([5, 6], [7, 8], [2, 0.5])
     assert float(effort) == 1.25  # (2 / 2)^2 + .5^2
     assert np.array(power).ravel().tolist() == [42, 4]
+    with pytest.raises(ModelError, match="lefft"):
+        ns.goals.effort(system, {"lefft": (-1, 1)})
     bent = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=u**2, contacts=[])
     with pytest.raises(ModelError, match="linearly"):
         ns.goals.power(bent)

@@ -1,4 +1,4 @@
-"""A quadruped moves all its feet forwards: from its stand to the same stand .1 m further on, at rest."""
+"""A quadruped steps forwards with all its feet: from its stand to the same stand .1 m further on, at rest."""
 
 from __future__ import annotations
 
