@@ -10,7 +10,7 @@ SIDE, TIP, GAP = 0.06, 0.01, 0.03  # of the box, radius of the finger tips, way 
 
 
 def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
-    """Return the task: the box is this much higher [m] for the last quarter of the time, and ends at rest."""
+    """Return the task: the box ends between the jaws, upright and at rest; for the last quarter it is this high [m]."""
     q, v, u = ca.SX.sym("q", 6), ca.SX.sym("v", 6), ca.SX.sym("u", 3)
     palm, width, at, g = q[:2], q[2], q[3:5], 9.81
     plane = ns.Coordinates(q, v)
@@ -39,7 +39,7 @@ def build(height: float = 0.1, horizon: float = 1.2) -> ns.OCP:
     return ns.OCP(
         system, horizon=horizon, x0={"palm_x": -0.02, "palm_y": 0.15, "width": 0.045, "y": half},
         stage_cost=1e-2 * ca.sumsqr(u - ca.vertcat(0, 0.5 * g, 0)), path_constraints=beside,
-        bounds={"width": (0.0, 0.06), **dict.fromkeys(("push", "lift", "grip"), (-20, 20))},
-        terminal_constraints=[at[1] == half + height, *(v[k] == 0 for k in (3, 4, 5))],
+        bounds={"width": (TIP, 0.06), **dict.fromkeys(("push", "lift", "grip"), (-20, 20))},
+        terminal_constraints=[at[1] == half + height, at[0] == palm[0], q[5] == 0, *(v[k] == 0 for k in (3, 4, 5))],
         point_constraints=[ns.Constraint(at[1], equals=half + height, times=[0.75 * horizon], name="held")],
     )  # fmt: skip
