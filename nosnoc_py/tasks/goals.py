@@ -26,7 +26,7 @@ from nosnoc_py.errors import ModelError, check_type
 from nosnoc_py.functions import function_of, numbers
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.robots.robot import Robot
-from nosnoc_py.rotations import attitude_error
+from nosnoc_py.rotations import attitude_error, check_rotation
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import check_keys, scalar
 
@@ -118,9 +118,10 @@ def turned(
     check_type(robot, Robot, "turned: robot")
     if not isinstance(attitude, ca.SX):
         given = np.array(attitude, dtype=float)
-        off = given @ given - 1.0 if given.ndim == 1 else given.T @ given - np.eye(len(given))
-        if not np.abs(off).max() <= ROUNDING:
-            raise ModelError(f"turned: attitude: expected a unit quaternion or a rotation matrix, given {attitude!r}.")
+        if given.size != 4:
+            check_rotation(given, "turned: attitude")
+        elif not abs(np.linalg.norm(given) - 1.0) <= ROUNDING:
+            raise ModelError(f"turned: attitude: expected a unit quaternion, given {attitude!r}.")
     error = cast(ca.SX, attitude_error(robot.pose(link)[0], attitude))
     far = np.full(3, _nonnegative(within, "turned"))
     return _limits(robot, error, -far, far, name or f"{link} turned", "turned")

@@ -32,7 +32,6 @@ FILES = {
     "ant": "assets/ant.xml",
 }
 LENGTH, ANGLE, FRICTION = 0.01, 0.05, 0.9
-LOST = 0.1  # of the extent of the plan
 
 
 def experiment(

@@ -47,6 +47,10 @@ def test_an_attitude_has_three_rows_or_one() -> None:
     assert at(robot, goal.expression, pose(vector)) == pytest.approx(vector, abs=1e-14)
     assert ns.goals.turned(robot, "body", exp(vector), within=0.1).upper.tolist() == [0.1] * 3
     assert ns.goals.turned(biped.robot(), "trunk").expression.numel() == 1
+    given = ca.DM(pose(vector)[3:])
+    assert at(robot, ns.goals.turned(robot, "body", given).expression, pose(vector)) == pytest.approx(
+        [0] * 3, abs=1e-14
+    )
 
 
 @pytest.mark.parametrize("heading", [0.0, 2.0])
@@ -73,8 +77,8 @@ def test_what_nothing_moves_is_an_error() -> None:
         ns.goals.level(rail, "body")
     with pytest.raises(ModelError, match="row 0 is 0 whatever the robot does, wanted 5 to inf"):
         ns.goals.clearance(rail, "body", 5.0)
-    for wrong in ([2.0, 0, 0, 0], 2 * np.eye(3)):
-        with pytest.raises(ModelError, match="unit quaternion or a rotation matrix"):
+    for wrong, said in (([2.0, 0, 0, 0], "a unit quaternion"), (2 * np.eye(3), "not orthonormal"), ([1.0], "matrix")):
+        with pytest.raises(ModelError, match=said):
             ns.goals.turned(brick(), "body", wrong)
     for far in (np.inf, np.nan, "much"):
         with pytest.raises(ModelError, match="within"):
