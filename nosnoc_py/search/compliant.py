@@ -249,9 +249,7 @@ def _held(task: StartTask, rows: Array, force: Array) -> Array:
     """Return the normal forces (n_c,) >= 0 that carry what no drive can, as if all contacts were closed."""
     from scipy.optimize import nnls  # not paid for by an import of the library
 
-    s = task.ocp.system
-    slope = np.array(ca.DM(function_of([s.x, s.u, s.p], ca.jacobian(s.force, s.u))(task.x0, task.rest, task.ocp.p)))
-    undriven = np.eye(s.n_v) - slope @ np.linalg.pinv(slope) if slope.size else np.eye(s.n_v)
+    undriven = task.undriven
     return np.asarray(nnls(undriven @ rows.T, -undriven @ force)[0])
 
 

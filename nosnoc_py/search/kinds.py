@@ -9,6 +9,7 @@ import numpy as np
 from nosnoc_py.plugins import Family
 from nosnoc_py.search.compliant import compliant
 from nosnoc_py.search.evolution import evolution
+from nosnoc_py.search.quasistatic import quasistatic
 from nosnoc_py.search.relaxed import relaxed
 from nosnoc_py.search.simplex import simplex
 from nosnoc_py.search.smoothed import smoothed
@@ -29,5 +30,6 @@ STARTS: Family[Callable[[StartTask, np.random.Generator], Iterator[Start | Propo
         "simplex": simplex,
         "stances": stances,
         "compliant": compliant,
+        "quasistatic": quasistatic,
     },
 )

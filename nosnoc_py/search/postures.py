@@ -202,7 +202,7 @@ def _found(
     for one in conditions:
         if ca.depends_on(one.expression, s.v):
             raise ModelError(f"{verb}: where: {one.name} depends on velocities, which are zero; give conditions on q.")
-    posture = _Posture(ocp=ocp, start=start, closed=chosen, p=values, balanced=verb == "stand", conditions=conditions)
+    posture = Posture(ocp=ocp, start=start, closed=chosen, p=values, balanced=verb == "stand", conditions=conditions)
     if not all(np.isfinite(part).all() for part in (posture.at.force, posture.at.gaps, posture.at.jacobian)):
         raise ModelError(f"{verb}: near: forces, gaps or their directions are not finite there; give another state.")
     program = posture.program()
@@ -225,15 +225,30 @@ def _found(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Posture:
-    """Program of a posture: unknowns are q, first-order states, controls, and normal and tangential forces."""
+class Posture:
+    """Program of a posture: unknowns are q, first-order states, controls, and normal and tangential forces.
+
+    Attributes
+    ----------
+    ocp : OCP
+        With the bounds.
+    start : (n_x,)
+        The posture is near this state.
+    closed, touching : tuple of str
+        Contacts that carry, and those whose gap is zero as well.
+    p : (n_p,)
+    balanced : bool
+        Controls and forces hold the posture.
+    conditions : tuple of Constraint
+    """
 
     ocp: OCP
     start: Array
     closed: tuple[str, ...]
     p: Array
-    balanced: bool
+    balanced: bool = True
     conditions: tuple[Constraint, ...] = ()
+    touching: tuple[str, ...] = ()
 
     @cached_property
     def at(self) -> Kinematics:
@@ -312,12 +327,31 @@ class _Posture:
             worst = max(worst, (abs(value - float(np.clip(value, low, high))), name))
         return worst
 
-    def program(self) -> BlockProgram:
-        """Return the program."""
+    @cached_property
+    def unknowns(self) -> ca.SX:
+        """Unknowns of the program."""
+        s = self.ocp.system
+        return ca.vertcat(s.q, s.y, s.u, *(part for _, part, _ in self.forces))
+
+    @cached_property
+    def scale(self) -> Array:
+        """Typical sizes of the unknowns."""
+        s, typical = self.ocp.system, np.maximum(np.abs(self.start), self.ocp.sizes.x)
+        return np.concatenate([typical[s.at_q], typical[s.at_y], self.ocp.sizes.u, self.sizes])
+
+    @cached_property
+    def effort(self) -> ca.SX:
+        """Squares of controls and forces, relative to their sizes."""
         s, force = self.ocp.system, ca.vertcat(ca.SX(0, 1), *(part for _, part, _ in self.forces))
+        return ca.sumsqr(s.u / ca.DM(self.ocp.sizes.u)) + ca.sumsqr(force / ca.DM(self.sizes))
+
+    @cached_property
+    def rows(self) -> list[tuple[str, ca.SX, float, float]]:
+        """Label, expression and limits of all rows; those of the gaps come first, in the order of the contacts."""
+        s = self.ocp.system
         total, rows = s.force, list[tuple[str, ca.SX, float, float]]()
         for contact, size in zip(s.contacts, self.far, strict=True):
-            most = 0.0 if contact.name in self.closed else np.inf
+            most = 0.0 if contact.name in (*self.closed, *self.touching) else np.inf
             rows.append((f"gap[{contact.name}]", contact.gap / size, 0.0, most))
         for contact, part, size in self.forces:
             total += s.normal(contact) * part[0]
@@ -342,20 +376,20 @@ class _Posture:
         own = ca.vertsplit(s.y_rate)[: s.y.numel() - (not s.autonomous)] if s.y.numel() and self.balanced else []
         rows += [(f"the rate of {n}", row, 0.0, 0.0) for n, row in zip(s.names.get("y", ()), own, strict=False)]
         still = ca.substitute(ca.vertcat(ca.SX(0, 1), *(row for _, row, _, _ in rows)), s.v, ca.SX.zeros(s.n_v))
-        typical = np.maximum(np.abs(self.start), self.ocp.sizes.x)
-        control = self.ocp.sizes.u
-        cost = ca.sumsqr((s.q - ca.DM(self.start[s.at_q])) / ca.DM(typical[s.at_q]))
-        cost += EFFORT * (ca.sumsqr(s.u / ca.DM(control)) + ca.sumsqr(force / ca.DM(self.sizes)))
-        unknowns = ca.vertcat(s.q, s.y, s.u, force)
-        index = np.arange(int(unknowns.numel()))[None]
+        return [(name, row, low, high) for (name, _, low, high), row in zip(rows, ca.vertsplit(still), strict=True)]
+
+    def program(self) -> BlockProgram:
+        """Return the program of the posture that is nearest to the start."""
+        s, rows = self.ocp.system, self.rows
+        index = np.arange(int(self.unknowns.numel()))[None]
+        cost = ca.sumsqr((s.q - ca.DM(self.start[s.at_q])) / ca.DM(self.scale[: s.n_q])) + EFFORT * self.effort
+        kernel = Kernel(ca.vertcat(self.unknowns, s.p), ca.vertcat(ca.SX(0, 1), *(row for _, row, *_ in rows)), cost)
         block = KernelBlock(
-            name="posture", kernel=Kernel(ca.vertcat(unknowns, s.p), still, cost),
-            at=LinearMap.of((index,), (None, self.p[None])), lower=np.array([low for _, _, low, _ in rows]),
-            upper=np.array([high for *_, high in rows]), labels=tuple(name for name, *_ in rows),
+            name="posture", kernel=kernel, at=LinearMap.of((index,), (None, self.p[None])),
+            lower=np.array([low for *_, low, _ in rows]), upper=np.array([high for *_, high in rows]),
+            labels=tuple(name for name, *_ in rows),
         )  # fmt: skip
-        return BlockProgram(
-            [block], *self.bounds, np.concatenate([typical[s.at_q], typical[s.at_y], control, self.sizes]), self.w
-        )
+        return BlockProgram([block], *self.bounds, self.scale, self.w)
 
     def stance(self, found: Array) -> Stance:
         """Return the stance of a solution."""

@@ -53,14 +53,23 @@ class Proposal:
 
 def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | None]:
     """Yield proposals, from simple sequences to long ones."""
+    ends = closed_at_ends(task)
+    if ends is None:
+        return
+    start, goal, names = ends
+    last = free_start(task.ocp, free_start(task.ocp, task.goal, closed=()), closed=tuple(goal))
+    yield None
+    for sets in contact_sets(start, goal, names):
+        yield propose(task, sets, task.x0, last)
+
+
+def closed_at_ends(task: StartTask) -> tuple[Closed, Closed, list[str]] | None:
+    """Return the contacts that are closed at x0, those at the goal, and all that can carry; None without a goal."""
     system, ocp = task.ocp.system, task.ocp
-    if not system.contacts or ocp.x0 is None or task.goal is None:
-        return
-    if len(task.goal) != len(task.x0):
-        return
-    first, last = task.x0, free_start(ocp, task.goal, closed=())
+    if not system.contacts or ocp.x0 is None or task.goal is None or len(task.goal) != len(task.x0):
+        return None
     ways = task.sizes[system.at_v] * float(ocp.horizon)
-    ends = [system.kinematics(x[None], 0.0, ocp.p) for x in (first, last)]
+    ends = [system.kinematics(x[None], 0.0, ocp.p) for x in (task.x0, free_start(ocp, task.goal, closed=()))]
     supports = [k for k, contact in enumerate(system.contacts) if not is_end_stop(system, contact)]
     names = [system.contacts[k].name for k in supports]
     # Gaps relative to their typical changes, which may have a unit of the user.
@@ -69,10 +78,7 @@ def stances(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | No
     ]
     shut = np.array(shares) <= TOUCHING_GAPS[:, None]
     start, goal = (frozenset(np.array(names)[row].tolist()) for row in shut)
-    last = free_start(ocp, last, closed=tuple(goal))
-    yield None
-    for sets in contact_sets(start, goal, names):
-        yield propose(task, sets, first, last)
+    return start, goal, names
 
 
 def is_end_stop(system: CLS, contact: Contact) -> bool:
@@ -143,7 +149,7 @@ def propose(task: StartTask, sets: list[Closed], first: Array, last: Array) -> P
     drawn = np.column_stack([np.interp(grid, times, column) for column in states.T])
     drawn = np.array([unit_states(row, ocp.system.unit_parts) for row in drawn])
     motion = drawn_motion(task, grid, drawn, (grid[[0, -1]], np.atleast_2d(task.rest)), np.asarray(ocp.p))
-    return Proposal(sequence=_sequence(task, sets, edges[1:-1]), motion=motion)
+    return Proposal(sequence=sequence_of(task, sets, edges[1:-1]), motion=motion)
 
 
 def drawn_motion(task: StartTask, grid: Array, states: Array, control: tuple[Array, Array], p: Array) -> Trajectory:
@@ -152,7 +158,7 @@ def drawn_motion(task: StartTask, grid: Array, states: Array, control: tuple[Arr
     return record.trajectory(task.ocp.system, p, control, Status.SOLVED, [])
 
 
-def _sequence(task: StartTask, sets: list[Closed], times: Array) -> Sequence:
+def sequence_of(task: StartTask, sets: list[Closed], times: Array) -> Sequence:
     """Return the sequence of sets of closed contacts; those with friction stick, and closing ones have an impact."""
     words = {c.name: "stick" if c.frictional else "closed" for c in task.ocp.system.contacts}
     items: list[object] = []

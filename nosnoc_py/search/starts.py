@@ -19,6 +19,7 @@ import numpy as np
 from attrs import evolve
 
 from nosnoc_py.attempts.work import counted
+from nosnoc_py.functions import function_of
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import OCP
@@ -138,6 +139,13 @@ class StartTask:
         """Typical sizes of the states (n_x,) on the way to the goal."""
         far = np.abs(self.x0) if self.goal is None else np.maximum(np.abs(self.x0), np.abs(self.goal - self.x0))
         return np.asarray(np.maximum(far, self.sizes))
+
+    @cached_property
+    def undriven(self) -> Array:
+        """Projection of forces on those that no control balances at x0 (n_v, n_v)."""
+        s = self.ocp.system
+        slope = np.array(ca.DM(function_of([s.x, s.u, s.p], ca.jacobian(s.force, s.u))(self.x0, self.rest, self.ocp.p)))
+        return np.asarray(np.eye(s.n_v) - slope @ np.linalg.pinv(slope) if slope.size else np.eye(s.n_v))
 
     @property
     def freedom(self) -> int:

@@ -29,7 +29,7 @@ from nosnoc_py.status import Status, Verdict
 
 GUESS, MOVES = "guess", "moves"
 # Kinds whose starts are motions to the goal.
-PROMISING = ("stances", "compliant")
+PROMISING = ("stances", "compliant", "quasistatic")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

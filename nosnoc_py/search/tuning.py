@@ -103,7 +103,7 @@ class SearchTuning:
     """
 
     coarse_intervals: int = 16
-    coarse_iterations: int = 150
+    coarse_iterations: int = 300
     coarse_refinements: int = 2
     stalled: int = 15
     few_iterations: int = 60
@@ -142,7 +142,7 @@ class SearchTuning:
     expected_gains: float = 3.0
     usual_turn: float = 0.4
     usual_turns: Mapping[str, float] = field(
-        default_factory=lambda: {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2, "compliant": 1.2}
+        default_factory=lambda: {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2, "compliant": 1.2, "quasistatic": 1.2}
     )
     grain: float = 0.05
     other_motion: float = 0.3

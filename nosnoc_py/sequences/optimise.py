@@ -7,6 +7,7 @@ FEASIBLE. Rows that other rows imply need no treatment: the linear systems are r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from nosnoc_py.programs import BlockProgram, ForCasadi, KernelBlock, LinearMap
 from nosnoc_py.sequences.program import PhaseNLP
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.status import Status
+from nosnoc_py.tolerances import FAR
 
 Array = np.ndarray
 # Tight tolerances: the solution is compared with a simulation, whose events depend on its last digits.
@@ -58,6 +60,12 @@ OWN = (
 IPOPT = {**SETTINGS, "tol": 1e-9, "compl_inf_tol": 1e-9, "mu_target": 0.0, "perturb_always_cd": "yes"}
 # Options and largest number of iterations towards the nearest feasible point: its start is beside its bounds.
 NEAR, MOST_PROJECTIONS = {"mu_init": 1e-6, "bound_push": 1e-8, "bound_frac": 1e-8}, 30
+# Options of one proximal step, which is short. A start nearly satisfies the rows with a residual of ALMOST. Factors of
+# the weight after a step and after a failure, its limit, and the relative gain below which a step was the last one.
+FROM_AFAR = {"tol": 1e-6, "max_iter": 60}
+PROXIMAL, ALMOST = {"mu_init": 1e-4, "tol": 1e-6, "max_iter": 40}, 0.3
+LIGHTER, HEAVIER, MOST_WEIGHT, GAINED = 3.0, 10.0, 1e4, 1e-3
+FEASIBLE_POINT = "Feasible_Point_Found"
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
 # DESCENT of what it could without any row.
 RADIUS, DESCENT = 1e-3, 1e-4
@@ -104,6 +112,14 @@ def optimise(
         result = replace(best, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
     solution = _unscaled(nlp, result)
     given_up = result.interrupted or result.solver_status == ABOVE
+    # Where the method went far out the objective may have no lower bound, which short steps would not show.
+    went_far = not np.abs(result.x).max(initial=0.0) <= FAR
+    given_up = given_up or went_far or result.iterations >= most
+    if nlp.residual(solution) > program.tolerance and not given_up and nlp.residual(w) <= ALMOST:
+        other = by_proximal_points(nlp, w, most - result.iterations, program.tolerance, deadline, **bounds)
+        better = min((other, result), key=lambda one: _promise(program, one))
+        result = replace(better, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
+        solution = _unscaled(nlp, result)
     if program.tolerance < nlp.residual(solution) <= VERY_NEAR and not given_up:
         near = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
         better = min((result, near), key=lambda one: nlp.residual(_unscaled(nlp, one)))
@@ -125,15 +141,55 @@ def nearest_feasible(
 
     A method that creeps along curved rows ends beside them: the point there may be a motion all the same.
     """
+    method = InteriorPoint(_kept_near(nlp, w, 1.0, 0.0), {**SETTINGS, **NEAR, "max_iter": most})
+    return method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+
+
+def _kept_near(nlp: BlockProgram, w: Array, weight: float, cost: float = 1.0) -> BlockProgram:
+    """Return the program with weight / 2 times the squared distance from w, relative to the scales, and cost times f."""
     x, before, size = (ca.SX.sym(name) for name in ("x", "before", "size"))
     kernel = Kernel(ca.vertcat(x, before, size), ca.SX(0, 1), 0.5 * ((x - before) / size) ** 2)
     index = np.arange(w.size)[:, None]
     at = LinearMap.of((index,), (None, w[:, None]), (None, nlp.scale[:, None]))
-    near = KernelBlock(name="near", kernel=kernel, at=at)
-    rows = [replace(block, weights=np.zeros(block.places)) for block in nlp.blocks]
-    program = BlockProgram([*rows, near], nlp.lbw, nlp.ubw, nlp.scale, w)
-    method = InteriorPoint(program, {**SETTINGS, **NEAR, "max_iter": most})
-    return method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+    near = KernelBlock(name="near", kernel=kernel, at=at, weights=np.full(w.size, weight))
+    rows = [replace(block, weights=cost * block.cost_weights()) for block in nlp.blocks]
+    return BlockProgram([*rows, near], nlp.lbw, nlp.ubw, nlp.scale, w)
+
+
+def by_proximal_points(
+    nlp: BlockProgram, w: Array, most: int, tolerance: float, deadline: float, **bounds: Any
+) -> NLPResult:
+    """Return a feasible point of low objective near a start that nearly satisfies all rows.
+
+    A good start does not keep an interior-point method from long steps, after which curved rows do not let it return.
+    Here the nearest feasible point comes first, and steps keep near the point before: the proximal-point method
+    (Rockafellar 1976), whose weight falls after a step and grows where a step fails.
+    """
+    method = InteriorPoint(_kept_near(nlp, w, 1.0, 0.0), {**SETTINGS, **ROBUST, **FROM_AFAR})
+    best = method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+    point = _unscaled(nlp, best)
+    spent, weight = best.iterations, 1.0
+    if best.interrupted or not nlp.residual(point) <= tolerance:
+        return best
+    best = replace(best, solver_status=FEASIBLE_POINT)
+    value = nlp.evaluate(point)[0]
+    while spent < most and weight < MOST_WEIGHT and not work.exhausted():
+        near = InteriorPoint(_kept_near(nlp, point, weight / nlp.cost_scale), {**SETTINGS, **PROXIMAL})
+        result = near.solve(point / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+        spent += result.iterations
+        if result.interrupted or time.monotonic() > deadline:
+            return replace(best, iterations=spent, interrupted=result.interrupted)
+        reached = _unscaled(nlp, result)
+        lower = nlp.evaluate(reached)[0]
+        if not (nlp.residual(reached) <= tolerance and lower <= value):
+            weight *= HEAVIER
+            continue
+        ended = weight <= 1.0 and value - lower <= GAINED * abs(value)
+        best = replace(result, solver_status=FEASIBLE_POINT)  # it is an optimum near the point before only
+        point, value, weight = reached, lower, weight / LIGHTER
+        if ended:
+            break
+    return replace(best, iterations=spent)
 
 
 def _unscaled(nlp: BlockProgram, result: NLPResult) -> Array:

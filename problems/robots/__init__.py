@@ -25,7 +25,7 @@ TASKS = {
     "box_lands_flat": "problems.robots.box_lands_flat",
     "biped_gait": "problems.robots.biped_gait",
     "biped_stairs": "problems.robots.biped_stairs",
-    "quadruped_steps": "problems.robots.quadruped_trots",
+    "quadruped_steps": "problems.robots.quadruped_steps",
     "quadruped_rears": "problems.robots.quadruped_rears",
     "gripper_tips_a_box": "problems.robots.gripper_tips_a_box",
     "hand_turns_a_sphere": "problems.robots.hand_turns_a_sphere",

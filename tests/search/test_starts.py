@@ -73,7 +73,7 @@ def found(kind: str, ocp: ns.OCP, count: int = 1, pieces: int = 60) -> Iterator[
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize(
-    "kind", [kind for kind in STARTS if kind not in ("stances", "compliant")]
+    "kind", [kind for kind in STARTS if kind not in ("stances", "compliant", "quasistatic")]
 )  # these are sequences
 def test_kinds_have_starts_where_they_can(kind: str, name: str) -> None:
     """What every start satisfies is tested by `check_start`."""
