@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from nosnoc_py.progress import Progress
     from nosnoc_py.reformulation.hybrid import hybrid
     from nosnoc_py.reformulation.time_freezing import freeze
+    from nosnoc_py.robots.keyframes import Keyframe
     from nosnoc_py.robots.robot import Robot
     from nosnoc_py.rotations import attitude_error
     from nosnoc_py.search import ElementSearch, Search
@@ -132,6 +133,7 @@ HOMES = {
     "progress": "Progress",
     "reformulation.hybrid": "hybrid",
     "reformulation.time_freezing": "freeze",
+    "robots.keyframes": "Keyframe",
     "robots.robot": "Robot",
     "rotations": "attitude_error",
     "search": "ElementSearch Search",
@@ -220,6 +222,7 @@ __all__ = [
     "HybridSystem",
     "Hysteresis",
     "Intersection",
+    "Keyframe",
     "Lagrangian",
     "LieGroupVariational",
     "MHE",

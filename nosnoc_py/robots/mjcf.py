@@ -8,7 +8,7 @@ last of which carries the inertia. Laws and signs are those of MuJoCo's document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,11 @@ EQUALITIES = ("CONNECT", "WELD", "JOINT", "TENDON")
 PARTS_OF_ACTUATORS = {"Trn": "transmission", "Dyn": "dynamics", "Gain": "gain", "Bias": "bias"}
 # Flags of <option> with a meaning here; all other ones choose numerics, sensors or soft contacts.
 OBEYED = ("GRAVITY", "LIMIT", "FRICTIONLOSS", "EQUALITY", "CONTACT", "SPRING", "DAMPER", "ACTUATION", "CLAMPCTRL")
+SAME = 1e-9  # poses of mocap bodies that differ by less are the same
+# Numbers of keyframes by the sizes of the model that give their lengths.
+LENGTHS = {"qpos": "nq", "qvel": "nv", "act": "na", "ctrl": "nu"}
 # What a picture or a controller may need, and a motion not.
-BESIDES = {"nsensor": "sensors", "nkey": "keyframes", "ncam": "cameras", "nlight": "lights", "nskin": "skins"}
+BESIDES = {"nsensor": "sensors", "ncam": "cameras", "nlight": "lights", "nskin": "skins"}
 
 
 def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
@@ -77,7 +80,8 @@ def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
     ModelError
         If MuJoCo is not installed or refuses the file, or the file has unsupported features: the message names all.
     """
-    return _Compiled(*compiled(source)).tree()
+    mujoco, model = compiled(source)
+    return _Compiled(mujoco, model, _given_keys(mujoco, source) if model.nkey else ()).tree()
 
 
 def compiled(source: str | Path) -> tuple[Any, Any]:
@@ -97,11 +101,27 @@ def compiled(source: str | Path) -> tuple[Any, Any]:
     return mujoco, result
 
 
-class _Compiled:
-    """Conversion of a compiled model into a tree."""
+def _given_keys(mujoco: Any, source: str | Path) -> tuple[dict[str, int], ...]:
+    """Return how many numbers every keyframe of a file has, by name: MuJoCo 4 fills up what is too short."""
+    text = str(source)
+    spec = mujoco.MjSpec.from_string(text) if text.lstrip().startswith("<") else mujoco.MjSpec.from_file(text)
+    return tuple({name: len(getattr(key, name)) for name in LENGTHS} for key in spec.keys)
 
-    def __init__(self, mujoco: Any, model: Any) -> None:
-        self.mujoco, self.model, self.faults = mujoco, model, Faults("MJCF")
+
+class _Compiled:
+    """Conversion of a compiled model into a tree.
+
+    Parameters
+    ----------
+    mujoco : module
+    model : mujoco.MjModel
+    keys : tuple of dict
+        How many numbers the file gives for every keyframe, by the names of `LENGTHS`.
+    """
+
+    def __init__(self, mujoco: Any, model: Any, keys: tuple[dict[str, int], ...] = ()) -> None:
+        self.mujoco, self.model, self.keys, self.faults = mujoco, model, keys, Faults("MJCF")
+        self.acting = list[int]()  # the actuator of every drive
         self.bodies, self.tendons = list[JointedBody](), list[Tendon]()
         # For every body of the model: index of the body in the tree that carries it, and its frame there.
         self.places: dict[int, tuple[int, Array, Array]] = {0: (-1, np.eye(3), np.zeros(3))}
@@ -134,6 +154,7 @@ class _Compiled:
             **self._equalities(),
             **self._lifted(),
         }
+        parts["keyframes"] = self._keyframes(parts["drives"] or ())
         self._remark()
         self.faults.check()
         frames = {named(self.mujoco, m, "BODY", i): place for i, place in self.places.items()}
@@ -288,6 +309,7 @@ class _Compiled:
                 self._add_inertia(k)
                 if k in chosen:
                     result.append(self._drive(k, alone[k]))
+                    self.acting.append(k)
         return tuple(result)
 
     def _drive(self, k: int, alone: bool) -> Drive:
@@ -375,6 +397,39 @@ class _Compiled:
         """Return the row of an actuator among controls or outputs; before version 4 all had one of each."""
         addresses = getattr(self.model, f"actuator_{kind}adr", None)
         return k if addresses is None else int(addresses[k])
+
+    # --- keyframes ---
+
+    def _keyframes(self, drives: Sequence[Drive]) -> dict[str, dict[str, Array]]:
+        """Return the keyframes by name, those without one by their index, with numbers of the drives in their units."""
+        m, frames = self.model, dict[str, dict[str, Array]]()
+        lagging = [(drive, k) for drive, k in zip(drives, self.acting, strict=True) if drive.lag is not None]
+        for i in range(m.nkey):
+            with self.faults.caught():
+                name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}"
+                if name in frames:
+                    raise ModelError(f"keyframe {i} has the name {name!r} of another one; name all keyframes.")
+                for field, size in LENGTHS.items():
+                    given, expected = self.keys[i][field], int(getattr(m, size))
+                    if given and given != expected:
+                        raise ModelError(f"keyframe {name!r}: {field}: expected {expected} numbers, given {given}.")
+                # MuJoCo clamps a control before its law, and the force of a motor after it.
+                u = [
+                    np.clip(drive.unit * m.key_ctrl[i][self._address("ctrl", k)], *drive.control)
+                    for drive, k in zip(drives, self.acting, strict=True)
+                ]
+                activation = [drive.unit * m.key_act[i][int(m.actuator_actadr[k])] for drive, k in lagging]
+                frame = {"q": m.key_qpos[i], "v": m.key_qvel[i], "u": u, "activation": activation}
+                frames[name] = {key: np.array(value, dtype=float) for key, value in frame.items()}
+                frames[name]["time"] = np.array(m.key_time[i])
+                if wrong := [key for key, value in frames[name].items() if not np.isfinite(value).all()]:
+                    raise ModelError(f"keyframe {name!r}: {wrong[0]}: expected finite numbers.")
+        mocap = np.flatnonzero(m.body_mocapid >= 0)
+        order = mocap[np.argsort(m.body_mocapid[mocap])]
+        own = np.hstack([m.body_pos[order].ravel(), m.body_quat[order].ravel()])
+        if any(np.abs(np.append(m.key_mpos[i], m.key_mquat[i]) - own).max(initial=0.0) > SAME for i in range(m.nkey)):
+            self.faults.remark("other poses of mocap bodies in keyframes")
+        return frames
 
     # --- constraints and contacts ---
 

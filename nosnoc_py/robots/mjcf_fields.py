@@ -26,23 +26,24 @@ READ = {
     "length0",
     "wrap": "type objid prm",
     "actuator": "trntype trnid gear dyntype dynprm gaintype gainprm biastype biasprm ctrllimited ctrlrange "
-    "forcelimited forcerange group armature damping dampingpoly ctrladr ctrlnum outadr",
+    "forcelimited forcerange group armature damping dampingpoly ctrladr ctrlnum outadr actadr",
     "eq": "type obj1id obj2id objtype active0 data",
     "pair": "geom1 geom2 dim friction",
     "exclude": "signature",
     "qpos": "qpos0 spring",
+    "key": "time qpos qvel act ctrl mpos mquat",
 }
 # What has no effect on the motion of rigid bodies, by its reason, as patterns of whole names.
 WITHOUT_EFFECT = {
     "pictures": r"vis|tex_.*|mat_.*|hfield_.*|skin_.*|cam_.*|light_.*|tendon_width|"
     r".*_(rgba|matid|group|texid|castshadow)|site_(size|type|dataid)|text_.*",
     "shapes as meshes, which make no contacts": r"mesh_.*|oct_.*|bvh_.*",
-    "sensors, keyframes and data of users": r"sensor_.*|key_.*|numeric_.*|tuple_.*|.*_user|opt_magnetic",
+    "sensors and data of users": r"sensor_.*|numeric_.*|tuple_.*|.*_user|opt_magnetic",
     "names, addresses and sizes": r"names?(_.*)?|paths|signature|.*_(bvhadr|bvhnum|pathadr|treeid)|text_data|"
     r"n(?!flex$|plugin$|plastic$|history$)[a-zA-Z0-9_]+|tree_.*|flg_gravcomp|"
     r"body_(rootid|weldid|dofnum|dofadr|geomnum|geomadr|simple|sameframe|margin|contype|conaffinity)|"
     r"dof_(bodyid|jntid|parentid|Madr|simplenum)|geom_(sameframe|aabb|rbound)|site_sameframe|"
-    r"jnt_actuatorid|tendon_(actuatorid|treenum|type)|actuator_(actadr|actnum|outnum|ctrlspec|historyadr)|"
+    r"jnt_actuatorid|tendon_(actuatorid|treenum|type)|actuator_(actnum|outnum|ctrlspec|historyadr)|"
     r"pair_signature|[BDM]_(colind|diag|rowadr|rownnz)|map[DM]2[DM]|ten_J_.*|efm.*|.*_plasticadr",
     "derived values": r"stat|body_(subtreemass|invweight0)|dof_(M0|invweight0|length)|tendon_invweight0|"
     r"actuator_(acc0|length0|lengthrange)",

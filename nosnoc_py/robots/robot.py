@@ -18,6 +18,7 @@ from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.geometry import HalfSpace, Placed
 from nosnoc_py.geometry import contacts as contacts_of
 from nosnoc_py.robots.forces import Forces
+from nosnoc_py.robots.keyframes import Keyframe
 from nosnoc_py.robots.link_shapes import LinkShape, outline_of
 from nosnoc_py.robots.mjcf import read_mjcf
 from nosnoc_py.robots.recursion import GRAVITY, Recursion
@@ -326,6 +327,29 @@ class Robot:
             q += [f"{body.joint}_{part}" for part in places] or [body.joint]
             v += [f"{body.joint}_{part}" for part in rates] or [body.joint + RATE]
         return {"q": tuple(q), "v": tuple(v)}
+
+    @cached_property
+    def keyframes(self) -> dict[str, Keyframe]:
+        """States that an MJCF file names (<keyframe>), by name; "key_0", "key_1", ... by their index without one.
+
+        A file of URDF has none. Positions that the file does not give are those at which it draws the robot.
+        """
+        # Without actuators the file applies no force; every joint has a motor here.
+        drives = self.drives if self.tree.drives else ()
+        lagging = [drive.name + ACTIVATION for drive in drives if drive.lag is not None]
+        names, controls = (*self.names["q"], *self.names["v"], *lagging), [drive.name for drive in self.drives]
+        frames = {}
+        for name, given in self.tree.keyframes.items():
+            x0 = np.concatenate([given["q"], given["v"], given["activation"]])
+            u = given["u"] if drives else np.zeros(len(controls))
+            frames[name] = Keyframe(
+                x0=x0,
+                u=u,
+                time=float(given["time"]),
+                states=dict(zip(names, x0.tolist(), strict=True)),
+                controls=dict(zip(controls, u.tolist(), strict=True)),
+            )
+        return frames
 
     @named_arguments
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:

@@ -320,6 +320,8 @@ class Tree:
         Pairs of shapes that collide whatever their bits say.
     left_out : tuple of str
         Elements of the file that are not read, with the reason.
+    keyframes : mapping name -> mapping of "q", "v", "u", "activation", "time" -> array
+        States that the file names; controls and activations of the drives of the file, in their units.
     """
 
     name: str
@@ -335,6 +337,7 @@ class Tree:
     apart: frozenset[frozenset[str]] = frozenset()
     pairs: Mapping[frozenset[str], float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    keyframes: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
 
     def with_armature(self, armature: Mapping[str, float]) -> Tree:
         """Return the tree with armature inertias, given by the names of joints."""
