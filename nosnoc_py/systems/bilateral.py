@@ -132,15 +132,8 @@ def _independent(system: CLS, found: Bilateral) -> Bilateral:
     besides them the rows may be independent.
     """
     kept = np.arange(len(found.names))
-    outputs = [found.closure, ca.jacobian(found.closure, system.q), found.rows]
-    evaluate = ca.Function("rows", [system.q, system.p], outputs)
-    rng = np.random.default_rng(0)
-    p = np.ones(system.n_p) if system.p_default is None else system.p_default
-    ranks = list[Array]()
-    for _ in range(LOOKS):
-        q = _closed_near(evaluate, found.n_positions, rng.uniform(-1.0, 1.0, system.n_q), p)
-        if q is not None:
-            ranks.append(_independent_rows(np.array(evaluate(q, p)[2])))
+    rows = ca.Function("rows", [system.q, system.p], [found.rows])
+    ranks = [_independent_rows(np.array(rows(q, p))) for q, p in closed_positions(system, found)]
     if ranks:
         # At singular states further rows depend on others: the largest number is that of nearly all states.
         kept = np.sort(max(ranks, key=len))
@@ -155,6 +148,16 @@ def _independent(system: CLS, found: Bilateral) -> Bilateral:
     )
 
 
+def closed_positions(system: CLS, found: Bilateral) -> list[tuple[Array, Array]]:
+    """Return random positions (n_q,) at which the constraints hold, with parameters; fewer where it fails."""
+    evaluate = ca.Function("rows", [system.q, system.p], [found.closure, ca.jacobian(found.closure, system.q)])
+    rng = np.random.default_rng(0)
+    p = np.ones(system.n_p) if system.p_default is None else np.asarray(system.p_default)
+    given = [rng.uniform(-1.0, 1.0, system.n_q) for _ in range(LOOKS)]
+    near = [_closed_near(evaluate, found.n_positions, q, p) for q in given]
+    return [(q, p) for q in near if q is not None]
+
+
 def _independent_rows(rows: Array) -> Array:
     """Return the indices of a largest set of independent rows (QR with column pivots, Golub and Van Loan)."""
     sizes = np.linalg.norm(rows, axis=1)
@@ -167,7 +170,7 @@ def _independent_rows(rows: Array) -> Array:
 def _closed_near(evaluate: Any, count: int, q: Array, p: Array) -> Array | None:
     """Return positions (n_q,) near q at which `count` constraints of positions hold; None if none is found.
 
-    `evaluate` is the function (q, p) -> closure, its derivative by q, rows.
+    `evaluate` is the function (q, p) -> closure, its derivative by q.
     """
     from scipy.optimize import least_squares  # not paid for by an import of the library
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -11,11 +12,14 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.rotations import attitude_error
+from nosnoc_py.systems.bilateral import Bilateral, closed_positions
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_keys, scalar
 
 Array = np.ndarray
+# Violation of a coupling or loop by the last state, relative to what it sums, that is no rounding of a file.
+OPEN = 1e-6
 
 
 @named_arguments
@@ -49,7 +53,8 @@ def periodic(
     Raises
     ------
     ModelError
-        For unknown states, pairs of different kinds, states that are mirrored twice, shifted quaternions, and the time.
+        For unknown states, pairs of different kinds, states that are mirrored twice, shifted quaternions, the time, and
+        last states that violate couplings or loops: mirror or shift the joints that follow others, too.
 
     Examples
     --------
@@ -74,6 +79,8 @@ def periodic(
     time = set() if system.autonomous else {names[-1]}
     if time & set(given):
         raise ModelError(f"periodic: shift: {names[-1]} is the time, which ends at the horizon.")
+    if isinstance(system, CLS) and system.bilateral is not None:
+        _check_closed(system, system.bilateral, source, sign, given)
     start = ca.DM(sign) * system.x_initial[source]
     rows, low, high = [], list[float](), list[float]()
     for part in units:
@@ -125,6 +132,37 @@ def _mirrored(system: Described, mirror: Mapping[str, str]) -> tuple[list[int], 
         source[i], source[k] = k, i
         sign[[i, k]] = -1.0 if other.startswith("-") else 1.0
     return source, sign
+
+
+def _check_closed(system: CLS, found: Bilateral, source: list[int], sign: Array, shift: Mapping[str, Any]) -> None:
+    """Raise `ModelError` if last states of motions that obey couplings and loops do not: no motion is periodic then."""
+    far = np.zeros(len(source))
+    # Where a shift is an interval the program chooses the last state; constraints on such states cannot be checked.
+    loose = [name for name, value in shift.items() if not isinstance(value, int | float)]
+    for name, value in shift.items():
+        far[system.state_names.index(name)] = 0.0 if name in loose else value
+    rows = ca.vertcat(found.closure, found.rows @ system.v)
+    slopes = ca.jacobian(rows, system.x)
+    evaluate = ca.Function("closed", [system.x, system.p], [rows, slopes, found.rows])
+    names = [*found.names[: found.n_positions], *found.names]
+    uses = [[system.state_names[k] for k in set(slopes[i, :].sparsity().get_triplet()[1])] for i in range(len(names))]
+    rng = np.random.default_rng(0)
+    for q, p in closed_positions(system, found):
+        x = np.zeros(len(source))
+        x[system.at_q] = q
+        along = np.array(evaluate(x, p)[2])
+        v = rng.uniform(-1.0, 1.0, system.n_v)
+        x[system.at_v] = v - np.linalg.pinv(along) @ (along @ v)
+        last = sign * x[source] + far
+        values, gradients, _ = (np.array(part) for part in evaluate(last, p))
+        sizes = np.abs(gradients) @ np.maximum(np.abs(last), 1.0)
+        for k in np.flatnonzero(np.abs(values[:, 0]) > OPEN * sizes):
+            if not set(uses[k]) & set(loose):
+                own = ", ".join(name for name in system.state_names if name in uses[k])
+                raise ModelError(
+                    f"periodic: the last state of a motion would violate the constraint {names[k]!r} of the system: "
+                    f"mirror or shift all of {own}, so that it holds again."
+                )
 
 
 def _mirrored_rates(system: CLS, mirror: Mapping[str, str]) -> list[tuple[str, str]]:

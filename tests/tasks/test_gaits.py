@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
@@ -150,3 +150,78 @@ def test_the_time_and_other_kinds_have_no_mirror() -> None:
     for given in wrong:
         with pytest.raises(ModelError, match="periodic"):
             ns.periodic(timed, **given)
+
+
+def legs(right: str) -> ns.Robot:
+    """Two legs on a trunk that stands still; each knee follows its hip: 0.1 rad - 2 hip on the left."""
+    parts = "".join(
+        f'''<link name="{side}_thigh"><inertial><origin xyz="0 0 -.1"/><mass value="1"/>
+        <inertia ixx=".1" iyy=".1" izz=".1"/></inertial></link>
+        <link name="{side}_shank"><inertial><origin xyz="0 0 -.1"/><mass value=".5"/>
+        <inertia ixx=".05" iyy=".05" izz=".05"/></inertial></link>
+        <joint name="{side}_hip" type="continuous"><parent link="trunk"/><child link="{side}_thigh"/>
+        <axis xyz="0 1 0"/></joint>
+        <joint name="{side}_knee" type="continuous"><parent link="{side}_thigh"/><child link="{side}_shank"/>
+        <origin xyz="0 0 -.2"/><axis xyz="0 1 0"/><mimic joint="{side}_hip" {law}/></joint>'''
+        for side, law in (("left", 'multiplier="-2" offset="0.1"'), ("right", right))
+    )
+    return ns.Robot.from_urdf(f'<robot name="legs"><link name="trunk"/>{parts}</robot>')
+
+
+class TestJointsThatFollowOthers:
+    """A knee that follows its hip has to be mirrored with it, or nothing is periodic."""
+
+    ALIKE = 'multiplier="-2" offset="0.1"'
+    BOTH: ClassVar = {"left_hip": "right_hip", "left_knee": "right_knee"}
+
+    @pytest.mark.quick
+    def test_a_mirror_of_the_hips_alone_is_refused(self) -> None:
+        system = legs(self.ALIKE).system()
+        with pytest.raises(ModelError, match=r"'left_knee'.*mirror or shift all of left_hip, left_knee"):
+            ns.periodic(system, mirror={"left_hip": "right_hip"})
+        (one,) = ns.periodic(system, mirror=self.BOTH)
+        first, last = [1, -1.9, 2, -3.9, 3, -6, 4, -8], [2, -3.9, 1, -1.9, 4, -8, 3, -6]
+        assert np.abs(values(system, one, first, last)).max() < 1e-15
+
+    @pytest.mark.quick
+    @pytest.mark.parametrize(
+        ("right", "mirror"),
+        [
+            ('multiplier="-2" offset="0.2"', BOTH),  # another offset
+            ('multiplier="2" offset="0.1"', BOTH),  # another sign
+            (ALIKE, {"left_hip": "-right_hip", "left_knee": "-right_knee"}),  # the offset does not change its sign
+            (ALIKE, {**BOTH, "left_hip_rate": "-right_hip_rate", "left_knee_rate": "right_knee_rate"}),
+        ],
+    )
+    def test_mirrors_that_the_laws_of_the_knees_do_not_have(self, right: str, mirror: dict[str, str]) -> None:
+        with pytest.raises(ModelError, match="violate the constraint"):
+            ns.periodic(legs(right).system(), mirror=mirror)
+
+    @pytest.mark.quick
+    def test_signs_of_a_mirrored_law(self) -> None:
+        opposite = 'multiplier="-2" offset="-0.1"'
+        mirror = {"left_hip": "-right_hip", "left_knee": "-right_knee"}
+        assert ns.periodic(legs(opposite).system(), mirror=mirror)
+
+    @pytest.mark.quick
+    def test_shifts_follow_as_well(self) -> None:
+        system = legs(self.ALIKE).system()
+        with pytest.raises(ModelError, match="violate the constraint 'left_knee'"):
+            ns.periodic(system, shift={"left_hip": 0.5})
+        assert ns.periodic(system, shift={"left_hip": 0.5, "left_knee": -1.0})
+        assert ns.periodic(system, shift={"left_hip": None, "left_knee": (-2.0, 2.0)})  # the program chooses
+
+    def test_a_swing_ends_as_its_mirror_image(self) -> None:
+        """Knees obey their law at both ends, and hips and knees change places."""
+        robot = legs(self.ALIKE)
+        system = robot.system()
+        ocp = ns.OCP(
+            system, horizon=0.5, stage_cost=ca.sumsqr(system.u),
+            initial_constraints=[robot.q[0] == 0.5, robot.q[2] == -0.3],
+            terminal_constraints=ns.periodic(system, mirror=self.BOTH),
+        )  # fmt: skip
+        solution = ns.solve(ocp, ns.MultiPhase(sequence=ns.Sequence([{}])))
+        assert solution.certificate is not None
+        assert solution.certificate.verdict.value == "confirmed"
+        assert np.abs(solution.x[0, :4] - [0.5, -0.9, -0.3, 0.7]).max() < 1e-7
+        assert np.abs(solution.x[-1] - solution.x[0][[2, 3, 0, 1, 6, 7, 4, 5]]).max() < 1e-7
