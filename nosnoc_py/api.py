@@ -118,8 +118,8 @@ def solve(
         horizon, or a function of time), names of states and controls instead, keyframes by their times ({0: {"height":
         1.0}, 0.4: {"height": 0.0}}), a `Sequence` of modes, a `Trajectory`, or a `Solution` of any grid and method.
         States that are not given stay at x0. `solution.shift()` is the guess for the next problem of a receding
-        horizon. Methods other than finite elements simulate, and take the controls only; a `MultiPhase` with a
-        sequence takes the states, too.
+        horizon. The search reads the contact sequence of states that are given, and simulates controls. Other methods
+        without finite elements take the controls only; a `MultiPhase` with a sequence takes the states, too.
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
 from typing import ClassVar
 
 import casadi as ca
@@ -31,12 +30,12 @@ import numpy as np
 from nosnoc_py.functions import function_of
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.programs import KernelBlock, LinearMap
+from nosnoc_py.search.contact_steps import contact_modes, lasting, proposal_of
 from nosnoc_py.search.stances import Proposal, drawn_motion
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.search.steps import StepProgram, line_states
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode
-from nosnoc_py.sequences.plan import sequence_from_modes
 from nosnoc_py.sequences.refinement import laws_of
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.quaternions import unit_states
@@ -54,8 +53,6 @@ CARRIES, SLIPS, NEAR = 0.05, 3.0, 2.0
 CREEPS = 2.0
 # Argument from which on log(1 + exp(z)) is z to the last digit.
 LINEAR = 36.0
-# Phases of fewer steps are left out: the time of an event is not known better.
-SHORT = 2
 # A length below this fraction of that beside x0 is none.
 FLAT = 1e-2
 # Size of random postures in the middle of a motion, as a fraction of the typical sizes of the coordinates.
@@ -198,31 +195,21 @@ class CompliantProgram(StepProgram):
         grid = np.linspace(0.0, float(w[at["T"]][0, 0]), self.steps + 1)
         motion = drawn_motion(task, grid, states, (grid, controls), w[at["p"]][0])
         laws = laws_of(task.ocp, motion)
-        phases = _long_phases(self._words(sigma, laws, motion, w[at["p"]][0]))
-        impacts = [dict[str, str]()]
-        for (before, _), (after, _) in pairwise(phases):
-            # Compliant contacts, which come last, have no impacts.
-            changed = zip(laws.frames.names, before, after, strict=False)
-            impacts.append({name: is_ for name, was, is_ in changed if was == laws.default(name) != is_})
-        times = grid[np.cumsum([count for _, count in phases])[:-1]]
-        return Proposal(sequence=sequence_from_modes([mode for mode, _ in phases], impacts, laws, times), motion=motion)
+        words = self._words(sigma, laws, motion, w[at["p"]][0])
+        return proposal_of(laws, motion, grid, words)
 
     def _words(self, sigma: float, laws: ContactLaws, motion: Trajectory, p: Array) -> list[Mode]:
         """Return the modes of all contacts in every step."""
         s, x = self.task.ocp.system, motion.x[1:]
         loads = np.array(function_of([s.x, s.p, self._sigma], self._loads).map(len(x))(x.T, p, sigma)).T
         at = s.kinematics(x, 0.0, p)
-        creep, columns = sigma * self.creep, []
-        for c in range(len(s.contacts)):
-            slips = np.linalg.norm(at.rates[:, laws.rows_of(c)], axis=1) > SLIPS * creep
-            near, slow = at.gaps[:, c] < NEAR * sigma * self.lengths[c], np.abs(at.rates[:, c]) < SLIPS * creep
-            closed = _lasting((loads[:, c] > CARRIES * self.forces[c]) | (near & slow & ~slips))
-            slips = _lasting(slips)
-            columns.append([
-                laws.slip_word(c, at.rates[k], slips=slips[k]) if closed[k] else laws.default(laws.names[c])
-                for k in range(len(x))
-            ])  # fmt: skip
-        return [(*words, *laws.soft_modes(x[k : k + 1], p)) for k, words in enumerate(zip(*columns, strict=True))]
+        creep = sigma * self.creep
+        slips = np.column_stack([np.linalg.norm(at.rates[:, laws.rows_of(c)], axis=1) for c in range(loads.shape[1])])
+        slips = slips > SLIPS * creep
+        near, slow = at.gaps < NEAR * sigma * self.lengths, np.abs(at.rates[:, : loads.shape[1]]) < SLIPS * creep
+        closed = (loads > CARRIES * self.forces) | (near & slow & ~slips)
+        closed, slips = (np.apply_along_axis(lasting, 0, each) for each in (closed, slips))
+        return contact_modes(laws, closed, slips, at.rates, [laws.soft_modes(each[None], p) for each in x])
 
 
 def _typical(task: StartTask, x: Array, sizes: Array) -> tuple[Array, Array, Array]:
@@ -253,34 +240,19 @@ def _held(task: StartTask, rows: Array, force: Array) -> Array:
     return np.asarray(nnls(undriven @ rows.T, -undriven @ force)[0])
 
 
-def _lasting(condition: Array) -> Array:
-    """Return a condition (steps,) of which single steps are removed: the majority of three."""
-    padded = np.concatenate([condition[:1], condition, condition[-1:]]).astype(int)
-    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:] >= 2)
-
-
-def _long_phases(words: list[Mode]) -> list[tuple[Mode, int]]:
-    """Return the modes of phases with their numbers of steps; short ones become part of the neighbour most alike."""
-    phases = [(mode, len(list(group))) for mode, group in groupby(words)]
-    while len(phases) > 1 and min(count for _, count in phases) < SHORT:
-        k = min(range(len(phases)), key=lambda k: phases[k][1])
-        mode, count = phases.pop(k)
-        near = [i for i in (k - 1, k) if 0 <= i < len(phases)]
-        most = max(near, key=lambda i: sum(a == b for a, b in zip(phases[i][0], mode, strict=True)))
-        phases[most] = phases[most][0], phases[most][1] + count
-        # Both neighbours may now be of one mode.
-        merged = groupby(phases, key=lambda phase: phase[0])
-        phases = [(mode, sum(count for _, count in group)) for mode, group in merged]
-    return phases
+def has_springs(task: StartTask) -> bool:
+    """Return True if springs in place of contacts make a start of a problem."""
+    s = task.ocp.system
+    if not s.mechanical or not s.contacts or not s.smoothable or s.remembers or not task.rest.size or s.z.numel():
+        return False
+    # Springs that dissipate show nothing of contacts that bounce.
+    return not task.undefined and not any(contact.bounces for contact in s.contacts)
 
 
 def compliant(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal | None]:
     """Yield proposals: from the posture of x0, from a line to the goal, then through random postures."""
     s = task.ocp.system
-    if not s.mechanical or not s.contacts or not s.smoothable or s.remembers or not task.rest.size or s.z.numel():
-        return
-    # Springs that dissipate show nothing of contacts that bounce.
-    if task.undefined or any(contact.bounces for contact in s.contacts):
+    if not has_springs(task):
         return
     program = CompliantProgram.of(task)
     still, control = np.tile(task.x0, (program.steps + 1, 1)), np.tile(task.rest, (program.steps, 1))

@@ -27,6 +27,7 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.processes import can_fork
+from nosnoc_py.search.drawn import guessed
 from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.nearest import conflict, nearest_motion
 from nosnoc_py.search.progress_line import progress_line
@@ -49,7 +50,6 @@ from nosnoc_py.sequences.refinement import (
     RefinementStopped,
     joined,
     laws_of,
-    motion_of,
     start_of_motion,
     stretched_control,
 )
@@ -201,7 +201,7 @@ class Search(CompleteMethod):
         ----------
         ocp : OCP
         guess : Solution, Trajectory, mapping or array, optional
-            Motion, or control, that is tried before all other starts.
+            Motion, states or control that are tried before all other starts.
         time_limit : float
             Limit of time for the whole search [s].
 
@@ -229,7 +229,7 @@ class Search(CompleteMethod):
             if kind in self.starts
         }
         if guess is not None:
-            streams = {GUESS: iter([motion_of(ocp, guess, time_limit)]), **streams}
+            streams = {GUESS: guessed(task, guess, time_limit), **streams}
         return SearchState(
             guess=guess if isinstance(guess, Solution) else None,
             task=task,

@@ -58,6 +58,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         frames |= _turns(s, frames)
         # Velocities that keyframes give replace the slopes of the lines.
         courses = _slopes(s, frames) | {name: course for name, (course, _) in frames.items()}
+        times = tuple(sorted(float(time) for time, frame in guess.items() if set(frame) & set(s.state_names)))
     else:
         legal = (*s.state_names, *s.control_names)
         for name in guess:
@@ -66,27 +67,41 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         courses = {
             name: _course(value, name, name in s.state_names, float(ocp.horizon)) for name, value in guess.items()
         }
+        moving = [value for name, value in guess.items() if name in s.state_names]
+        counts = {np.size(value) for value in moving if not callable(value)} - {1}
+        rows = [np.linspace(0.0, float(ocp.horizon), count) for count in counts]
+        # A function of time has no times of its own.
+        times = () if any(map(callable, moving)) else tuple(np.unique(np.concatenate([[], *rows])).tolist())
     start = ocp.x0
     if start is None:
         # Zero within the bounds; a zero quaternion is no attitude.
         start = with_attitude(np.clip(0.0, *ocp.x_bounds), s.unit_parts)
     return {
-        "x": _together(courses, s.state_names, start),
-        "u": _together(courses, s.control_names, np.zeros(s.n_u)),
+        "x": _Together(courses, s.state_names, start, times),
+        "u": _Together(courses, s.control_names, np.zeros(s.n_u)),
     }
 
 
-def _together(courses: Mapping[str, Course], names: tuple[str, ...], start: Array) -> Callable[[float], Array]:
-    """Return all components as a function of time; those without a course stay where they start."""
-    known = [(k, courses[name]) for k, name in enumerate(names) if name in courses]
+class _Together:
+    """All components as a function of time; those without a course stay where they start.
 
-    def at(t: float) -> Array:
-        values = np.array(start, dtype=float)
-        for k, course in known:
+    Attributes
+    ----------
+    times : tuple of float
+        Times that the user has given, between which lines are drawn; empty for functions of time.
+    """
+
+    def __init__(
+        self, courses: Mapping[str, Course], names: tuple[str, ...], start: Array, times: tuple[float, ...] = ()
+    ) -> None:
+        self.start, self.times = np.array(start, dtype=float), times
+        self.known = [(k, courses[name]) for k, name in enumerate(names) if name in courses]
+
+    def __call__(self, t: float) -> Array:
+        values = self.start.copy()
+        for k, course in self.known:
             values[k] = course(t)
         return values
-
-    return at
 
 
 def _keyframes(guess: Mapping[Any, Any], legal: tuple[str, ...], horizon: float) -> dict[str, tuple[Course, Course]]:
