@@ -172,3 +172,21 @@ def test_a_drawn_way_around_a_disc_is_found_by_the_plain_call() -> None:
     assert {"tip": "closed"} in drawn.sequence.phases
     assert drawn.candidates is not None
     assert drawn.candidates[0].start == "guess"
+
+
+@pytest.mark.quick
+def test_keyframes_of_a_robot_file_are_a_guess() -> None:
+    """A leg stands, is in the air, and stands elsewhere: all velocities of these postures are zero."""
+    pytest.importorskip("mujoco")
+    robot = ns.Robot.from_mjcf("""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body name="hip" pos="0 0 .6">
+      <joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1" ref=".6"/>
+      <geom size=".1" mass="3" contype="0" conaffinity="0"/>
+      <body name="leg"><joint name="leg" type="slide" axis="0 0 -1"/>
+      <geom pos="0 0 -.55" size=".05" mass=".3"/></body></body></worldbody><actuator><motor joint="leg"/></actuator>
+      <keyframe><key name="stand"/><key name="air" qpos=".3 .8 -.1"/><key name="far" qpos=".6 .6 0"/></keyframe>
+      </mujoco>""")
+    system, frames = robot.system(robot.contacts(), actuated=["x", "leg"]), robot.keyframes
+    ocp = ns.OCP(system, horizon=0.8, x0=frames["stand"].states, stage_cost=ca.sumsqr(system.u))
+    sequence = read(ocp, {0: frames["stand"].states, 0.4: frames["air"].states, 0.8: frames["far"].states})
+    assert sequence.items == ({"leg": "stick"}, {}, "impact leg", {"leg": "stick"})
+    assert sequence.times == pytest.approx([0.2, 0.6], abs=1e-12)
