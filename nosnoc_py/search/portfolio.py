@@ -115,7 +115,7 @@ class Search(CompleteMethod):
         Seed of the random starts. Every kind has its own random numbers.
     starts : tuple of str
         Kinds of start, all by default: "simplex", "constant", "line", "smoothed", "random", "relaxed", "evolution",
-        "stances", "compliant", "moves".
+        "stances", "compliant", "quasistatic", "moves".
     program : MultiPhase
         Program of the solution that is returned; sequences are compared on coarser meshes. By default its control has
         24 intervals, and more where that gains more than .1 %.

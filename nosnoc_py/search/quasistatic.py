@@ -20,23 +20,22 @@ from itertools import combinations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
-from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.ocp import Constraint
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
-from nosnoc_py.search.postures import HOLDS, Posture
+from nosnoc_py.search.postures import Posture
 from nosnoc_py.search.stances import Closed, Proposal, closed_at_ends, drawn_motion, sequence_of
-from nosnoc_py.search.starts import PROGRAM_WORK, StartTask
-from nosnoc_py.search.steps import SETTINGS
+from nosnoc_py.search.starts import StartTask
+from nosnoc_py.search.steps import solved_loosely
 from nosnoc_py.sequences.held_rows import positions_only
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
 # Largest number of contacts beside those that are closed at both ends.
 MOST_MORE = 3
-# Random postures per set, and their distance from x0 as a fraction of the typical sizes.
-TRIES, ASIDE = 3, 0.3
+# Random postures per set, their distance from x0 as a fraction of the typical sizes, and the fraction of it below which
+# two of them are the same.
+TRIES, ASIDE, SAME = 3, 0.3, 0.1
 # Postures of a phase, and the limit of iterations of a program.
 KNOTS, ITERATIONS = 4, 150
 # Samples of the motion of a phase, and its least length as a fraction of the longest one.
@@ -161,11 +160,7 @@ class QuasistaticPath:
             way = task.x0[s.at_q] + shares * (first - task.x0)[s.at_q]
             w[index[:, : s.n_q]] = way
         nlp = BlockProgram([*blocks, self._end_block()], low, high, scale, np.clip(w, low, high))
-        solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": ITERATIONS})
-        result = solver.solve(np.clip(w, low, high) / nlp.scale, np.empty(0))
-        if result.interrupted:  # the method returns its point, and leaves it to the caller to end
-            raise KeyboardInterrupt
-        found = result.x * nlp.scale
+        found, _ = solved_loosely(task, nlp, w, ITERATIONS)
         if not np.isfinite(found).all() or not nlp.residual(found) <= LOOSE:
             return None
         return self._read(found)
@@ -267,21 +262,16 @@ def quasistatic(task: StartTask, rng: np.random.Generator) -> Iterator[Proposal 
 
 def _first_postures(task: StartTask, touching: Closed, closed: Closed, rng: np.random.Generator) -> Iterator[Array]:
     """Yield different postures near x0 in which contacts carry alone, while others touch."""
-    ocp, s, found = task.ocp, task.ocp.system, list[Array]()
+    s, found, posture = task.ocp.system, list[Array](), posture_of(task, closed, touching)
+    program = posture.program()
     for k in range(TRIES):
-        posture = posture_of(task, closed, touching)
-        program, w = posture.program(), posture.w.copy()
+        w = posture.w.copy()
         if k:
             w[: s.n_q] += ASIDE * rng.normal(size=s.n_q) * task.spans[s.at_q]
-        with counted(PROGRAM_WORK * task.growth):
-            solver = InteriorPoint(program, {**SETTINGS, "max_iter": ITERATIONS})
-            result = solver.solve(np.clip(w, *posture.bounds) / program.scale, np.empty(0))
-        if result.interrupted:
-            raise KeyboardInterrupt
-        reached = result.x * program.scale
+        reached, _ = solved_loosely(task, program, w, ITERATIONS)
         if not np.isfinite(reached).all() or not program.violation(reached)[0] <= LOOSE:
             continue
         x = posture.stance(reached).x0
-        if not any(np.abs((x - other)[s.at_q] / task.spans[s.at_q]).max() < 0.1 * ASIDE for other in found):
+        if not any(np.abs((x - other)[s.at_q] / task.spans[s.at_q]).max() < SAME * ASIDE for other in found):
             found.append(x)
             yield x

@@ -131,13 +131,7 @@ class StepProgram:
 
     def solved(self, sigma: float, w: Array, assist: float | None = None) -> tuple[Array, bool]:
         """Return the solution of the program of a width from unknowns w, and if the solver has converged."""
-        nlp = self.program(sigma, w, assist)
-        with counted(PROGRAM_WORK * self.task.growth):
-            solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": self.iterations})
-            result = solver.solve(np.clip(w, nlp.lbw, nlp.ubw) / nlp.scale, np.empty(0))
-        if result.interrupted:  # the method returns its point, and leaves it to the caller to end
-            raise KeyboardInterrupt
-        return result.x * nlp.scale, result.converged
+        return solved_loosely(self.task, self.program(sigma, w, assist), w, self.iterations)
 
     def blocks(self, sigma: float) -> list[KernelBlock]:
         """Return the blocks of the steps, the path constraints and both ends for a width sigma."""
@@ -191,6 +185,16 @@ class StepProgram:
                 )
             )
         return blocks
+
+
+def solved_loosely(task: StartTask, nlp: BlockProgram, w: Array, iterations: int) -> tuple[Array, bool]:
+    """Return the solution of a program of a start from unknowns w, and if the solver has converged."""
+    with counted(PROGRAM_WORK * task.growth):
+        solver = InteriorPoint(nlp, {**SETTINGS, "max_iter": iterations})
+        result = solver.solve(np.clip(w, nlp.lbw, nlp.ubw) / nlp.scale, np.empty(0))
+    if result.interrupted:  # the method returns its point, and leaves it to the caller to end
+        raise KeyboardInterrupt
+    return result.x * nlp.scale, result.converged
 
 
 def line_states(task: StartTask, steps: int) -> Array | None:

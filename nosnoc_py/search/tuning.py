@@ -142,7 +142,14 @@ class SearchTuning:
     expected_gains: float = 3.0
     usual_turn: float = 0.4
     usual_turns: Mapping[str, float] = field(
-        default_factory=lambda: {"moves": 1.2, "relaxed": 0.8, "evolution": 1.2, "stances": 1.2, "compliant": 1.2, "quasistatic": 1.2}
+        default_factory=lambda: {
+            "moves": 1.2,
+            "relaxed": 0.8,
+            "evolution": 1.2,
+            "stances": 1.2,
+            "compliant": 1.2,
+            "quasistatic": 1.2,
+        }
     )
     grain: float = 0.05
     other_motion: float = 0.3

@@ -146,7 +146,7 @@ def nearest_feasible(
 
 
 def _kept_near(nlp: BlockProgram, w: Array, weight: float, cost: float = 1.0) -> BlockProgram:
-    """Return the program with weight / 2 times the squared distance from w, relative to the scales, and cost times f."""
+    """Return the program of cost f + weight / 2 |x - w|^2, relative to the scales."""
     x, before, size = (ca.SX.sym(name) for name in ("x", "before", "size"))
     kernel = Kernel(ca.vertcat(x, before, size), ca.SX(0, 1), 0.5 * ((x - before) / size) ** 2)
     index = np.arange(w.size)[:, None]

@@ -357,7 +357,7 @@ class TestTurns:
     def test_the_first_turn_has_programs_that_are_coarse(self) -> None:
         here = ns.Search().init(cart())
         program = here.work.method
-        assert (program.intervals, program.max_iterations, program.refinements) == (16, 150, 2)
+        assert (program.intervals, program.max_iterations, program.refinements) == (16, 300, 2)
         assert here.limit == 24.0
         assert (here.since, here.used, here.nodes, here.candidates) == (0.0, 0.0, (), ())
         assert ns.Search(effort="thorough").init(cart()).limit == 240.0

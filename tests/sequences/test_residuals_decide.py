@@ -14,7 +14,7 @@ from nosnoc_py.attempts.work import counted
 from nosnoc_py.kernels import Kernel
 from nosnoc_py.programs import BlockProgram, KernelBlock, LinearMap
 from nosnoc_py.sequences import optimise
-from nosnoc_py.sequences.optimise import has_descent, nearest_feasible
+from nosnoc_py.sequences.optimise import by_proximal_points, has_descent, nearest_feasible
 from nosnoc_py.systems.closures import may_be_undefined, on_closures
 
 
@@ -202,3 +202,39 @@ def test_a_point_is_brought_back_to_its_rows(point: tuple[float, float]) -> None
     bounded = BlockProgram([block], np.array([-9.0, -9]), np.array([9.0, 1.6]), np.full(2, 2.0), w)
     found = 2 * nearest_feasible(bounded, np.array([1.0, 1.9])).x
     assert found == pytest.approx([1.2, 1.6], abs=1e-7)
+
+
+def spiral(start: tuple[float, float]) -> tuple[BlockProgram, np.ndarray]:
+    """Minimise x + y on the circle of radius 1."""
+    x = ca.SX.sym("x", 2)
+    block = KernelBlock(
+        name="circle", kernel=Kernel(x, ca.sumsqr(x), ca.sum1(x)), at=LinearMap.at(np.arange(2)[None]), lower=1, upper=1
+    )
+    w = np.array(start)
+    return BlockProgram([block], np.full(2, -9.0), np.full(2, 9.0), np.ones(2), w), w
+
+
+@pytest.mark.quick
+def test_proximal_points_go_down_along_the_rows() -> None:
+    """The optimum is -sqrt(2); steps end where the last one gained a thousandth, and the word says no optimum."""
+    program, w = spiral((0.9, 0.5))
+    result = by_proximal_points(program, w, 200, 1e-6, np.inf)
+    assert program.residual(result.x) < 1e-6
+    assert -np.sqrt(2) <= program.evaluate(result.x)[0] + 1e-9 < -np.sqrt(2) + 1e-2
+    assert not result.converged
+    # Of one step there is the nearest feasible point only.
+    near = by_proximal_points(program, w, 0, 1e-6, np.inf)
+    assert near.x == pytest.approx(w / np.linalg.norm(w), abs=1e-6)
+
+
+@pytest.mark.quick
+def test_proximal_points_of_rows_without_a_point_are_infeasible() -> None:
+    x = ca.SX.sym("x", 2)
+    block = KernelBlock(
+        name="none", kernel=Kernel(x, ca.sumsqr(x), ca.sum1(x)), at=LinearMap.at(np.arange(2)[None]), lower=-1, upper=-1
+    )
+    w = np.array([0.1, 0.2])
+    program = BlockProgram([block], np.full(2, -9.0), np.full(2, 9.0), np.ones(2), w)
+    result = by_proximal_points(program, w, 200, 1e-6, np.inf)
+    assert not program.residual(result.x) < 1e-6
+    assert not result.converged
