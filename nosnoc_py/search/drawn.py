@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.search.compliant import SLIPS, CompliantProgram, has_springs
+from nosnoc_py.search.compliant import CREEPS, SLIPS, CompliantProgram, has_springs
 from nosnoc_py.search.contact_steps import SHORT, contact_modes, lasting, proposal_of
 from nosnoc_py.search.stances import Proposal, drawn_motion
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.sequences.refinement import laws_of, motion_of
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.systems.controls import control_of_guess, state_guess
+from nosnoc_py.systems.controls import control_of_guess, merged, state_guess
+from nosnoc_py.systems.named_guesses import DrawnCourses
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
@@ -41,7 +42,10 @@ def guessed(task: StartTask, guess: Any, time_limit: float) -> Iterator[Trajecto
         At once, for a guess of another problem.
     """
     drawn = DrawnStates.of(task, guess) if isinstance(guess, Mapping) and guess.get("x") is not None else None
-    simulated = [motion_of(task.ocp, guess, time_limit)] if drawn is None or drawn.driven else []
+    # Impacts of bodies that bounce may lie between the given states: the simulation of the control shows them, too.
+    s = task.ocp.system
+    bounces = drawn is not None and (not s.n_u or any(contact.bounces for contact in s.contacts))
+    simulated = [motion_of(task.ocp, guess, time_limit)] if drawn is None or drawn.driven or bounces else []
     return chain([] if drawn is None else drawn.proposals(), simulated)
 
 
@@ -78,20 +82,24 @@ class DrawnStates:
         s, steps = ocp.system, CompliantProgram.steps
         control, state = control_of_guess(ocp, guess), state_guess(guess["x"], len(ocp.system.state_names), T)
         grid = np.linspace(0.0, T, steps + 1)
-        given = (
-            getattr(guess["x"], "times", ()) if callable(guess["x"]) else np.linspace(0.0, T, len(_rows(guess["x"])))
-        )
-        times = np.unique(np.concatenate([[0.0, T], np.clip(given, 0.0, T)])) if 1 < len(given) <= steps else grid
+        x, given = guess["x"], np.zeros(0)
+        if isinstance(x, DrawnCourses):
+            given = np.array(x.times)
+        elif not callable(x):
+            given = np.linspace(0.0, T, len(_rows(x)))
+        times = grid
+        if 1 < len(given) <= steps:
+            # Times that differ by rounding are the same.
+            times = np.array([0.0, T])
+            for time in given:
+                times = merged(times, np.array([time]))
         drawn = [np.array([state(t) for t in at]) for at in (times, grid)]
-        if (
-            not s.mechanical
-            or not s.contacts
-            or task.undefined
-            or not (np.ptp(drawn[1][:, s.at_q], axis=0) > 0.0).any()
-        ):
+        if not s.mechanical or not s.contacts or task.undefined:
             return None
         u = np.array([control(t) for t in 0.5 * (grid[1:] + grid[:-1])]).reshape(steps, s.n_u)
         states, between = (_as_states(task, at, x) for at, x in zip((times, grid), drawn, strict=True))
+        if not (np.ptp(between[:, s.at_q], axis=0) > 0.0).any():
+            return None
         driven = bool(u.any())
         return cls(
             task=task,
@@ -120,7 +128,9 @@ class DrawnStates:
         middles[:, s.at_v] = _slopes(task, self.times, self.states)
         rates = np.asarray(s.kinematics(middles, 0.0, p).rates)
         gaps = np.asarray(s.kinematics(self.states, 0.0, p).gaps).reshape(len(self.times), -1)
-        near, fast = gaps < TOUCHES * program.lengths, SLIPS * TOUCHES * program.creep
+        near = gaps < TOUCHES * program.lengths
+        # Slow beside the motion that is drawn, whatever speeds the problem may have.
+        fast = SLIPS * TOUCHES * min(program.creep, CREEPS * float(np.abs(middles[:, s.at_v]).max()))
         slow = np.abs(np.diff(gaps, axis=0) / steps[:, None]) < fast
         closed = near[1:] & near[:-1] & slow
         slips = np.column_stack(
@@ -136,6 +146,13 @@ class DrawnStates:
         inside[1:-1] = True
         bouncing = np.array([contact.bounces for contact in s.contacts])
         hits = alone & bouncing & inside[:, None]
+        # Between two states a body turned round that would have touched in between.
+        at_states = np.asarray(s.kinematics(self.states, 0.0, p).rates)[:, : gaps.shape[1]]
+        before, after = at_states[:-1] * steps[:, None], at_states[1:] * steps[:, None]
+        turned = (before < 0.0) & (after > 0.0) & ((gaps[:-1] + before < 0.0) | (gaps[1:] - after < 0.0))
+        turned &= bouncing & ~closed
+        hits[:-1] &= ~turned
+        hits[1:] &= ~turned
         holds = alone & ~bouncing if not many else np.zeros_like(alone)
         halves = [np.stack([closed | holds[:-1], closed | holds[1:]], axis=1), np.stack([slips & closed] * 2, axis=1)]
         closed, slips = (each.reshape(2 * len(steps), -1) for each in halves)
@@ -145,6 +162,10 @@ class DrawnStates:
         )
         grid = np.sort(np.append(self.times, self.times[:-1] + 0.5 * steps))
         bounces = [(float(self.times[k]), s.contacts[c].name) for k, c in np.argwhere(hits).tolist()]
+        for k, c in np.argwhere(turned).tolist():
+            share = min(-gaps[k, c] / before[k, c], max(0.0, 1.0 - gaps[k + 1, c] / after[k, c]))
+            bounces.append((float(self.times[k] + share * steps[k]), s.contacts[c].name))
+        bounces.sort()
         return proposal_of(laws, motion, grid, words, 2 * SHORT if many else 1, bounces)
 
 
@@ -158,7 +179,7 @@ def _as_states(task: StartTask, times: Array, x: Array) -> Array:
     s, x = task.ocp.system, unit_states(x, task.ocp.system.unit_parts)
     if not s.autonomous:
         x[:, -1] = task.x0[-1] + times
-    if not x[:, s.at_v].any():
+    if not (x[:, s.at_v] != task.x0[s.at_v]).any() or not x[:, s.at_v].any():
         slopes = _slopes(task, times, x)
         # Those on both sides of an inner state.
         x[:, s.at_v] = 0.5 * (np.vstack([slopes[:1], slopes]) + np.vstack([slopes, slopes[-1:]]))

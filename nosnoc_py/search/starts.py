@@ -145,6 +145,7 @@ class StartTask:
         """Projection of forces on those that no control balances at x0 (n_v, n_v)."""
         s = self.ocp.system
         slope = np.array(ca.DM(function_of([s.x, s.u, s.p], ca.jacobian(s.force, s.u))(self.x0, self.rest, self.ocp.p)))
+        slope = np.where(np.isfinite(slope), slope, 0.0)  # sqrt(u) has none at its bound
         return np.asarray(np.eye(s.n_v) - slope @ np.linalg.pinv(slope) if slope.size else np.eye(s.n_v))
 
     @property

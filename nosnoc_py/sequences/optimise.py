@@ -62,8 +62,8 @@ IPOPT = {**SETTINGS, "tol": 1e-9, "compl_inf_tol": 1e-9, "mu_target": 0.0, "pert
 NEAR, MOST_PROJECTIONS = {"mu_init": 1e-6, "bound_push": 1e-8, "bound_frac": 1e-8}, 30
 # Options of one proximal step, which is short. A start nearly satisfies the rows with a residual of ALMOST. Factors of
 # the weight after a step and after a failure, its limit, and the relative gain below which a step was the last one.
-FROM_AFAR = {"tol": 1e-6, "max_iter": 60}
-PROXIMAL, ALMOST = {"mu_init": 1e-4, "tol": 1e-6, "max_iter": 40}, 0.3
+FROM_AFAR, MOST_FROM_AFAR = {"tol": 1e-6}, 60
+PROXIMAL, MOST_PER_STEP, ALMOST = {"mu_init": 1e-4, "tol": 1e-6}, 40, 0.3
 LIGHTER, HEAVIER, MOST_WEIGHT, GAINED = 3.0, 10.0, 1e4, 1e-3
 FEASIBLE_POINT = "Feasible_Point_Found"
 # A step of this size (typical values of the unknowns are 1) must not lower the objective by more than the fraction
@@ -114,12 +114,12 @@ def optimise(
     given_up = result.interrupted or result.solver_status == ABOVE
     # Where the method went far out the objective may have no lower bound, which short steps would not show.
     went_far = not np.abs(result.x).max(initial=0.0) <= FAR
-    given_up = given_up or went_far or result.iterations >= most
-    if nlp.residual(solution) > program.tolerance and not given_up and nlp.residual(w) <= ALMOST:
+    goes_on = not (given_up or went_far) and result.iterations < most
+    if nlp.residual(solution) > program.tolerance and goes_on and nlp.residual(w) <= ALMOST:
         other = by_proximal_points(nlp, w, most - result.iterations, program.tolerance, deadline, **bounds)
         better = min((other, result), key=lambda one: _promise(program, one))
         result = replace(better, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
-        solution = _unscaled(nlp, result)
+        solution, given_up = _unscaled(nlp, result), other.interrupted
     if program.tolerance < nlp.residual(solution) <= VERY_NEAR and not given_up:
         near = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
         better = min((result, near), key=lambda one: nlp.residual(_unscaled(nlp, one)))
@@ -165,8 +165,11 @@ def by_proximal_points(
     Here the nearest feasible point comes first, and steps keep near the point before: the proximal-point method
     (Rockafellar 1976), whose weight falls after a step and grows where a step fails.
     """
-    method = InteriorPoint(_kept_near(nlp, w, 1.0, 0.0), {**SETTINGS, **ROBUST, **FROM_AFAR})
+    nearest = _kept_near(nlp, w, 1.0, 0.0)
+    method = InteriorPoint(nearest, {**SETTINGS, **ROBUST, **FROM_AFAR, "max_iter": min(most, MOST_FROM_AFAR)})
     best = method.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+    # Its multipliers are those of the distance: nothing is known of those of the objective.
+    best = replace(best, lam_x=np.zeros_like(best.lam_x), lam_g=np.zeros_like(best.lam_g))
     point = _unscaled(nlp, best)
     spent, weight = best.iterations, 1.0
     if best.interrupted or not nlp.residual(point) <= tolerance:
@@ -174,8 +177,9 @@ def by_proximal_points(
     best = replace(best, solver_status=FEASIBLE_POINT)
     value = nlp.evaluate(point)[0]
     while spent < most and weight < MOST_WEIGHT and not work.exhausted():
-        near = InteriorPoint(_kept_near(nlp, point, weight / nlp.cost_scale), {**SETTINGS, **PROXIMAL})
-        result = near.solve(point / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+        near = _kept_near(nlp, point, weight / nlp.cost_scale)
+        method = InteriorPoint(near, {**SETTINGS, **PROXIMAL, "max_iter": min(most - spent, MOST_PER_STEP)})
+        result = method.solve(point / nlp.scale, np.empty(0), deadline=deadline, **bounds)
         spent += result.iterations
         if result.interrupted or time.monotonic() > deadline:
             return replace(best, iterations=spent, interrupted=result.interrupted)
@@ -185,7 +189,14 @@ def by_proximal_points(
             weight *= HEAVIER
             continue
         ended = weight <= 1.0 and value - lower <= GAINED * abs(value)
-        best = replace(result, solver_status=FEASIBLE_POINT)  # it is an optimum near the point before only
+        # It is an optimum near the point before only. Multipliers change with the scales of rows and objective.
+        cost = nlp.cost_scale / near.cost_scale
+        best = replace(
+            result,
+            solver_status=FEASIBLE_POINT,
+            lam_x=cost * result.lam_x,
+            lam_g=cost * result.lam_g * near.row_scale / nlp.row_scale,
+        )
         point, value, weight = reached, lower, weight / LIGHTER
         if ended:
             break

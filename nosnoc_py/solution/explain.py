@@ -91,7 +91,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "Maximum_WallTime_Exceeded": ("IPOPT reached its own limit of time", "raise IPOPT's max_wall_time"),
     "Feasible_Point_Found": (
         "the point is feasible, yet not optimal to the tolerance",
-        "raise max_iterations or continue from this point as guess",
+        "continue from this point as guess, or raise max_iterations",
     ),
     "Invalid_Problem_Definition": (
         "IPOPT refused the NLP as contradictory",

@@ -77,12 +77,12 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         # Zero within the bounds; a zero quaternion is no attitude.
         start = with_attitude(np.clip(0.0, *ocp.x_bounds), s.unit_parts)
     return {
-        "x": _Together(courses, s.state_names, start, times),
-        "u": _Together(courses, s.control_names, np.zeros(s.n_u)),
+        "x": DrawnCourses(courses, s.state_names, start, times),
+        "u": DrawnCourses(courses, s.control_names, np.zeros(s.n_u)),
     }
 
 
-class _Together:
+class DrawnCourses:
     """All components as a function of time; those without a course stay where they start.
 
     Attributes

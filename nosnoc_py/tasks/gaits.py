@@ -138,14 +138,16 @@ def _check_closed(system: CLS, found: Bilateral, source: list[int], sign: Array,
     """Raise `ModelError` if last states of motions that obey couplings and loops do not: no motion is periodic then."""
     far = np.zeros(len(source))
     # Where a shift is an interval the program chooses the last state; constraints on such states cannot be checked.
-    loose = [name for name, value in shift.items() if not isinstance(value, int | float)]
+    loose = [name for name, value in shift.items() if value is None or isinstance(value, tuple | list)]
     for name, value in shift.items():
-        far[system.state_names.index(name)] = 0.0 if name in loose else value
+        far[system.state_names.index(name)] = 0.0 if name in loose else scalar(value, f"periodic: shift: {name}")
     rows = ca.vertcat(found.closure, found.rows @ system.v)
     slopes = ca.jacobian(rows, system.x)
     evaluate = ca.Function("closed", [system.x, system.p], [rows, slopes, found.rows])
     names = [*found.names[: found.n_positions], *found.names]
     uses = [[system.state_names[k] for k in set(slopes[i, :].sparsity().get_triplet()[1])] for i in range(len(names))]
+    # Parameters are not known yet: those of the problem may satisfy what others do not.
+    unknown = [ca.depends_on(rows[k], system.p) for k in range(len(names))]
     rng = np.random.default_rng(0)
     for q, p in closed_positions(system, found):
         x = np.zeros(len(source))
@@ -157,7 +159,7 @@ def _check_closed(system: CLS, found: Bilateral, source: list[int], sign: Array,
         values, gradients, _ = (np.array(part) for part in evaluate(last, p))
         sizes = np.abs(gradients) @ np.maximum(np.abs(last), 1.0)
         for k in np.flatnonzero(np.abs(values[:, 0]) > OPEN * sizes):
-            if not set(uses[k]) & set(loose):
+            if not (unknown[k] or set(uses[k]) & set(loose)):
                 own = ", ".join(name for name in system.state_names if name in uses[k])
                 raise ModelError(
                     f"periodic: the last state of a motion would violate the constraint {names[k]!r} of the system: "

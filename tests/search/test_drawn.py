@@ -7,6 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.search.drawn import DrawnStates, guessed
@@ -134,6 +135,48 @@ class TestReading:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("rows", [8, 15, 30, 41, 200])
+def test_bounces_between_the_rows_of_a_recording_are_seen(rows: int) -> None:
+    """A ball with e = .8 falls 1 m: impacts after .45 s and 1.17 s, which no row shows."""
+    ocp = bouncing()
+    motion = ns.simulate(ocp.system, x0=[1, 0], duration=1.5, u=0.0)
+    hits = [event.time for event in motion.events if event.kind == "impact"]
+    sequence = read(ocp, {"x": np.array([motion(t) for t in np.linspace(0, 1.5, rows)])})
+    assert [set(item) if not isinstance(item, str) else item for item in sequence.items] == [
+        set(), "impact ground", set(), "impact ground", set(),
+    ]  # fmt: skip
+    assert sequence.times == pytest.approx(hits, abs=1.5 / min(rows, 40))
+
+
+def bouncing() -> ns.OCP:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    ground = ns.Contact("ground", gap=q, restitution=0.8)
+    ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - G, contacts=[ground])
+    return ns.OCP(ball, horizon=1.5, x0=[1, 0], stage_cost=u**2)
+
+
+@pytest.mark.quick
+def test_motions_are_states_of_a_guess_and_rounding_of_times_is_none() -> None:
+    ocp = bouncing()
+    motion = ns.simulate(ocp.system, x0=[1, 0], duration=1.5, u=0.0)
+    drawn = DrawnStates.of(StartTask.of(ocp), {"x": motion})
+    assert drawn is not None
+    assert drawn.between[-1] == pytest.approx(motion.x[-1])
+    frames = {float(t): {"x": float(t), "height": 0.1} for t in np.cumsum([0.1] * 10)}
+    drawn = DrawnStates.of(StartTask.of(puck()), guess_by_name(puck(), frames))
+    assert drawn is not None
+    assert np.diff(drawn.times).min() > 0.09
+
+
+@pytest.mark.quick
+def test_a_slide_is_one_whatever_speeds_the_problem_has() -> None:
+    """Half a metre in a second is slow beside a fall of a second, and no rest."""
+    ocp = evolve(puck(), terminal_constraints=[], x0={"height": 0.0})
+    sequence = read(ocp, {"x": [0, 0.25, 0.5], "height": [0, 0, 0]})
+    assert sequence.items == ({"table": "slip+"},)
+
+
+@pytest.mark.quick
 class TestKinds:
     def kinds(self, ocp: ns.OCP, guess: Any) -> list[type]:
         return [type(each) for each in guessed(StartTask.of(ocp), guess_by_name(ocp, guess), np.inf)]
@@ -151,7 +194,7 @@ class TestKinds:
 
     def test_springs_say_nothing_of_contacts_that_bounce(self) -> None:
         frames = {0: {"height": 0.1}, 0.5: {"height": 0.0}, 1: {"x": 1.0, "height": 0.1}}
-        assert self.kinds(puck(restitution=0.5, tangent=None, friction=0.0), frames) == [Proposal]
+        assert self.kinds(puck(restitution=0.5, tangent=None, friction=0.0), frames) == [Proposal, Trajectory]
 
     @pytest.mark.parametrize(
         "guess", [{"x": np.zeros((3, 5))}, {"x": np.full((3, 4), np.nan)}, {"X": np.zeros((3, 4))}]

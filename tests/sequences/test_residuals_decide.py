@@ -180,6 +180,32 @@ class TestIpoptBehindTheInteriorPoint:
         assert self.solved(monkeypatch, "Maximum_Iterations_Exceeded", 0.1, most=2)[1] == []
 
 
+def test_an_interrupt_of_proximal_steps_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further program follows it, and it is not forgotten."""
+    whole, calls = optimise.InteriorPoint.solve, list[str]()
+
+    def first_fails(self: Any, x: np.ndarray, p: np.ndarray, **given: Any) -> Any:
+        found = whole(self, x, p, **given)
+        calls.append("solved")
+        word = "Restoration_Failed" if len(calls) == 1 else found.solver_status
+        return replace(found, x=found.x + (0.1 if len(calls) == 1 else 1e-4), solver_status=word)
+
+    def interrupted(nlp: Any, w: np.ndarray, *given: Any, **more: Any) -> Any:
+        found = nearest_feasible(nlp, w)
+        calls.append("interrupted")
+        return replace(found, x=found.x + 1e-4, interrupted=True)
+
+    monkeypatch.setattr(optimise.InteriorPoint, "solve", first_fails)
+    monkeypatch.setattr(optimise, "by_proximal_points", interrupted)
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - ca.sin(q), contacts=[ns.Contact("wall", gap=2 - q)])
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=[q == 0.5, v == 0.2])
+    method = ns.MultiPhase(sequence=[{}], intervals=5, penalised=False, interior={"patience": 15})
+    monkeypatch.setattr(optimise, "ALMOST", np.inf)
+    assert ns.solve(ocp, method).status is ns.Status.INTERRUPTED
+    assert calls[-1] == "interrupted"
+
+
 def test_unknown_options_are_refused() -> None:
     q, v, u = (ca.SX.sym(name) for name in "qvu")
     cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=2 - q)])
@@ -222,9 +248,13 @@ def test_proximal_points_go_down_along_the_rows() -> None:
     assert program.residual(result.x) < 1e-6
     assert -np.sqrt(2) <= program.evaluate(result.x)[0] + 1e-9 < -np.sqrt(2) + 1e-2
     assert not result.converged
+    # Multipliers are those of the program, in its scales: 1 / sqrt(2) in the user's.
+    assert result.lam_g * program.row_scale / program.cost_scale == pytest.approx([0.5**0.5], abs=5e-3)
     # Of one step there is the nearest feasible point only.
-    near = by_proximal_points(program, w, 0, 1e-6, np.inf)
-    assert near.x == pytest.approx(w / np.linalg.norm(w), abs=1e-6)
+    near = by_proximal_points(program, w, 5, 1e-6, np.inf)
+    assert near.x == pytest.approx(w / np.linalg.norm(w), abs=1e-4)
+    assert near.iterations <= 5
+    assert not near.lam_g.any()
 
 
 @pytest.mark.quick
