@@ -14,6 +14,7 @@ import nosnoc_py as ns
 # Modules, and single functions, whose examples need packages that are extras.
 EXTRAS = {
     "nosnoc_py.control.mujoco_plant": "mujoco",
+    "nosnoc_py.robots.keyframes": "mujoco",
     "nosnoc_py.robots.robot.Robot.from_mjcf": "mujoco",
     "nosnoc_py.solution.tables": "xarray",
     "nosnoc_py.solution.trajectory.Trajectory.to_dataframe": "pandas",
