@@ -166,7 +166,7 @@ class QuasistaticPath:
         return self._read(found)
 
     def _read(self, w: Array) -> Proposal:
-        """Return the motion of the postures of unknowns w, at equal times."""
+        """Return the motion through the postures of unknowns w, at rest where phases begin and end."""
         task, ocp, s = self.task, self.task.ocp, self.task.ocp.system
         q, first = np.vstack([task.x0[s.at_q], *(w[index[:, : s.n_q]] for index in self.at)]), s.n_q + int(s.y.numel())
         # Phases last as long as their paths, relative to the sizes, but not too short.
@@ -198,7 +198,7 @@ class QuasistaticPath:
         return Proposal(sequence=sequence_of(task, list(self.sets), edges[1:-1]), motion=motion)
 
 
-def posture_of(task: StartTask, closed: Closed, touching: Closed = frozenset(), start: Array | None = None) -> Posture:
+def posture_of(task: StartTask, closed: Closed, touching: Closed = frozenset()) -> Posture:
     """Return the program of a posture that contacts hold, while others only touch."""
     ocp, s = task.ocp, task.ocp.system
     conditions = []
@@ -208,7 +208,7 @@ def posture_of(task: StartTask, closed: Closed, touching: Closed = frozenset(), 
             rows = one.expression[keep.tolist()]
             conditions.append(Constraint(rows, one.lower[keep], one.upper[keep], name=one.name or "path"))
     return Posture(
-        ocp=ocp, start=task.x0 if start is None else start, closed=tuple(sorted(closed)), p=np.asarray(ocp.p),
+        ocp=ocp, start=task.x0, closed=tuple(sorted(closed)), p=np.asarray(ocp.p),
         conditions=tuple(conditions), touching=tuple(sorted(touching - closed)),
     )  # fmt: skip
 
