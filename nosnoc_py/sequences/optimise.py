@@ -120,7 +120,8 @@ def optimise(
         better = min((other, result), key=lambda one: _promise(program, one))
         result = replace(better, iterations=result.iterations + other.iterations, interrupted=other.interrupted)
         solution, given_up = _unscaled(nlp, result), other.interrupted
-    if program.tolerance < nlp.residual(solution) <= VERY_NEAR and not given_up:
+    # The limit of iterations is one of all work: what it ended is not brought back to its rows.
+    if program.tolerance < nlp.residual(solution) <= VERY_NEAR and goes_on and not given_up:
         near = nearest_feasible(nlp, solution, min(MOST_PROJECTIONS, most), deadline, **bounds)
         better = min((result, near), key=lambda one: nlp.residual(_unscaled(nlp, one)))
         spent = result.iterations + near.iterations
