@@ -20,6 +20,7 @@ from nosnoc_py.search.compliant import CREEPS, SLIPS, CompliantProgram, has_spri
 from nosnoc_py.search.contact_steps import SHORT, contact_modes, lasting, proposal_of
 from nosnoc_py.search.stances import Proposal, drawn_motion
 from nosnoc_py.search.starts import StartTask
+from nosnoc_py.search.ways import velocity_of
 from nosnoc_py.sequences.refinement import laws_of, motion_of
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.controls import control_of_guess, merged, state_guess
@@ -193,5 +194,4 @@ def _slopes(task: StartTask, times: Array, x: Array) -> Array:
     s, p = task.ocp.system, np.asarray(task.ocp.p, float)
     change = np.diff(x[:, s.at_q], axis=0) / np.diff(times)[:, None]
     middles = unit_states(0.5 * (x[1:] + x[:-1]), s.unit_parts)
-    along = [s.mechanics.moved(each, p, np.eye(s.n_v)) for each in middles]
-    return np.array([np.linalg.lstsq(N, rate, rcond=None)[0] for N, rate in zip(along, change, strict=True)])
+    return np.array([velocity_of(s, x, rate, p) for x, rate in zip(middles, change, strict=True)])

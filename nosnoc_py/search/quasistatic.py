@@ -27,6 +27,7 @@ from nosnoc_py.search.postures import Posture
 from nosnoc_py.search.stances import Closed, Proposal, closed_at_ends, drawn_motion, sequence_of
 from nosnoc_py.search.starts import StartTask
 from nosnoc_py.search.steps import solved_loosely
+from nosnoc_py.search.ways import velocity_of
 from nosnoc_py.sequences.held_rows import positions_only
 from nosnoc_py.systems.quaternions import unit_states
 
@@ -186,8 +187,7 @@ class QuasistaticPath:
             x[:, s.at_q] = part[inside] + (at - inside)[:, None] * change
             x = np.array([unit_states(row, s.unit_parts) for row in x])
             for row, moves in zip(x, change * (KNOTS * rate / span)[:, None], strict=True):
-                along = np.eye(s.n_v) if s.moves_by_v else s.mechanics.moved(row, ocp.p, np.eye(s.n_v))
-                row[s.at_v] = np.linalg.lstsq(along, moves, rcond=None)[0]
+                row[s.at_v] = velocity_of(s, row, moves, np.asarray(ocp.p))
             times.append(edges[k] + span * tau)
             states.append(x)
             controls.append(w[index[:, first : first + s.n_u]][inside])

@@ -60,9 +60,14 @@ def _with_rotations(system: CLS, start: Array, end: Array, t: float, T: float) -
     for part in system.unit_parts:
         q[part], rate[part] = _rotation_at((q0[part], rate0[part]), (q1[part], rate1[part]), t, T)
     x = np.concatenate([q, np.zeros(system.n_v), start[system.at_y]])
-    # N(q) has full column rank: v is the least-squares solution of q' = N(q) v.
-    along = mechanics.moved(x, p, np.eye(system.n_v))
-    return q, np.linalg.lstsq(along, rate, rcond=None)[0]
+    return q, velocity_of(system, x, rate, p)
+
+
+def velocity_of(system: CLS, x: Array, rate: Array, p: Array) -> Array:
+    """Return the velocities v (n_v,) at a state (n_x,) of which q' = N(q) v is the rate (n_q,)."""
+    # N(q) has full column rank: v is the least-squares solution.
+    along = system.mechanics.moved(x, p, np.eye(system.n_v))
+    return np.asarray(np.linalg.lstsq(along, rate, rcond=None)[0])
 
 
 def _rotation_at(first: tuple[Array, Array], last: tuple[Array, Array], t: float, T: float) -> tuple[Array, Array]:
