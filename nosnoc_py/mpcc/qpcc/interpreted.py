@@ -1,0 +1,89 @@
+"""Branch and bound in Python, as in `qpcc.c`; CasADi's DAQP solves the programs of the nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+if TYPE_CHECKING:
+    from nosnoc_py.mpcc.qpcc.program import QPCC, Answer
+
+Array = np.ndarray
+# A pair with both sides above OPEN is violated.
+OPEN = 1e-7
+
+
+def definite(P: Array) -> bool:
+    """Return True if P is finite and positive definite."""
+    try:
+        np.linalg.cholesky(P)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(P).all())
+
+
+def search(
+    program: QPCC, c: Array, lower: Array, upper: Array, constant: float, order: Array, nodes: int, gap: float
+) -> Answer:
+    """Search as `QPCC.solve` describes."""
+    from nosnoc_py.mpcc.qpcc.program import Answer, Outcome
+
+    P, A, pairs = program.P, program.A, program.pairs
+    shapes = {"h": ca.Sparsity.dense(*P.shape), "a": ca.Sparsity.dense(*A.shape)}
+    solver = ca.conic("node", "daqp", shapes, {"error_on_fail": False})
+    counts, kept = 0, np.inf
+    best: Any = None
+
+    def solved(state: Array) -> tuple[float, Array, Array] | None:
+        fixed = state >= 0
+        high = upper.copy()
+        rows = pairs[fixed, state[fixed]]
+        high[rows] = lower[rows]
+        at = solver(h=P, g=c, a=A, lba=lower, uba=high)
+        if not solver.stats()["success"]:
+            return None
+        z = np.array(at["x"]).reshape(-1)
+        return float(0.5 * z @ P @ z + c @ z) + constant, z, np.array(at["lam_a"]).reshape(-1)
+
+    if pairs.size and (order >= 0).all():
+        counts += 1
+        known = solved(order)
+        if known is not None:
+            kept, best = known[0], (known, order.copy())
+    stack: list[tuple[float, Array]] = [(-np.inf, np.full(len(pairs), -1))]
+    while stack and counts < nodes:
+        bound, state = stack.pop()
+        cutoff = np.inf if best is None else best[0][0] - gap * abs(best[0][0])
+        if bound >= cutoff:
+            continue
+        counts += 1
+        at = solved(state)
+        if at is None or at[0] >= cutoff:
+            continue
+        slacks = (A @ at[1] - lower)[pairs]
+        violated = np.flatnonzero((state < 0) & (slacks > OPEN).all(axis=1))
+        if not violated.size:
+            best = (at, np.where(state >= 0, state, slacks[:, 1] < slacks[:, 0]))
+            continue
+        pair = violated[0]
+        prefer = int(slacks[pair, 1] < slacks[pair, 0])
+        for side in (1 - prefer, prefer):
+            child = state.copy()
+            child[pair] = side
+            stack.append((at[0], child))
+    left = min([bound for bound, _ in stack], default=np.inf)
+    if best is None:
+        outcome = Outcome.NOTHING if stack else Outcome.INFEASIBLE
+        nothing = np.zeros(P.shape[0]), np.zeros(len(pairs), int), np.zeros(A.shape[0])
+        return Answer(
+            outcome=outcome, z=nothing[0], sides=nothing[1], multipliers=nothing[2], objective=np.inf, bound=left,
+            kept=kept, nodes=counts, steps=counts,
+        )  # fmt: skip
+    (objective, z, multipliers), sides = best
+    outcome = Outcome.LIMIT if left < objective - gap * abs(objective) else Outcome.SOLVED
+    return Answer(
+        outcome=outcome, z=z, sides=sides, multipliers=multipliers, objective=objective, bound=min(left, objective),
+        kept=kept, nodes=counts, steps=counts,
+    )  # fmt: skip
