@@ -3,10 +3,15 @@
 Each sampling period has two phases (Diehl, Bock, Schloeder 2005, real-time iteration; Zavala and Biegler 2009,
 advanced-step NMPC):
 
-* Preparation, before the state is measured: predict the state of the next sample, shift and solve the plan for it
-  (`Transcription.prepare`) and differentiate it by the initial state.
-* Feedback, after the measurement: solve on the same branch of active complementarities (`Transcription.resolve`),
-  which takes milliseconds, since mode sequence and factorisation are known.
+* Feedback, after the measurement, in milliseconds. A fixed grid searches the order of contacts globally
+  (`grid_plan`), and the plan of finite elements is solved on its own order, its branch. The controls of the plan act,
+  unless the grid expects a much lower objective of another order; then those of the grid do.
+* Preparation, while the control acts: the controls of a new order are simulated event by event, the finite elements are
+  solved on the order of that motion, and the cheaper one of this plan and of the last is kept. It is shifted to the
+  state that is predicted for the next sample, and both models are expanded there.
+
+Without the fixed grid the feedback solves the plan again, on other branches where its own fails
+(`Transcription.resolve`), and the preparation looks for them (`Transcription.prepare`), which takes seconds.
 
 Invariant: `MPC.step` always returns a finite control within the bounds. Solver failures and answers after the deadline
 lead to a fallback control, and `MPC.last` records its source and the reason. Every plan is compared with the cheapest
@@ -28,6 +33,7 @@ from attrs import evolve
 from nosnoc_py.api import Simulator, simulate, solve, transcribe
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.costs import MotionCost
+from nosnoc_py.control.grid_plan import GridAnswer, GridPlanner, answered
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
@@ -38,6 +44,7 @@ from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import Answer, Transcription
+from nosnoc_py.transcription.again import solve_along, solve_kept
 
 Array = np.ndarray
 # Time limit [s] of the first plan, of plans without a deadline, and of preparations: no control loop runs yet.
@@ -65,9 +72,43 @@ class Source(StrEnum):
     """Source of a control."""
 
     SOLVED = "solved"  # first control of a plan solved for the measured state
+    SEARCHED = "order searched"  # control of the fixed grid, whose order of contacts was searched
     TRACKED = "plan tracked"  # prepared plan, corrected to first order by the measured state
     SHIFTED = "plan shifted"  # control of an earlier plan at this time
     HELD = "held"  # last control repeated
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Quality:
+    """What is known of a control when it is applied, and of its motion afterwards.
+
+    Objectives are those of the horizon. The fixed grid has an error of its own, so that its objectives are compared with
+    each other only.
+
+    Attributes
+    ----------
+    objective : float
+        Predicted objective of the controls, by the model that they are from.
+    loss : float
+        Estimated loss: by how much the objective of the controls exceeds the best one that the fixed grid has found,
+        relative to that; NaN without a fixed grid.
+    gap : float
+        Relative difference of that best objective and its lower bound: above zero if the search was cut.
+    margin : float
+        Relative rise of the best objective if the expected order of contacts had been kept: small next to a change of
+        order, infinite if that order is impossible, zero if it is the best.
+    residual : float
+        Largest residual of the unrelaxed problem of the plan; NaN for controls of the fixed grid.
+    simulated : float
+        Objective of the controls simulated event by event, known after `MPC.prepare`; NaN where it was not simulated.
+    """
+
+    objective: float = np.nan
+    loss: float = np.nan
+    gap: float = np.nan
+    margin: float = np.nan
+    residual: float = np.nan
+    simulated: float = np.nan
 
 
 ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.HELD}
@@ -95,11 +136,14 @@ class MPCStep:
     seconds : float
         Computing time from x to u [s].
     late : bool
-        True if the control, or a solved plan that was discarded for it, came after the deadline.
+        True if the control, or a solved plan that was discarded for it, came after the deadline; without one, after a
+        period.
     message : str
         Reason why the control does not belong to a solved plan, else empty.
     plan : Answer or Solution, optional
         Plan that is followed from this sample on.
+    quality : Quality
+        Estimates of what the control loses.
     """
 
     t: float
@@ -113,16 +157,17 @@ class MPCStep:
     late: bool = False
     message: str = ""
     plan: Answer | Solution | None = None
+    quality: Quality = Quality()
 
 
 @named_arguments
 class MPC:
     """Model predictive controller that solves a new plan at every sample and always returns a control.
 
-    A plan is solved on the branch of active complementarities of the last plan, in milliseconds
-    (`Transcription.resolve`). All work that does not depend on the measured state is done before it is known: call
+    The order of contacts is searched at every sample on a fixed grid, in milliseconds, and the plan of finite elements
+    is solved on its own order. All work that does not depend on the measured state is done before it is known: call
     `prepare` while a control acts (`ns.close_loop` does). If no plan is found in time, `on_failure` selects the control
-    that acts instead, and `last.source` reports it.
+    that acts instead. `last.source` reports where a control is from, `last.quality` what it may lose.
 
     Parameters
     ----------
@@ -152,7 +197,10 @@ class MPC:
     p : (n_p,) or function of t, optional
         Parameter values, for instance references; default those of the system.
     spread : (n_x,), optional
-        Expected distance of measured from predicted states; see `Transcription.prepare`.
+        Expected distance of measured from predicted states; see `Transcription.prepare`. Without a fixed grid only.
+    fixed_grid : bool
+        False does without the fixed grid: where the order of contacts changes, a sample then takes a tenth of a second
+        to many seconds. Problems that it has no place for (costs at chosen times, free parameters) do without it, too.
     guess : optional
         Initial guess of the first plan, as for `ns.solve`. Default: the better of the plans found from the motion with
         zero control and from `ns.solve` without a method (effort "quick").
@@ -196,6 +244,7 @@ class MPC:
         p: Any = None,
         spread: Any = None,
         guess: Any = None,
+        fixed_grid: bool = True,
     ) -> None:
         self.problem = _transcribed(problem, method, period)
         if self.problem.ocp.free_time is not None:
@@ -239,6 +288,10 @@ class MPC:
         self._lowest = np.inf
         self._predictor: Any = None
         self._follower: Any = None
+        stages = self.problem.grid.control_stages
+        self._planner = GridPlanner.of(self.ocp, self.period, stages) if fixed_grid else None
+        self._searched: GridAnswer | None = None
+        self._kept: Answer | None = None
 
     @property
     def lower(self) -> Array:
@@ -266,6 +319,9 @@ class MPC:
         True
         """
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
+        self._searched = self._kept = None
+        if self._planner is not None:
+            self._planner.reset()
 
     @named_arguments
     def step(self, x: Any, t: float, p: Any = None) -> Array:
@@ -319,6 +375,8 @@ class MPC:
         try:
             planned_from = self._predicted_start(x, t, values)
             fields["planned_from"] = planned_from
+            if self._planner is not None and self.last is not None:
+                return self._record(self._feedback(fields, t, values), began)
             limit = (
                 FIRST_PLAN_SECONDS if self.deadline is None or self._plan is None else SOLVER_FRACTION * self.deadline
             )
@@ -348,6 +406,81 @@ class MPC:
             **fields, u=u, source=source, status=status, late=late, message=reason or str(status), plan=self._plan
         )
         return self._record(step, began)
+
+    def _feedback(self, fields: dict[str, Any], t: float, p: Any) -> MPCStep:
+        """Return the better control of the fixed grid and of the plan on its own branch, else a fallback."""
+        x0 = fields["planned_from"]
+        self._searched = grid = answered(self._planner, x0, t + self.delay, p)
+        self._kept = kept = self._on_branch(x0, t, p)
+        quality, loss = Quality(), 0.0
+        if grid is not None:
+            best = max(abs(grid.objective), np.finfo(float).tiny)
+            quality = Quality(
+                objective=grid.objective, loss=0.0, gap=(grid.objective - grid.search.bound) / best,
+                margin=(grid.search.kept - grid.objective) / best,
+            )  # fmt: skip
+            if kept is not None:
+                loss = (grid.objective_of(kept.u) - grid.objective) / best
+        if kept is not None and loss <= COST_RISE:
+            residual = max(kept.state.infeasibility, kept.state.complementarity)
+            own = {"objective": kept.objective, "residual": residual}
+            quality = replace(quality, **own, **({} if grid is None else {"loss": loss}))
+            u = self._within_bounds(kept.u[0])
+            return MPCStep(**fields, u=u, source=Source.SOLVED, how=kept.how, plan=kept, quality=quality)
+        if grid is not None:
+            u = self._within_bounds(grid.u[0])
+            return MPCStep(**fields, u=u, source=Source.SEARCHED, how="fixed grid", plan=kept, quality=quality)
+        u, source = self._fallback(x0, t, p)
+        return MPCStep(
+            **fields, u=u, source=source, status=Status.CONTROLLER_FAILED, plan=self._plan,
+            message="neither the fixed grid nor the branch of the plan has an answer",
+        )  # fmt: skip
+
+    def _on_branch(self, x0: Array, t: float, p: Any) -> Answer | None:
+        """Solve the prepared plan, else the last one, on its own branch; None where it does not hold."""
+        plan, shift = (self._ready, 0) if self._is_ready(t) else (self._plan, self._stages_since(t + self.delay))
+        if plan is None or not 0 <= shift < self.problem.grid.control_stages:
+            return None
+        try:
+            limit = self.period if self.deadline is None else SOLVER_FRACTION * self.deadline
+            return solve_kept(self.problem, plan, shift, self.problem.parameters(x0, p), limit)
+        except Exception:  # a function of the user without a value: the fixed grid, or a fallback, answers
+            return None
+
+    def _prepare_both(self, begin: float, p: Any, end_time: float) -> None:
+        """Expand the fixed grid for the next sample; then look for the best plan, and shift it there."""
+        assert self._planner is not None
+        state = self._next_state(p)
+        self._planner.prepare(state, begin, p)
+        plan = self._polished(p, end_time)
+        if plan is not None:
+            self._plan, self._began = plan, begin - self.period
+        shift = self._stages_since(begin)
+        if self._plan is None or not 0 <= shift < self.problem.grid.control_stages:
+            return
+        values, limit = self.problem.parameters(state, p), end_time - time.monotonic()
+        if limit > 0.0 and (ready := solve_kept(self.problem, self._plan, shift, values, limit)) is not None:
+            self._ready, self._ready_for = ready, begin
+        # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
+        self._plan = self._plan if self._ready is not None or limit <= 0.0 else None
+
+    def _polished(self, p: Any, end_time: float) -> Answer | None:
+        """Return the plan of the last sample: on the branch of the last one, or of what the fixed grid's controls do."""
+        last, grid, plans = self.last, self._searched, [self._kept]
+        assert last is not None
+        if grid is not None and not last.quality.loss <= COST_GAIN or last.source is Source.SEARCHED:
+            assert grid is not None
+            x0, left = last.planned_from, end_time - time.monotonic()
+            if left > 0.0:
+                motion = simulate(
+                    self.system, x0=x0, duration=float(self.ocp.horizon), p=p, time_limit=left, method=COMPARISON,
+                    u=self._within_bounds(grid.u),
+                )  # fmt: skip
+                if motion.success:
+                    quality = replace(last.quality, simulated=self._cost_of(motion, p))
+                    self.last = replace(last, quality=quality)
+                    plans.append(solve_along(self.problem, motion, self.problem.parameters(x0, p), left))
+        return min((plan for plan in plans if plan is not None), key=lambda plan: plan.objective, default=None)
 
     @named_arguments
     def prepare(self, *, time_limit: float | None = None) -> None:
@@ -381,6 +514,9 @@ class MPC:
         end_time = time.monotonic() + limit
         try:
             p = self._parameters(begin, None)
+            if self._planner is not None and (self._searched is not None or self._kept is not None):
+                self._prepare_both(begin, p, end_time)
+                return
             if self.last.source is not Source.SOLVED:
                 # The last control was a fallback, so its plan does not start from the measured state: solve again
                 # from the predicted state now, without the deadline of the feedback phase.
@@ -475,6 +611,14 @@ class MPC:
             yield self.guess
             return
         horizon = float(self.ocp.horizon)
+        if self._planner is not None:
+            grid = answered(self._planner, x0, 0.0, p)
+            self._planner.reset()
+            if grid is not None:
+                u = self._within_bounds(grid.u)
+                driven = simulate(self.system, x0=x0, duration=horizon, p=p, u=u, time_limit=limit)
+                if driven.success:
+                    yield driven
         uncontrolled = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._zero_control(), time_limit=limit)
         yield uncontrolled if uncontrolled.success else None
         if limit >= SEARCH_SECONDS:
@@ -511,10 +655,12 @@ class MPC:
 
     def _simulated_cost(self, x0: Array, u: Array, p: Any) -> float:
         """Return the simulated cost of controls (N, n_u) over the horizon; infinite if the simulation stops early."""
-        assert self.cost is not None
         motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARISON)
-        if not motion.success:
-            return np.inf
+        return self._cost_of(motion, p) if motion.success else np.inf
+
+    def _cost_of(self, motion: Trajectory, p: Any) -> float:
+        if self.cost is None:
+            return np.nan
         # Samples of every stage, both ends included: the integrator's own nodes are few, and the control jumps at its
         # breaks.
         low, high = motion.u_grid[:-1, None], motion.u_grid[1:, None]
@@ -559,7 +705,8 @@ class MPC:
     def _record(self, step: MPCStep, began: float) -> Array:
         seconds = time.perf_counter() - began
         # With the time of the fallback; the very first control is excepted, as it had no deadline.
-        late = step.late or (self.deadline is not None and self.last is not None and seconds > self.deadline)
+        deadline = self.period if self.deadline is None else self.deadline
+        late = step.late or (self.last is not None and seconds > deadline)
         self.last = replace(step, seconds=seconds, late=late)
         return self.last.u
 

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError, is_whole
-from nosnoc_py.mpcc.again import ABOVE, FALLBACK, NEIGHBOUR, PREPARED, Neighbourhood, Resolve
+from nosnoc_py.mpcc.again import ABOVE, FALLBACK, KEPT, NEIGHBOUR, PREPARED, Neighbourhood, Resolve
+from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.roles import Role
-from nosnoc_py.solution import Shifted, Solution
+from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.status import Status
 from nosnoc_py.systems.symbols import numbers
@@ -224,6 +225,32 @@ def resolve(
             state, how = other, FALLBACK
     seconds = time.monotonic() - started
     return Answer(problem=problem, state=state, how=how, solver=repr(solver), seconds=seconds)
+
+
+def solve_kept(
+    problem: Transcription, last: Answer | Solution, shift: int, values: Array, limit: float
+) -> Answer | None:
+    """Solve on the branch of the last plan and on no other; None where that fails within `limit` seconds."""
+    started = time.monotonic()
+    begin = start_again(problem, last, shift)
+    if begin is None:
+        return None
+    state = Resolve(problem.solvers, values, Auto(), started + limit).solve_on_branch(*begin)
+    seconds = time.monotonic() - started
+    return Answer(problem=problem, state=state, how=KEPT, solver="", seconds=seconds) if _solved(state) else None
+
+
+def solve_along(problem: Transcription, motion: Trajectory, values: Array, limit: float) -> Answer | None:
+    """Solve on the branch that a simulated motion shows; None where that fails within `limit` seconds."""
+    started = time.monotonic()
+    program = Resolve(problem.solvers, values, Auto(), started + limit)
+    state = program.solve_on_shown_branch(problem.initial_guess(motion, values))
+    seconds = time.monotonic() - started
+    return Answer(problem=problem, state=state, how=NEIGHBOUR, solver="", seconds=seconds) if _solved(state) else None
+
+
+def _solved(state: SolverState) -> bool:
+    return state.status is Status.SOLVED
 
 
 def _by_simulation(problem: Transcription, w: Array, program: Resolve) -> SolverState | None:

@@ -7,7 +7,9 @@ in its step, so that no order of contacts has to be known. In one step
 
 with the states x, controls u and algebraic variables z of the DCS of the system. For mechanics positions move with the
 velocity at the end of the step (Stewart and Trinkle 1996), and a gap with restitution e satisfies
-gap_{k+1} + e (gap_k - h n'v_k) >= 0 (Paoli and Schatzman 2002). Other systems move by a linearly implicit midpoint rule,
+gap_{k+1} + e (gap_k - h n'v_k) >= 0 (Paoli and Schatzman 2002). Velocities belong to the middle of steps, as in the
+leapfrog scheme: the first step has half of the forces' impulse, later ones that of half of their own and half of the
+step before, which makes smooth motion of second order. Other systems move by a linearly implicit midpoint rule,
 x_{k+1} = x_k + h (I - h f_x / 2)^{-1} f (Rosenbrock 1963), with the complementarities at the end of the step.
 
 `FixedGrid.linearised` expands all functions along a motion, eliminates the states, and returns a `Condensed` problem:
@@ -42,8 +44,8 @@ FLAT = 1e-7
 SOFT = 1e2
 # Directions of a friction cone in space: every one is a pair.
 DIRECTIONS = 4
-# Directions of z in which the equations of a step do not change (relative singular value).
-FREE = 1e-9
+# Curvatures below this fraction of the largest one count as that; sweeps of Jacobi's rotations; the smallest divisor.
+LEAST_CURVATURE, SWEEPS, TINY = 1e-12, 6, 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,26 +78,30 @@ class FixedGrid:
         Lengths of the steps [s].
     moves : (K,) int
         Number of the control that acts in each step.
-    pairs : int
+    pairs : (k, 2) int
+        Rows of the pairs, those of the first step first.
+    per_step : int
         Pairs of one step.
+    n : (int, int, int)
+        Numbers of states, controls and algebraic variables.
+    condense : Function
+        (X, U, Z, p) -> the data of `Condensed`.
+    step : Function
+        (x, u, z, p, (h, kick)) -> the state after a step.
+    upper : (m,)
+        Upper bounds of the rows.
     """
 
     ocp: OCP
     lengths: Array
     moves: Array
-    pairs: int
+    pairs: Array
+    per_step: int
     n: tuple[int, int, int]
-    mechanical: bool
-    _flow: ca.Function
-    _rows: ca.Function
-    _before: ca.Function
-    _cost: ca.Function
-    _end: ca.Function
-    _limits: tuple[Array, Array]
-    _end_limits: tuple[Array, Array]
-    _z_limits: tuple[Array, Array]
-    _sizes: tuple[int, int]
-    _scales: tuple[Array, Array, Array]
+    kicks: tuple[tuple[int, float, float], ...]
+    condense: ca.Function
+    step: ca.Function
+    upper: Array
 
     @classmethod
     def of(cls, ocp: OCP, period: float, steps: int | None = None) -> FixedGrid:
@@ -104,45 +110,17 @@ class FixedGrid:
         Raises
         ------
         OptionError
-            For a free horizon, free parameters, or costs and constraints at single times, which a fixed grid of a few
-            steps has no place for.
+            For a free horizon, free parameters, costs and constraints at single times, which a fixed grid of a few
+            steps has no place for, and for equations of algebraic variables that are not independent.
         """
         _check(ocp)
-        system = ocp.system
-        mechanical = isinstance(system, CLS)
-        dcs = dcs_of(ocp, _method(system, mechanical), None, simulation=False)
-        own = [pair for pair in dcs.pairs if not pair.difference_only and not pair.name.startswith("slip_parts")]
-        a, b = (ca.vertcat(ca.SX(0, 1), *[getattr(pair, side) for pair in own]) for side in "ab")
-        x, u, z, p, h = dcs.x, dcs.u, dcs.z, dcs.p, ca.SX.sym("h")
-        free = _free_bounds(dcs, ca.vertcat(a, b))
-        inequalities = ca.vertcat(ca.SX(0, 1), *[row.expression for row in dcs.inequalities], *free)
-        equations = ca.vertcat(ca.SX(0, 1), *[row.expression for row in dcs.equations])
-        path, limits = _path(ocp)
-        parts = (a, b, inequalities, equations, path)
-        rows, xuz = ca.vertcat(*parts), ca.vertcat(x, u, z)
-        pairs = int(a.numel())
-        moved = _step(dcs, system, h) if mechanical else dcs.flow
-        end_rows, end_limits = _terminal(ocp)
-        terminal = ca.SX(ocp.terminal_cost)
-        # x(0) in the terminal cost and its constraints: the state that is measured.
-        start = system.x_initial
-        lower, upper = (np.concatenate([np.broadcast_to(getattr(v, which), len(v.components)) for v in dcs.variables] or
-                        [np.zeros(0)]).astype(float) for which in ("lower", "upper"))  # fmt: skip
-        lengths, moves = _lengths(float(ocp.horizon), period, pairs, steps)
+        functions = _Functions.of(ocp)
+        lengths, moves = _lengths(float(ocp.horizon), period, functions.pairs, steps)
+        kicks = tuple(_kick(lengths, k, functions.mechanical) for k in range(lengths.size))
+        condense, upper, pairs = _condensation(functions, lengths, moves, kicks)
         return cls(
-            ocp=ocp, lengths=lengths, moves=moves, pairs=pairs,
-            n=(x.numel(), u.numel(), z.numel()), mechanical=mechanical,
-            _flow=_with_jacobian("flow", [x, u, z, p, h], moved, xuz),
-            _rows=_with_jacobian("rows", [x, u, z, p], rows, xuz),
-            _before=_with_jacobian("before", [x, p, h], _before(dcs, system, own, h), x),
-            _cost=_second_order("cost", [x, u, z, p], dcs.running_cost, xuz),
-            _end=ca.Function("end", [x, p, start], [
-                ca.densify(part) for part in (terminal, ca.gradient(terminal, x), ca.hessian(terminal, x)[0], end_rows,
-                                              ca.jacobian(end_rows, x))]),
-            _limits=limits, _end_limits=end_limits, _z_limits=(lower, upper),
-            _sizes=(int(inequalities.numel()), int(equations.numel())),
-            _scales=(dcs.x_scale, dcs.u_scale, np.concatenate(
-                [np.broadcast_to(v.scale, len(v.components)) for v in dcs.variables] or [np.zeros(0)]).astype(float)),
+            ocp=ocp, lengths=lengths, moves=moves, pairs=pairs, per_step=functions.pairs, n=functions.n, kicks=kicks,
+            condense=condense, step=functions.step, upper=upper,
         )  # fmt: skip
 
     @property
@@ -157,34 +135,67 @@ class FixedGrid:
         u = np.clip(np.zeros(n_u), lower, upper)
         return Motion(
             x=np.tile(np.asarray(x, float), (count + 1, 1)), u=np.tile(u, (count, 1)), z=np.zeros((count, n_z)),
-            sides=np.full(count * self.pairs, -1),
+            sides=np.full(count * self.per_step, -1),
         )  # fmt: skip
 
-    def next_state(self, x: Array, u: Array, z: Array, p: Array, k: int) -> Array:
-        """Return the state at the end of step k."""
-        return self._moved(x, u, z, p, float(self.lengths[k]))[0]
+    def shifted(self, motion: Motion, seconds: float, x: Array, p: Array) -> Motion:
+        """Return the motion `seconds` later, from the state x (n_x,) that is expected then.
 
-    def _moved(self, x: Array, u: Array, z: Array, p: Array, h: float) -> tuple[Array, Array]:
-        """Return the next state and its Jacobian by (x, u, z)."""
-        value, jacobian = (np.array(part) for part in self._flow(x, u, z, p, h))
-        if self.mechanical:
-            return value[:, 0], jacobian
-        n_x = self.n[0]
-        implicit = np.linalg.solve(np.eye(n_x) - 0.5 * h * jacobian[:, :n_x], h * np.hstack([value, jacobian]))
-        move = implicit[:, 1:]
-        move[:, :n_x] += np.eye(n_x)
-        return x + implicit[:, 0], move
+        The steps at the end, for which the motion has no states, repeat its last controls and forces.
+        """
+        weights, source, unknown = self.shift(seconds)
+        states = weights @ motion.x
+        states[0] = x
+        count = self.lengths.size
+        u, z, sides = motion.u[source], motion.z[source], motion.sides.reshape(count, -1)[source].ravel()
+        for k in unknown:
+            states[k + 1] = self.next_state(states[k], u, z[k], p, k)
+        return Motion(x=states, u=u, z=z, sides=sides)
+
+    def shift(self, seconds: float) -> tuple[Array, Array, list[int]]:
+        """Return weights (K + 1, K + 1) of the states `seconds` later, sources of the steps, and steps without one."""
+        t, count = self.times, self.lengths.size
+        later = np.minimum(t + seconds, t[-1])
+        weights = np.stack([np.interp(later, t, row) for row in np.eye(count + 1)], axis=1)
+        # The small fraction of a step keeps rounding from choosing the step before.
+        source = np.minimum(np.searchsorted(t, later[:-1] + 1e-9 * t[-1], "right") - 1, count - 1)
+        return weights, source, np.flatnonzero(t[:-1] + seconds >= t[-1] * (1.0 - 1e-9)).tolist()
+
+    def controls(self, motion: Motion, ends: Array) -> Array:
+        """Return the controls (N, n_u) in the middle of intervals that end at `ends` (N,)."""
+        middle = 0.5 * (np.concatenate([[0.0], ends[:-1]]) + ends)
+        return motion.u[np.clip(np.searchsorted(self.times, middle, "right") - 1, 0, self.lengths.size - 1)]
+
+    def moves_of(self, u: Array, ends: Array) -> Array:
+        """Return controls (N, n_u) of intervals that end at `ends` as those of the grid, by their means."""
+        starts = self.times[:-1][np.concatenate([[True], np.diff(self.moves) > 0])]
+        knots = np.concatenate([starts, self.times[-1:]])
+        integral = np.vstack([np.zeros(u.shape[1]), np.cumsum(u * np.diff(np.append(0.0, ends))[:, None], axis=0)])
+        at = np.stack([np.interp(knots, np.append(0.0, ends), column) for column in integral.T], axis=1)
+        return np.asarray(np.diff(at, axis=0) / np.diff(knots)[:, None])
+
+    def next_state(self, x: Array, u: Array, z: Array, p: Array, k: int) -> Array:
+        """Return the state at the end of step k; u (K, n_u) are the controls of all steps."""
+        before, share, kick = self.kicks[k]
+        acting = share * u[before] + (1.0 - share) * u[k]
+        return np.array(self.step(x, acting, z, p, ca.vertcat(self.lengths[k], kick))).reshape(-1)
 
     def linearised(self, motion: Motion, p: Array) -> Condensed:
         """Expand along a motion and eliminate the states; p (n_p,) are the parameters of the OCP's system."""
-        return _condensed(self, motion, np.asarray(p, float))
+        parts = (np.array(part) for part in self.condense(motion.x.T, motion.u.T, motion.z.T, p))
+        P, A, c, c_x, constant, lower, lower_x, states, algebraic, scale = parts
+        return Condensed(
+            grid=self, motion=motion, qpcc=QPCC.of(P, A, self.pairs), c=c[:, 0], c_x=c_x, constant=constant,
+            lower=lower[:, 0], lower_x=lower_x, x=states, z=algebraic, scale=scale[:, 0],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Condensed:
-    """QPCC of a horizon whose data depend linearly on the difference of the measured state from `motion.x[0]`.
+    """QPCC of a horizon whose data depend linearly on the difference dx of the measured state from `motion.x[0]`.
 
-    The unknowns y are scaled; `controls` and `forces` map them back: u = u_0 + u_x dx + u_y y, and z likewise.
+    The unknowns y are controls, free algebraic variables and a slack, each divided by `scale`. `constant`
+    (1 + n_x, 1 + n_x) is the quadratic form of (1, dx) in the objective; `x` and `z` have columns for (1, dx, y).
     """
 
     grid: FixedGrid
@@ -192,34 +203,120 @@ class Condensed:
     qpcc: QPCC
     c: Array
     c_x: Array
-    constant: tuple[float, Array, Array]
+    constant: Array
     lower: Array
     lower_x: Array
-    upper: Array
-    u_y: Array
-    z: tuple[Array, Array, Array]
-    x: tuple[Array, Array, Array]
+    x: Array
+    z: Array
+    scale: Array
 
-    def solve(self, x: Array, order: Array | None = None, **limits: Any) -> Answer:
-        """Search from a measured state (n_x,); `order` (pairs,) are sides that are zero in a known order."""
+    def solve(self, x: Array, order: Array | None = None, moves: Array | None = None, **limits: Any) -> Answer:
+        """Search from a measured state (n_x,).
+
+        Parameters
+        ----------
+        order : (pairs,) int, optional
+            Sides that are zero in a known order.
+        moves : (moves, n_u), optional
+            Controls that are given: only the forces are sought, and the objective is that of these controls.
+        limits
+            Of `QPCC.solve`.
+        """
         dx = np.asarray(x, float) - self.motion.x[0]
-        value, slope, curvature = self.constant
-        constant = value + float(slope @ dx) + 0.5 * float(dx @ curvature @ dx)
-        shift = self.lower_x @ dx
+        one = np.append(1.0, dx)
         known = order if order is not None and (np.asarray(order) >= 0).all() else None
-        return self.qpcc.solve(
-            self.c + self.c_x @ dx, self.lower - shift, self.upper - shift, constant=constant, order=known, **limits
-        )
+        shift = self.lower_x @ dx
+        lower, upper = self.lower - shift, self.grid.upper - shift
+        if moves is not None:
+            # The first rows are the controls themselves.
+            lower[: moves.size] = upper[: moves.size] = np.clip(moves.ravel(), lower[: moves.size], upper[: moves.size])
+        constant = 0.5 * float(one @ self.constant @ one)
+        return self.qpcc.solve(self.c + self.c_x @ dx, lower, upper, constant=constant, order=known, **limits)
 
     def motion_of(self, answer: Answer, x: Array) -> Motion:
         """Return controls, forces and predicted states of an answer for a measured state."""
-        dx, count = np.asarray(x, float) - self.motion.x[0], self.grid.lengths.size
-        (x_0, x_x, x_y), (z_0, z_x, z_y) = self.x, self.z
-        states = (x_0 + x_x @ dx + x_y @ answer.z).reshape(count, -1)
-        u = (self.u_y @ answer.z).reshape(-1, self.grid.n[1])[self.grid.moves]
-        return Motion(
-            x=np.vstack([x, states]), u=u, z=(z_0 + z_x @ dx + z_y @ answer.z).reshape(count, -1), sides=answer.sides
+        count, n_u = self.grid.lengths.size, self.grid.n[1]
+        all_of = np.concatenate([[1.0], np.asarray(x, float) - self.motion.x[0], answer.z])
+        u = (self.scale * answer.z)[: (int(self.grid.moves[-1]) + 1) * n_u].reshape(-1, n_u)[self.grid.moves]
+        states, z = (part @ all_of for part in (self.x, self.z))
+        return Motion(x=np.vstack([x, states.reshape(count, -1)]), u=u, z=z.reshape(count, -1), sides=answer.sides)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Functions:
+    """Functions of one step and of the end, with their derivatives.
+
+    Attributes
+    ----------
+    pairs, inequalities, path, end : int
+        Rows of each kind.
+    free : int
+        Algebraic variables that the equations leave free.
+    flow : Function
+        (x, u, z, p, (h, kick)) -> value, Jacobian by (x, u, z); the state after the step of mechanics, else x'.
+    rows : Function
+        (x, u, z, p) -> sides a, sides b, inequalities, path constraints at the end of the step; Jacobian.
+    before : Function
+        (x, p, h) -> what the state before the step adds to the sides a; Jacobian by x.
+    algebraic : Function
+        (x, u, z, p) -> w_0, w_x, w_u, T: z = w_0 + w_x x + w_u u + T eta on the linearised equations.
+    cost : Function
+        (x, u, z, p) -> value, gradient, convex Hessian by (x, u, z).
+    last : Function
+        (x, p, x_0) -> terminal cost, gradient, convex Hessian, terminal constraints, Jacobian.
+    limits, end_limits : (lower, upper)
+        Of the path and of the terminal constraints.
+    """
+
+    ocp: OCP
+    mechanical: bool
+    n: tuple[int, int, int]
+    pairs: int
+    inequalities: int
+    free: int
+    step: ca.Function
+    flow: ca.Function
+    rows: ca.Function
+    before: ca.Function
+    algebraic: ca.Function
+    cost: ca.Function
+    last: ca.Function
+    limits: tuple[Array, Array]
+    end_limits: tuple[Array, Array]
+    scales: Array
+
+    @classmethod
+    def of(cls, ocp: OCP) -> _Functions:
+        """Write the functions of an OCP."""
+        system = ocp.system
+        mechanical = isinstance(system, CLS)
+        dcs = dcs_of(ocp, _method(system, mechanical), None, simulation=False)
+        own = [pair for pair in dcs.pairs if not pair.difference_only and not pair.name.startswith("slip_parts")]
+        a, b = (ca.vertcat(ca.SX(0, 1), *[getattr(pair, side) for pair in own]) for side in "ab")
+        x, u, z, p, h, times = dcs.x, dcs.u, dcs.z, dcs.p, ca.SX.sym("h"), ca.SX.sym("h", 2)
+        xuz = ca.vertcat(x, u, z)
+        inequalities = ca.vertcat(
+            ca.SX(0, 1), *[row.expression for row in dcs.inequalities], *_free_bounds(dcs, ca.vertcat(a, b))
         )
+        path, limits = _path(ocp)
+        end_rows, end_limits = _joined([(c.expression, c.lower, c.upper) for c in ocp.terminal_constraints])
+        terminal = ca.SX(ocp.terminal_cost)
+        moved = _step(dcs, system, *ca.vertsplit(times)) if mechanical else dcs.flow
+        after = moved if mechanical else x + times[0] * dcs.flow
+        algebraic = _algebraic(dcs, moved)
+        scales = [dcs.x_scale, dcs.u_scale, *[np.broadcast_to(v.scale, len(v.components)) for v in dcs.variables]]
+        return cls(
+            ocp=ocp, mechanical=mechanical, n=(x.numel(), u.numel(), z.numel()), pairs=int(a.numel()),
+            inequalities=int(inequalities.numel()), free=int(algebraic.size2_out(3)),
+            step=ca.Function("step", [x, u, z, p, times], [after]),
+            flow=_with_jacobian("flow", [x, u, z, p, times], moved, xuz),
+            rows=_with_jacobian("rows", [x, u, z, p], ca.vertcat(a, b, inequalities, path), xuz),
+            before=_with_jacobian("before", [x, p, h], _before(system, own, h), x), algebraic=algebraic,
+            cost=ca.Function("cost", [x, u, z, p], _second_order(dcs.running_cost, xuz)),
+            last=ca.Function("last", [x, p, system.x_initial], [
+                *_second_order(terminal, x), ca.densify(end_rows), ca.densify(ca.jacobian(end_rows, x))]),
+            limits=limits, end_limits=end_limits, scales=np.concatenate(scales).astype(float),
+        )  # fmt: skip
 
 
 def _check(ocp: OCP) -> None:
@@ -241,17 +338,14 @@ def _method(system: Any, mechanical: bool) -> FiniteElementMethod:
     return FESDJ(gap_rate=False, lift_acceleration=False, friction_cone=cone, cone_directions=DIRECTIONS)
 
 
-def _step(dcs: DCS, system: CLS, h: ca.SX) -> ca.SX:
+def _step(dcs: DCS, system: CLS, h: ca.SX, kick: ca.SX) -> ca.SX:
     """Return the state after a step of mechanics: velocities first, and positions with the new velocity."""
-    v_next = system.v + h * dcs.flow[system.at_v]
-    # Forces in the middle of the step, where a constant velocity leads: second order for those of positions.
-    halfway = ca.vertcat(system.q + 0.5 * h * dcs.flow[system.at_q], system.v, system.x[system.at_y])
-    v_next = ca.substitute(v_next - system.v, system.x, halfway) + system.v
+    v_next = system.v + kick * dcs.flow[system.at_v]
     q_next = system.q + h * system.moved(v_next)
     return ca.vertcat(q_next, v_next, system.x[system.at_y] + h * dcs.flow[system.at_y])
 
 
-def _before(dcs: DCS, system: Any, pairs: list[Any], h: ca.SX) -> ca.SX:
+def _before(system: Any, pairs: list[Any], h: ca.SX) -> ca.SX:
     """Return what the state before the step adds to the sides a: that of restitution."""
     added = ca.SX(sum(pair.a.numel() for pair in pairs), 1)
     if isinstance(system, CLS) and system.contacts:
@@ -287,10 +381,6 @@ def _path(ocp: OCP) -> tuple[ca.SX, tuple[Array, Array]]:
     return _joined(parts)
 
 
-def _terminal(ocp: OCP) -> tuple[ca.SX, tuple[Array, Array]]:
-    return _joined([(c.expression, c.lower, c.upper) for c in ocp.terminal_constraints])
-
-
 def _joined(parts: list[tuple[ca.SX, Array, Array]]) -> tuple[ca.SX, tuple[Array, Array]]:
     expressions, lower, upper = zip(*parts, strict=True) if parts else ((), (), ())
     limits = tuple(np.concatenate([np.zeros(0), *map(np.ravel, side)]).astype(float) for side in (lower, upper))
@@ -317,196 +407,225 @@ def _lengths(horizon: float, period: float, pairs: int, steps: int | None) -> tu
     return np.asarray(period * high ** np.arange(count)), np.arange(count)
 
 
+def _kick(lengths: Array, k: int, mechanical: bool) -> tuple[int, float, float]:
+    """Return the step before, its share of the control that acts on the velocity, and how long that acts."""
+    if k == 0 or not mechanical:
+        return k, 0.0, 0.5 * float(lengths[k])
+    both = float(lengths[k - 1] + lengths[k])
+    return k - 1, float(lengths[k - 1]) / both, 0.5 * both
+
+
+def _algebraic(dcs: DCS, moved: ca.SX) -> ca.Function:
+    """Return w_0, w_x, w_u, T; the variables solved for are, if possible, none that the motion depends on.
+
+    Raises
+    ------
+    OptionError
+        If the equations are not independent in z.
+    """
+    x, u, z, p = dcs.x, dcs.u, dcs.z, dcs.p
+    e = ca.vertcat(ca.SX(0, 1), *[row.expression for row in dcs.equations])
+    by_x, by_u, by_z = (ca.jacobian(e, symbol) for symbol in (x, u, z))
+    solved: list[int] = []
+    if e.numel():
+        rng = np.random.default_rng(0)  # of a matrix that depends on the state, the rank at some state
+        at = [rng.uniform(0.5, 1.5, symbol.numel()) for symbol in (x, u, z, p)]
+        matrix = np.array(ca.DM(ca.Function("z", [x, u, z, p], [by_z])(*at)))
+        moving = np.array(ca.DM(ca.sum1(ca.DM(ca.jacobian_sparsity(moved, z), 1)))).reshape(-1) > 0
+        order = np.argsort(moving, kind="stable")
+        rank = 0
+        for column in order.tolist():
+            if np.linalg.matrix_rank(matrix[:, [*solved, column]]) > rank:
+                solved.append(column)
+                rank += 1
+        if rank < e.numel():
+            raise OptionError("fixed grid: expected equations that determine as many algebraic variables.")
+    others = [k for k in range(z.numel()) if k not in solved]
+    offset = e - by_x @ x - by_u @ u - by_z @ z
+    inverse = ca.inv(ca.densify(by_z[:, solved])) if solved else ca.SX(0, 0)
+    w_0, w_x, w_u, T = (ca.SX(z.numel(), size) for size in (1, x.numel(), u.numel(), len(others)))
+    if solved:
+        w_0[solved, :], w_x[solved, :], w_u[solved, :] = -inverse @ offset, -inverse @ by_x, -inverse @ by_u
+        T[solved, :] = -inverse @ by_z[:, others]
+    for k, column in enumerate(others):
+        T[column, k] = 1.0
+    return ca.Function("algebraic", [x, u, z, p], [w_0, w_x, w_u, T])
+
+
 def _with_jacobian(name: str, inputs: list[ca.SX], value: ca.SX, by: ca.SX) -> ca.Function:
     return ca.Function(name, inputs, [ca.densify(value), ca.densify(ca.jacobian(value, by))])
 
 
-def _second_order(name: str, inputs: list[ca.SX], value: ca.SX, by: ca.SX) -> ca.Function:
+def _second_order(value: ca.SX, by: ca.SX) -> list[ca.SX]:
     hessian, gradient = ca.hessian(value, by)
-    return ca.Function(name, inputs, [ca.densify(part) for part in (value, gradient, hessian)])
+    return [value, ca.densify(gradient), _convex(hessian)]
 
 
-def _convex(hessian: Array) -> Array:
-    """Return a symmetric matrix with its negative eigenvalues set to zero."""
-    if not hessian.any():
-        return hessian
-    values, vectors = np.linalg.eigh(hessian)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+def _convex(hessian: ca.SX) -> ca.SX:
+    """Return the Hessian with its negative eigenvalues set to zero, block by block of its pattern."""
+    result = ca.SX(*hessian.shape)
+    pattern = hessian.sparsity() + ca.Sparsity.diag(hessian.shape[0])
+    _, order, starts = (pattern.scc()[0], *pattern.scc()[1:]) if pattern.numel() else (0, [], [0])
+    for start, end in zip(starts[:-1], starts[1:], strict=True):
+        rows = sorted(order[start:end])
+        block = hessian[rows, rows]
+        if block.is_constant():
+            values, vectors = np.linalg.eigh(np.array(ca.DM(block)))
+            result[rows, rows] = ca.DM((vectors * np.maximum(values, 0.0)) @ vectors.T)
+        else:
+            result[rows, rows] = _clipped(ca.densify(block))
+    return result
 
 
-def _condensed(grid: FixedGrid, motion: Motion, p: Array) -> Condensed:
-    """Write states, rows and the objective as functions of dx = x_0 - X_0, u and the free part of z.
+def _clipped(block: ca.SX) -> ca.SX:
+    """Return a symmetric block with its negative eigenvalues set to zero, by cyclic rotations of Jacobi (1846)."""
+    n = block.shape[0]
+    vectors = ca.SX.eye(n)
+    for _ in range(SWEEPS if n > 1 else 0):
+        for i in range(n):
+            for j in range(i + 1, n):
+                off, half = block[i, j], 0.5 * (block[j, j] - block[i, i])
+                # tan of the angle that makes the entry zero; the sum keeps it defined where the entry is zero already.
+                root = ca.fabs(half) + ca.sqrt(half**2 + off**2) + TINY
+                t = ca.if_else(half >= 0.0, off, -off) / root
+                cosine = 1.0 / ca.sqrt(1.0 + t**2)
+                turn = ca.SX.eye(n)
+                turn[i, i] = turn[j, j] = cosine
+                turn[i, j], turn[j, i] = t * cosine, -t * cosine
+                block, vectors = turn.T @ block @ turn, vectors @ turn
+    return vectors @ ca.diag(ca.fmax(0.0, ca.diag(block))) @ vectors.T
 
-    Every quantity of a step is affine: value + by_x dx + by_y y, with y = (u, free part of z) of all steps.
+
+def _condensation(
+    f: _Functions, lengths: Array, moves: Array, kicks: tuple[tuple[int, float, float], ...]
+) -> tuple[ca.Function, Array, Array]:
+    """Return the function of the condensed data, the upper bounds of its rows, and the rows of its pairs.
+
+    Every quantity is affine in v = (1, dx, y), with y = (controls, free algebraic variables, slack): a matrix with a
+    column for each. The objective is v' S v / 2.
     """
-    n_x, n_u, n_z = grid.n
-    X, U, Z, count = motion.x, motion.u, motion.z, grid.lengths.size
-    inequalities, equations = grid._sizes
-    m, n_path = grid.pairs, grid._limits[0].size
-    free: list[tuple[Array, Array, Array, Array, Array]] = []
-    expanded = [_expanded(grid, X, U, Z, p, k) for k in range(count)]
-    # z = w_0 + w_x x_{k+1} + w_u u + T eta: the equations of a step determine a part of z.
-    for step in expanded:
-        free.append(_eliminated(step, grid, equations))
-    sizes = [part[3].shape[1] for part in free]
-    n_moves = int(grid.moves[-1]) + 1
-    size = n_moves * n_u + sum(sizes)
-    slack = bool(n_path or grid._end_limits[0].size)
-    total = size + int(slack)
-    # The state of the node, absolute: x = x_0 + x_x dx + x_y y.
-    x_0, x_x, x_y = X[0].copy(), np.eye(n_x), np.zeros((n_x, total))
-    P, c, c_x = np.zeros((total, total)), np.zeros(total), np.zeros((total, n_x))
-    value, slope, curvature = 0.0, np.zeros(n_x), np.zeros((n_x, n_x))
-    rows: list[tuple[Array, Array, Array, Array, Array]] = []
-    kept_x, kept_z, at_z = [], [], n_moves * n_u
-    sides_a, sides_b = [], []
-    number = n_moves * n_u
-
-    def add(constant: Array, by_x: Array, by_y: Array, low: Array, high: Array) -> None:
-        nonlocal number
-        rows.append((by_y, by_x, constant, low, high))
-        number += low.size
-
-    def quadratic(weight: float, f: float, gradient: Array, hessian: Array, d_0: Array, d_x: Array, d_y: Array) -> None:
-        """Add weight (f + gradient'd + d'hessian d / 2) for d = d_0 + d_x dx + d_y y."""
-        nonlocal P, c, c_x, value, slope, curvature
-        turned = hessian @ d_y
-        P += weight * d_y.T @ turned
-        c += weight * (d_y.T @ gradient + turned.T @ d_0)
-        c_x += weight * turned.T @ d_x
-        value += weight * (f + float(gradient @ d_0) + 0.5 * float(d_0 @ hessian @ d_0))
-        slope += weight * (d_x.T @ (gradient + hessian @ d_0))
-        curvature += weight * d_x.T @ hessian @ d_x
-
-    for k, step in enumerate(expanded):
-        h = float(grid.lengths[k])
-        w_0, w_x, w_u, T, _ = free[k]
-        u_y = np.zeros((n_u, total))
-        u_y[:, grid.moves[k] * n_u : (grid.moves[k] + 1) * n_u] = np.eye(n_u)
-        eta_y = np.zeros((T.shape[1], total))
-        eta_y[:, at_z : at_z + T.shape[1]] = np.eye(T.shape[1])
-        at_z += T.shape[1]
-        F, D = step["flow"]
-        # x_{k+1} - X_{k+1} = F - X_{k+1} + D (dx_k, du, dz), and z depends on x_{k+1}: solve for it.
-        d_x, d_u, d_z = D[:, :n_x], D[:, n_x : n_x + n_u], D[:, n_x + n_u :]
-        left = np.linalg.inv(np.eye(n_x) - d_z @ w_x)
-        next_0 = left @ (F + d_x @ (x_0 - X[k]) - d_u @ U[k] + d_z @ (w_0 - Z[k]))
-        next_x = left @ (d_x @ x_x)
-        next_y = left @ (d_x @ x_y + d_u @ u_y + d_z @ (w_u @ u_y + T @ eta_y))
-        z_0, z_x, z_y = w_0 + w_x @ next_0, w_x @ next_x, w_x @ next_y + w_u @ u_y + T @ eta_y
-        kept_x.append((next_0, next_x, next_y))
-        kept_z.append((z_0, z_x, z_y))
-        delta_u, delta_z = (-U[k], np.zeros((n_u, n_x)), u_y), (z_0 - Z[k], z_x, z_y)
-        # Rows at the end of the step.
-        R, J = step["rows"]
-        difference = [np.concatenate([next_0 - X[k + 1], delta_u[0], delta_z[0]]), np.vstack([next_x, delta_u[1], z_x]),
-                      np.vstack([next_y, u_y, z_y])]  # fmt: skip
-        r_0, r_x, r_y = R + J @ difference[0], J @ difference[1], J @ difference[2]
-        if m:
-            B, B_x = step["before"]
-            r_0[:m] += B + B_x @ (x_0 - X[k])
-            r_x[:m] += B_x @ x_x
-            r_y[:m] += B_x @ x_y
-        sides_a.append(number + np.arange(m))
-        sides_b.append(number + m + np.arange(m))
-        # The size of a row: of what it depends on, in typical values; tolerances are relative to it.
-        typical = np.maximum(np.abs(J) @ np.concatenate(grid._scales), 1e-12)
-        r_0, r_x, r_y = r_0 / typical, r_x / typical[:, None], r_y / typical[:, None]
-        hard = slice(0, 2 * m + inequalities)
-        zeros = np.zeros(2 * m + inequalities)
-        add(r_0[hard], r_x[hard], r_y[hard], zeros, np.full(zeros.size, np.inf))
-        if n_path:
-            last = slice(r_0.size - n_path, r_0.size)
-            low, high = (limit / typical[last] for limit in grid._limits)
-            _soft(add, r_0[last], r_x[last], r_y[last], low, high)
-        # Trapezoidal rule: half of the cost at either end of the step.
-        ends = (step["cost_0"], (x_0 - X[k], x_x, x_y)), (step["cost_1"], (next_0 - X[k + 1], next_x, next_y))
-        for (f, gradient, hessian), state in ends:
-            blocks = [np.concatenate([state[0], delta_u[0], delta_z[0]])]
-            blocks += [np.vstack([state[i], delta_u[i], delta_z[i]]) for i in (1, 2)]
-            quadratic(0.5 * h, f, gradient, _convex(hessian), *blocks)
-        x_0, x_x, x_y = next_0, next_x, next_y
-    f, gradient, hessian, E, E_x = (np.array(part) for part in grid._end(X[-1], p, X[0]))
-    last_state = x_0 - X[-1], x_x, x_y
-    quadratic(1.0, float(f[0, 0]), gradient[:, 0], _convex(hessian), *last_state)
-    if E.size:
-        typical = np.maximum(np.abs(E_x) @ grid._scales[0], 1e-12)
-        e_0 = (E[:, 0] + E_x @ last_state[0]) / typical
-        low, high = (limit / typical for limit in grid._end_limits)
-        _soft(add, e_0, E_x @ x_x / typical[:, None], E_x @ x_y / typical[:, None], low, high)
-    largest = float(np.abs(np.diag(P)).max(initial=0.0)) or 1.0
-    if slack:
-        P[-1, -1] = SOFT * max(largest, abs(value), 1.0)
-    # Unit diagonal: the added curvature is relative to that of each unknown.
-    diagonal = np.diag(P).copy()
-    diagonal[diagonal <= 1e-12 * largest] = 1e-12 * largest
-    scale = 1.0 / np.sqrt(diagonal)
-    P = P * scale[:, None] * scale + FLAT * np.eye(total)
+    (n_x, n_u, n_z), count = f.n, lengths.size
+    n_moves = int(moves[-1]) + 1
+    slack = bool(f.limits[0].size or f.end_limits[0].size)
     controls = n_moves * n_u
-    A = np.vstack([np.eye(total)[:controls], *[row[0] for row in rows]]) * scale
-    lower_u, upper_u = (np.tile(np.broadcast_to(bound, n_u), n_moves) for bound in grid.ocp.u_bounds)
-    A_x = np.vstack([np.zeros((controls, n_x)), *[row[1] for row in rows]])
-    offset = np.concatenate([np.zeros(controls), *[row[2] for row in rows]])
-    low = np.concatenate([lower_u, *[row[3] for row in rows]])
-    high = np.concatenate([upper_u, *[row[4] for row in rows]])
-    # Sides are ordered in time: the first violated pair is that of the earliest step.
-    pairs = np.column_stack([np.concatenate([np.zeros(0, int), *side]) for side in (sides_a, sides_b)])
-    all_u = np.zeros((controls, total))
-    all_u[:, :controls] = np.eye(controls)
-    return Condensed(
-        grid=grid, motion=motion, qpcc=QPCC.of(P, A, pairs), c=c * scale, c_x=c_x * scale[:, None],
-        constant=(value, slope, curvature), lower=low - offset, lower_x=A_x, upper=high - offset, u_y=all_u * scale,
-        z=_stacked(kept_z, scale), x=_stacked(kept_x, scale),
-    )  # fmt: skip
+    total = controls + count * f.free + int(slack)
+    width = 1 + n_x + total
+    X, U, Z = ca.MX.sym("X", n_x, count + 1), ca.MX.sym("U", n_u, count), ca.MX.sym("Z", n_z, count)
+    p = ca.MX.sym("p", f.ocp.system.p.numel())
+
+    def chosen(rows: int, start: int) -> ca.DM:
+        """Return the matrix of consecutive unknowns."""
+        return ca.horzcat(ca.DM(rows, start), ca.DM.eye(rows), ca.DM(rows, width - start - rows))
+
+    def fixed(value: Any) -> Any:
+        """Return the matrix of a value that depends on nothing."""
+        return ca.horzcat(value, ca.MX(value.shape[0], width - 1))
+
+    S, objective = ca.MX(width, width), ca.MX(1, width)
+    rows, low, high, pairs = [chosen(controls, 1 + n_x)], [], [], list[Array]()
+    lower_u, upper_u = (np.tile(np.broadcast_to(bound, n_u), n_moves).astype(float) for bound in f.ocp.u_bounds)
+    low.append(ca.DM(lower_u))
+    high.append(upper_u)
+    state = fixed(X[:, 0]) + chosen(n_x, 1)
+    states, algebraic, number = [], [], controls
+    last_u: Any = ca.DM(n_u, width)
+
+    def add(block: Any, bound: Any) -> None:
+        nonlocal number
+        rows.append(block)
+        low.append(bound)
+        high.append(np.full(block.shape[0], np.inf))
+        number += block.shape[0]
+
+    def soft(block: Any, typical: Any, limits: tuple[Array, Array]) -> None:
+        """Add rows that the slack, the last unknown, may violate."""
+        for limit, sign in zip(limits, (1.0, -1.0), strict=True):
+            there = np.flatnonzero(np.isfinite(limit)).tolist()
+            if there:
+                violated = ca.horzcat(ca.DM(len(there), width - 1), ca.DM.ones(len(there), 1))
+                add(sign * block[there, :] + violated, sign * ca.DM(limit[there]) / typical[there])
+
+    def quadratic(weight: float, value: Any, gradient: Any, hessian: Any, delta: Any) -> None:
+        nonlocal S, objective
+        S += weight * (delta.T @ (hessian @ delta))
+        objective += weight * (ca.horzcat(value, ca.MX(1, width - 1)) + gradient.T @ delta)
+
+    for k in range(count):
+        h, (earlier, share, kick) = float(lengths[k]), kicks[k]
+        u_y = chosen(n_u, 1 + n_x + int(moves[k]) * n_u)
+        eta_y = chosen(f.free, 1 + n_x + controls + k * f.free)
+        acting, acting_at = share * last_u + (1.0 - share) * u_y, share * U[:, earlier] + (1.0 - share) * U[:, k]
+        F, D = f.flow(X[:, k], acting_at, Z[:, k], p, ca.DM([h, kick]))
+        if not f.mechanical:
+            implicit = ca.solve(ca.MX.eye(n_x) - 0.5 * h * D[:, :n_x], h * ca.horzcat(F, D))
+            F, D = X[:, k] + implicit[:, 0], implicit[:, 1:]
+            D = D + ca.horzcat(ca.MX.eye(n_x), ca.MX(n_x, n_u + n_z))
+        w_0, w_x, w_u, T = f.algebraic(X[:, k + 1], U[:, k], Z[:, k], p)
+        d_z = D[:, n_x + n_u :]
+        of_u = w_u @ u_y + T @ eta_y
+        move = ca.vertcat(state - fixed(X[:, k]), acting - fixed(acting_at), fixed(w_0 - Z[:, k]) + of_u)
+        after = fixed(F) + D @ move
+        if n_z and (moved_by := d_z @ w_x).nnz():
+            after = ca.solve(ca.MX.eye(n_x) - moved_by, after)
+        z_y = fixed(w_0) + w_x @ after + of_u
+        delta_u, delta_z, delta_x = u_y - fixed(U[:, k]), z_y - fixed(Z[:, k]), after - fixed(X[:, k + 1])
+        R, J = f.rows(X[:, k + 1], U[:, k], Z[:, k], p)
+        block = fixed(R) + J @ ca.vertcat(delta_x, delta_u, delta_z)
+        if f.pairs:
+            B, B_x = f.before(X[:, k], p, h)
+            added = fixed(B) + B_x @ (state - fixed(X[:, k]))
+            block = ca.vertcat(block[: f.pairs, :] + added, block[f.pairs :, :])
+        # The size of a row: of what it depends on, in typical values; tolerances are relative to it.
+        typical = ca.fmax(ca.fabs(J) @ ca.DM(f.scales), TINY)
+        block = ca.diag(1.0 / typical) @ block
+        hard = 2 * f.pairs + f.inequalities
+        pairs.append(number + np.arange(f.pairs)[:, None] + np.array([0, f.pairs]))
+        if hard:
+            add(block[:hard, :], ca.DM(hard, 1))
+        soft(block[hard:, :], typical[hard:], f.limits)
+        # Trapezoidal rule: half of the cost at either end of the step, with the velocity of the step.
+        for at, delta in (
+            (_start_of(f, X[:, k], X[:, k + 1]), _start_of(f, state - fixed(X[:, k]), delta_x)),
+            (X[:, k + 1], delta_x),
+        ):
+            quadratic(0.5 * h, *f.cost(at, U[:, k], Z[:, k], p), ca.vertcat(delta, delta_u, delta_z))
+        states.append(after)
+        algebraic.append(z_y)
+        state, last_u = after, u_y
+    value, gradient, hessian, E, E_x = f.last(X[:, count], p, X[:, 0])
+    end = state - fixed(X[:, count])
+    quadratic(1.0, value, gradient, hessian, end)
+    if f.end_limits[0].size:
+        typical = ca.fmax(ca.fabs(E_x) @ ca.DM(f.scales[:n_x]), TINY)
+        soft(ca.diag(1.0 / typical) @ (fixed(E) + E_x @ end), typical, f.end_limits)
+    # The linear part of the objective belongs to the first row and column of the form: v has a one there.
+    S = S + ca.vertcat(objective, ca.MX(width - 1, width)) + ca.horzcat(objective.T, ca.MX(width, width - 1))
+    y, before_y = slice(1 + n_x, width), slice(0, 1 + n_x)
+    diagonal = ca.diag(ca.densify(S[y, y]))
+    largest = ca.fmax(ca.mmax(diagonal), TINY)
+    if slack:
+        violation = SOFT * ca.fmax(ca.fmax(largest, ca.fabs(S[0, 0])), 1.0)
+        diagonal = ca.vertcat(diagonal[:-1], violation)
+    # Unit diagonal: the added curvature is relative to that of each unknown.
+    scale = 1.0 / ca.sqrt(ca.fmax(diagonal, LEAST_CURVATURE * largest))
+    turned = ca.diag(scale)
+    P = turned @ S[y, y] @ turned + FLAT * ca.MX.eye(total)
+    if slack:
+        P[total - 1, total - 1] = 1.0 + FLAT
+    A, c = ca.vertcat(*rows), turned @ S[y, before_y]
+    back = ca.diagcat(ca.MX.eye(1 + n_x), turned)
+    outputs = [
+        P, A[:, y] @ turned, c[:, 0], c[:, 1:], S[before_y, before_y], ca.vertcat(*low) - A[:, 0], A[:, 1 : 1 + n_x],
+        ca.vertcat(*states) @ back, ca.vertcat(*algebraic) @ back, scale,
+    ]  # fmt: skip
+    upper = np.concatenate(high)
+    condense = ca.Function("condense", [X, U, Z, p], [ca.densify(output) for output in outputs])
+    return condense, upper, np.vstack([np.zeros((0, 2), int), *pairs])
 
 
-def _soft(add: Any, r_0: Array, r_x: Array, r_y: Array, low: Array, high: Array) -> None:
-    """Add rows low <= r <= high that the last unknown, the slack, may violate."""
-    for limit, sign in ((low, 1.0), (high, -1.0)):
-        there = np.flatnonzero(np.isfinite(limit))
-        if there.size:
-            by_y = sign * r_y[there]
-            by_y[:, -1] += 1.0
-            add(sign * r_0[there], sign * r_x[there], by_y, sign * limit[there], np.full(there.size, np.inf))
-
-
-def _stacked(parts: list[tuple[Array, Array, Array]], scale: Array) -> tuple[Array, Array, Array]:
-    value, by_x, by_y = zip(*parts, strict=True)
-    return np.concatenate(value), np.vstack(by_x), np.vstack(by_y) * scale
-
-
-def _expanded(grid: FixedGrid, X: Array, U: Array, Z: Array, p: Array, k: int) -> dict[str, Any]:
-    h = float(grid.lengths[k])
-    rows, jacobian = (np.array(part) for part in grid._rows(X[k + 1], U[k], Z[k], p))
-    before, by_x = (np.array(part) for part in grid._before(X[k], p, h))
-
-    def cost(x: Array) -> tuple[float, Array, Array]:
-        f, gradient, hessian = (np.array(part) for part in grid._cost(x, U[k], Z[k], p))
-        return float(f[0, 0]), gradient[:, 0], hessian
-
-    return {
-        "flow": grid._moved(X[k], U[k], Z[k], p, h),
-        "rows": (rows[:, 0], jacobian),
-        "before": (before[:, 0], by_x),
-        "cost_0": cost(X[k]),
-        "cost_1": cost(X[k + 1]),
-        "x": X[k + 1],
-        "u": U[k],
-        "z": Z[k],
-    }
-
-
-def _eliminated(step: dict[str, Any], grid: FixedGrid, equations: int) -> tuple[Array, Array, Array, Array, Array]:
-    """Return w_0, w_x, w_u, T with z = w_0 + w_x x_{k+1} + w_u u + T eta on the linearised equations of a step."""
-    n_x, n_u, n_z = grid.n
-    if not equations:
-        return np.zeros(n_z), np.zeros((n_z, n_x)), np.zeros((n_z, n_u)), np.eye(n_z), np.zeros(0)
-    start = 2 * grid.pairs + grid._sizes[0]
-    values, jacobian = step["rows"]
-    e, E = values[start : start + equations], jacobian[start : start + equations]
-    by_x, by_u, by_z = E[:, :n_x], E[:, n_x : n_x + n_u], E[:, n_x + n_u :]
-    left, sizes, right = np.linalg.svd(by_z)
-    rank = int((sizes > FREE * sizes.max(initial=0.0)).sum())
-    inverse = (right[:rank].T / sizes[:rank]) @ left[:, :rank].T
-    constant = e - by_x @ step["x"] - by_u @ step["u"] - by_z @ step["z"]
-    return -inverse @ constant, -inverse @ by_x, -inverse @ by_u, right[rank:].T, sizes
+def _start_of(f: _Functions, before: Any, after: Any) -> Any:
+    """Return rows of the state at the start of a step; velocities are those of the step."""
+    if not f.mechanical:
+        return before
+    at_v = f.ocp.system.at_v
+    return ca.vertcat(before[: at_v.start, :], after[at_v, :], before[at_v.stop :, :])

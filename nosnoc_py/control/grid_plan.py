@@ -1,0 +1,154 @@
+"""Plans on a fixed grid, whose order of contacts is searched at every sample.
+
+`GridPlanner` keeps the last plan. `prepare` expands the problem along this plan, shifted to the next sample, before the
+state is measured; `answer` then takes one search of a QPCC (`transcription.fixed_grid`), a millisecond or a few.
+A plan starts from rest by the same step, repeated: sequential quadratic programming with complementarities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import NosnocError, OptionError
+from nosnoc_py.mpcc.qpcc import Answer as Search
+from nosnoc_py.ocp import OCP
+from nosnoc_py.transcription.fixed_grid import Condensed, FixedGrid, Motion
+
+Array = np.ndarray
+# Limit of the programs in one search during the feedback, some 5 to 10 microseconds each, and for a first plan.
+NODES, FIRST_NODES = 1000, 4000
+# Expansions for a first plan, and the relative change of its objective at which they end.
+FIRST_ROUNDS, SAME = 8, 1e-3
+# A state further than this from the expected one, in nominal values, is expanded anew: the functions are nonlinear.
+FAR = 0.5
+# Times of samples that are the same, relative to a period.
+TIME_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GridAnswer:
+    """Answer of the fixed grid for a state.
+
+    Attributes
+    ----------
+    x : (n_x,)
+    search : Search
+        How the search ended, with its objective and the bound of all others.
+    motion : Motion
+        Its controls, forces and states.
+    u : (N, n_u)
+        Its controls, for the control stages of the problem.
+    """
+
+    x: Array
+    search: Search
+    motion: Motion
+    u: Array
+    condensed: Condensed
+    ends: Array
+
+    @property
+    def objective(self) -> float:
+        """Objective on the fixed grid."""
+        return self.search.objective
+
+    def objective_of(self, u: Array) -> float:
+        """Return the objective that controls (N, n_u) have on the same grid from the same state."""
+        moves = self.condensed.grid.moves_of(u, self.ends)
+        return self.condensed.solve(self.x, self.motion.sides, moves, nodes=NODES).objective
+
+
+class GridPlanner:
+    """Planner on a fixed grid.
+
+    Parameters
+    ----------
+    ocp : OCP
+    period : float
+        Between samples [s].
+    stages : int
+        Control stages of the horizon, for which controls are returned.
+    """
+
+    def __init__(self, ocp: OCP, period: float, stages: int) -> None:
+        self.grid = FixedGrid.of(ocp, period)
+        self.ends = float(ocp.horizon) / stages * np.arange(1, stages + 1)
+        self._period = period
+        self._motion: Motion | None = None
+        self._began = 0.0
+        self._ready: Condensed | None = None
+
+    @classmethod
+    def of(cls, ocp: OCP, period: float, stages: int) -> GridPlanner | None:
+        """Return the planner, or None for problems that the grid has no place for."""
+        try:
+            return cls(ocp, period, stages)
+        except OptionError:
+            return None
+
+    def reset(self) -> None:
+        """Forget the plan."""
+        self._motion = self._ready = None
+
+    def prepare(self, x: Array, t: float, p: Array) -> None:
+        """Expand along the plan for the state (n_x,) that is expected at t [s]."""
+        self._ready = None
+        if self._motion is not None and t >= self._began - TIME_TOLERANCE * self._period:
+            self._motion = self.grid.shifted(self._motion, max(0.0, t - self._began), x, p)
+            self._began = t
+            self._ready = self.grid.linearised(self._motion, p)
+
+    def answer(self, x: Array, t: float, p: Array) -> GridAnswer | None:
+        """Return the answer for a state (n_x,) at t [s], or None where the search finds none."""
+        if self._motion is None:
+            return self.first(x, t, p)
+        if self._ready is None or abs(t - self._began) > TIME_TOLERANCE * self._period:
+            self.prepare(x, t, p)
+        if self._ready is None:
+            return None
+        found = self._searched(self._ready, x, NODES)
+        nominal = self.grid.ocp.system.x_nominal
+        if found is not None and (np.abs(x - self._motion.x[0]) > FAR * nominal).any():
+            found = self._searched(self.grid.linearised(found.motion, p), x, NODES) or found
+        if found is not None:
+            self._motion, self._ready = found.motion, None
+        return found
+
+    def first(self, x: Array, t: float, p: Array) -> GridAnswer | None:
+        """Return an answer without a plan before it: expanded again until its objective stays."""
+        motion, found = self.grid.at_rest(x), None
+        for _ in range(FIRST_ROUNDS):
+            last, found = found, self._searched(self.grid.linearised(motion, p), x, FIRST_NODES)
+            if found is None:
+                found = last
+                break
+            motion = found.motion
+            if last is not None and abs(found.objective - last.objective) <= SAME * abs(found.objective):
+                break
+        if found is not None:
+            self._motion, self._began = found.motion, t
+        return found
+
+    def _searched(self, condensed: Condensed, x: Array, nodes: int) -> GridAnswer | None:
+        order = condensed.motion.sides
+        search = condensed.solve(x, order, nodes=nodes)
+        if not search.found:
+            return None
+        motion = condensed.motion_of(search, x)
+        u = self.grid.controls(motion, self.ends)
+        if not (np.isfinite(u).all() and np.isfinite(motion.x).all()):
+            return None
+        return GridAnswer(x=x, search=search, motion=motion, u=u, condensed=condensed, ends=self.ends)
+
+
+def answered(planner: GridPlanner | None, x: Array, t: float, p: Any) -> GridAnswer | None:
+    """Return the answer of a planner, or None without one, or where a function of the user has no value."""
+    if planner is None:
+        return None
+    try:
+        return planner.answer(x, t, np.asarray(p, float).reshape(-1))
+    except (NosnocError, ArithmeticError, np.linalg.LinAlgError):
+        return None
