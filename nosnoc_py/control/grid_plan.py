@@ -15,15 +15,9 @@ import numpy as np
 from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.mpcc.qpcc import Answer as Search
 from nosnoc_py.ocp import OCP
-from nosnoc_py.transcription.fixed_grid import Condensed, FixedGrid, Motion
+from nosnoc_py.transcription.fixed_grid import FAR, FIRST_NODES, FIRST_ROUNDS, NODES, SAME, Condensed, FixedGrid, Motion
 
 Array = np.ndarray
-# Limit of the programs in one search during the feedback, some 5 to 10 microseconds each, and for a first plan.
-NODES, FIRST_NODES = 1000, 4000
-# Expansions for a first plan, and the relative change of its objective at which they end.
-FIRST_ROUNDS, SAME = 8, 1e-3
-# A state further than this from the expected one, in nominal values, is expanded anew: the functions are nonlinear.
-FAR = 0.5
 # Times of samples that are the same, relative to a period.
 TIME_TOLERANCE = 1e-6
 

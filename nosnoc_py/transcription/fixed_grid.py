@@ -38,14 +38,21 @@ Array = np.ndarray
 # Pairs of a horizon: the time of a search doubles with every few of them. Steps are at least LEAST_STEPS.
 # A period has at most MOST_INNER of them.
 PAIRS, LEAST_STEPS, MOST_INNER = 24, 5, 4
-# Curvature added to every direction, relative to its own (P has unit diagonal then): forces that change nothing.
-FLAT = 1e-7
+# Curvature added to every unknown, relative to the largest one of typical values: forces that change nothing.
+FLAT = 1e-8
 # Weight of the square of a violated constraint of the states, relative to the largest curvature of the objective.
 SOFT = 1e2
 # Directions of a friction cone in space: every one is a pair.
 DIRECTIONS = 4
-# Curvatures below this fraction of the largest one count as that; sweeps of Jacobi's rotations; the smallest divisor.
-LEAST_CURVATURE, SWEEPS, TINY = 1e-12, 6, 1e-12
+# Sweeps of Jacobi's rotations; the smallest divisor.
+SWEEPS, TINY = 6, 1e-12
+
+# Limit of the programs in one search during the feedback, some 5 to 10 microseconds each, and for a first plan.
+NODES, FIRST_NODES = 1000, 4000
+# Expansions for a first plan, and the relative change of its objective at which they end.
+FIRST_ROUNDS, SAME = 8, 1e-3
+# A state further than this from the expected one, in nominal values, is expanded anew: the functions are nonlinear.
+FAR = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -284,6 +291,7 @@ class _Functions:
     limits: tuple[Array, Array]
     end_limits: tuple[Array, Array]
     scales: Array
+    free_scales: Array
 
     @classmethod
     def of(cls, ocp: OCP) -> _Functions:
@@ -303,12 +311,13 @@ class _Functions:
         terminal = ca.SX(ocp.terminal_cost)
         moved = _step(dcs, system, *ca.vertsplit(times)) if mechanical else dcs.flow
         after = moved if mechanical else x + times[0] * dcs.flow
-        algebraic = _algebraic(dcs, moved)
-        scales = [dcs.x_scale, dcs.u_scale, *[np.broadcast_to(v.scale, len(v.components)) for v in dcs.variables]]
+        algebraic, others = _algebraic(dcs, moved)
+        z_scale = np.concatenate([np.zeros(0), *[np.broadcast_to(v.scale, len(v.components)) for v in dcs.variables]])
+        scales = [dcs.x_scale, dcs.u_scale, z_scale]
         return cls(
             ocp=ocp, mechanical=mechanical, n=(x.numel(), u.numel(), z.numel()), pairs=int(a.numel()),
             inequalities=int(inequalities.numel()), free=int(algebraic.size2_out(3)),
-            step=ca.Function("step", [x, u, z, p, times], [after]),
+            step=ca.Function("mpc_step", [x, u, z, p, times], [after]),
             flow=_with_jacobian("flow", [x, u, z, p, times], moved, xuz),
             rows=_with_jacobian("rows", [x, u, z, p], ca.vertcat(a, b, inequalities, path), xuz),
             before=_with_jacobian("before", [x, p, h], _before(system, own, h), x), algebraic=algebraic,
@@ -316,6 +325,7 @@ class _Functions:
             last=ca.Function("last", [x, p, system.x_initial], [
                 *_second_order(terminal, x), ca.densify(end_rows), ca.densify(ca.jacobian(end_rows, x))]),
             limits=limits, end_limits=end_limits, scales=np.concatenate(scales).astype(float),
+            free_scales=z_scale[others].astype(float),
         )  # fmt: skip
 
 
@@ -415,8 +425,10 @@ def _kick(lengths: Array, k: int, mechanical: bool) -> tuple[int, float, float]:
     return k - 1, float(lengths[k - 1]) / both, 0.5 * both
 
 
-def _algebraic(dcs: DCS, moved: ca.SX) -> ca.Function:
-    """Return w_0, w_x, w_u, T; the variables solved for are, if possible, none that the motion depends on.
+def _algebraic(dcs: DCS, moved: ca.SX) -> tuple[ca.Function, list[int]]:
+    """Return the function of w_0, w_x, w_u, T, and the variables that stay free.
+
+    Those solved for are, if possible, none that the motion depends on.
 
     Raises
     ------
@@ -449,7 +461,7 @@ def _algebraic(dcs: DCS, moved: ca.SX) -> ca.Function:
         T[solved, :] = -inverse @ by_z[:, others]
     for k, column in enumerate(others):
         T[column, k] = 1.0
-    return ca.Function("algebraic", [x, u, z, p], [w_0, w_x, w_u, T])
+    return ca.Function("algebraic", [x, u, z, p], [w_0, w_x, w_u, T]), others
 
 
 def _with_jacobian(name: str, inputs: list[ca.SX], value: ca.SX, by: ca.SX) -> ca.Function:
@@ -601,17 +613,20 @@ def _condensation(
     # The linear part of the objective belongs to the first row and column of the form: v has a one there.
     S = S + ca.vertcat(objective, ca.MX(width - 1, width)) + ca.horzcat(objective.T, ca.MX(width, width - 1))
     y, before_y = slice(1 + n_x, width), slice(0, 1 + n_x)
-    diagonal = ca.diag(ca.densify(S[y, y]))
+    of_u = np.tile(f.scales[n_x : n_x + n_u], n_moves)
+    typical = np.concatenate([of_u, np.tile(f.free_scales, count), np.ones(int(slack))])
+    diagonal = ca.diag(ca.densify(S[y, y])) * typical**2
     largest = ca.fmax(ca.mmax(diagonal), TINY)
     if slack:
-        violation = SOFT * ca.fmax(ca.fmax(largest, ca.fabs(S[0, 0])), 1.0)
-        diagonal = ca.vertcat(diagonal[:-1], violation)
-    # Unit diagonal: the added curvature is relative to that of each unknown.
-    scale = 1.0 / ca.sqrt(ca.fmax(diagonal, LEAST_CURVATURE * largest))
+        diagonal = ca.vertcat(diagonal[:-1], SOFT * ca.fmax(largest, ca.fabs(S[0, 0])))
+    # Unit diagonal, with the added curvature.
+    added = FLAT * largest
+    scale = typical / ca.sqrt(diagonal + added)
     turned = ca.diag(scale)
-    P = turned @ S[y, y] @ turned + FLAT * ca.MX.eye(total)
+    more = ca.MX(ca.DM(total, 1)) + added / typical**2
     if slack:
-        P[total - 1, total - 1] = 1.0 + FLAT
+        more = ca.vertcat(more[:-1], diagonal[-1] + added)
+    P = turned @ (S[y, y] + ca.diag(more)) @ turned
     A, c = ca.vertcat(*rows), turned @ S[y, before_y]
     back = ca.diagcat(ca.MX.eye(1 + n_x), turned)
     outputs = [
@@ -619,7 +634,7 @@ def _condensation(
         ca.vertcat(*states) @ back, ca.vertcat(*algebraic) @ back, scale,
     ]  # fmt: skip
     upper = np.concatenate(high)
-    condense = ca.Function("condense", [X, U, Z, p], [ca.densify(output) for output in outputs])
+    condense = ca.Function("mpc_condense", [X, U, Z, p], [ca.densify(output) for output in outputs])
     return condense, upper, np.vstack([np.zeros((0, 2), int), *pairs])
 
 

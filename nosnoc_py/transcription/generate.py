@@ -22,7 +22,8 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.transcription import generated_step
+from nosnoc_py.transcription import generated_loop, generated_step
+from nosnoc_py.transcription.fixed_grid import FixedGrid
 from nosnoc_py.transcription.generated_step import Step, step_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ LIBRARY = "libnlp.so"
 COMPILE = f"gcc -O1 -fPIC -shared -o {LIBRARY} {SOURCE} -lm"
 COMPILE_STEP = COMPILE.replace(SOURCE, f"{SOURCE} {generated_step.SOURCE}")
 STEP_FILES = (generated_step.SOURCE, generated_step.HEADER)
+LOOP_FILES = (generated_loop.SOURCE, generated_loop.HEADER, generated_loop.LIBRARY)
 # Mark by which a folder is known to be generated here, so that it may be replaced.
 FORMAT = "nosnoc_py NLP functions 1"
 # Exported functions in the order of the README, with their descriptions.
@@ -83,16 +85,29 @@ def functions(mpcc: MPCC) -> dict[str, ca.Function]:
 
 
 def generate(
-    problem: Transcription, folder: str | os.PathLike[str], values: np.ndarray, w: np.ndarray, solution: Any = None
+    problem: Transcription,
+    folder: str | os.PathLike[str],
+    values: np.ndarray,
+    w: np.ndarray,
+    solution: Any = None,
+    period: float | None = None,
 ) -> Path:
     """Write the files, see `Transcription.generate`; `values` (n_p,) are the MPCC's parameters, `w` (n_w,) a guess."""
     target = _target(folder)
     step = None if solution is None else step_of(problem, solution, values)
     exported = functions(problem.mpcc)
-    layout = json.dumps(_description(problem, exported, values, w, step), indent=1) + "\n"
-    contents = {**_sources(exported), LAYOUT: layout, README: _readme(problem, exported, step)}
+    description, text = _description(problem, exported, values, w), _readme(problem, exported, step)
+    contents = _sources(exported)
     if step is not None:
         contents |= generated_step.sources(step)
+        description |= {"step": generated_step.described(problem, step)}
+        text += generated_step.readme(step)
+    if period is not None:
+        grid, p = FixedGrid.of(problem.ocp, period), problem.parameter_values(w, values)
+        contents |= generated_loop.sources(grid, period, p)
+        description |= {"controller": generated_loop.described(problem, grid, period)}
+        text += generated_loop.readme(grid, period, p)
+    contents |= {LAYOUT: json.dumps(description, indent=1) + "\n", README: text}
     try:
         _write(target, contents)
     except OSError as error:
@@ -115,7 +130,7 @@ def _target(folder: Any) -> Path:
     except OSError as error:
         raise OptionError(f"generate: cannot read the folder {target}: {error.strerror or error}.") from None
     # A user's own file would be lost with the folder; a compiled library may be.
-    foreign = [name for name in present if name not in (*FILES, *STEP_FILES, LIBRARY)]
+    foreign = [name for name in present if name not in (*FILES, *STEP_FILES, *LOOP_FILES, LIBRARY)]
     if foreign or (present and not _is_own(target)):
         raise OptionError(
             f"generate: the folder {target} holds other files ({', '.join((foreign or present)[:5])}); give a new one, "
@@ -164,10 +179,9 @@ def _sources(made: Mapping[str, ca.Function]) -> dict[str, str]:
 
 
 def _description(
-    problem: Transcription, made: Mapping[str, ca.Function], values: np.ndarray, w: np.ndarray, step: Step | None
+    problem: Transcription, made: Mapping[str, ca.Function], values: np.ndarray, w: np.ndarray
 ) -> dict[str, Any]:
     m = problem.mpcc
-    of_step = {} if step is None else {"step": generated_step.described(problem, step)}
     return {
         "format": FORMAT,
         "method": repr(problem.method),
@@ -189,7 +203,6 @@ def _description(
             }
             for name, function in made.items()
         },
-        **of_step,
     }
 
 
@@ -214,7 +227,6 @@ def _bounds(values: np.ndarray) -> list[float | None]:
 def _readme(problem: Transcription, made: Mapping[str, ca.Function], step: Step | None) -> str:
     m = problem.mpcc
     compiled = COMPILE if step is None else COMPILE_STEP
-    of_step = "" if step is None else generated_step.readme(step)
     rows = "\n".join(f"| `{name}` | {', '.join(made[name].name_in())} | {WORDS[name]} |" for name in made)
     return f"""# Functions of an optimal control problem
 
@@ -235,4 +247,4 @@ groups, bounds (null: none), values of the parameters and a guess. From Python:
 
     import casadi
     f = casadi.external("nlp_f", "./{LIBRARY}")
-{of_step}"""
+"""

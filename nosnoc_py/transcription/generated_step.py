@@ -26,7 +26,7 @@ from nosnoc_py.mpcc.interior.written import BranchSolution, WrittenSteps, write
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.roles import Role
 from nosnoc_py.transcription.optimum import solved_branch
-from nosnoc_py.transcription.step_source import BODY, HEADER_TEXT
+from nosnoc_py.transcription.step_source import BODY, HEADER_TEXT, filled, listed
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -139,8 +139,8 @@ def sources(step: Step) -> dict[str, str]:
         code = (Path(folder) / SOURCE).read_text(encoding="utf-8")
     sizes = {"x0": _length(step.x0), "p": _length(step.p), "u": len(step.u), "plan": step.steps.start.size}
     explained = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
-    header = _filled(HEADER_TEXT, {**sizes, "statuses": explained})
-    return {SOURCE: code + _filled(BODY, _numbers(step)), HEADER: header}
+    header = filled(HEADER_TEXT, {**sizes, "statuses": explained})
+    return {SOURCE: code + filled(BODY, _numbers(step)), HEADER: header}
 
 
 def _numbers(step: Step) -> dict[str, Any]:
@@ -158,16 +158,16 @@ def _numbers(step: Step) -> dict[str, Any]:
         "negative": int((steps.signs < 0.0).sum()),
         "iterations": MOST_ITERATIONS,
         "short_steps": SHORT_STEPS,
-        "column_start": _listed(steps.pattern.colind()),
-        "matrix_row": _listed(steps.pattern.row()),
-        "row_start": _listed(steps.factor.colind()),
-        "factor_column": _listed(steps.factor.row()),
-        "factor_start": _listed(by_columns.colind()),
-        "factor_row": _listed(by_columns.row()),
-        "sign": _listed(steps.signs.astype(int)),
-        "control": _listed(step.u),
-        "default_values": _listed(step.values),
-        "start": _listed(steps.start),
+        "column_start": listed(steps.pattern.colind()),
+        "matrix_row": listed(steps.pattern.row()),
+        "row_start": listed(steps.factor.colind()),
+        "factor_column": listed(steps.factor.row()),
+        "factor_start": listed(by_columns.colind()),
+        "factor_row": listed(by_columns.row()),
+        "sign": listed(steps.signs.astype(int)),
+        "control": listed(step.u),
+        "default_values": listed(step.values),
+        "start": listed(steps.start),
         "nonzeros": steps.pattern.nnz(),
         "factor_nonzeros": max(1, by_columns.nnz()),
         "short": SHORT_LENGTH,
@@ -179,18 +179,6 @@ def _numbers(step: Step) -> dict[str, Any]:
 
 def _length(rows: slice) -> int:
     return int(rows.stop - rows.start)
-
-
-def _listed(numbers: Any) -> str:
-    """Return numbers with all of their digits, in lines; C has no empty list."""
-    texts = [f"{number!r}" for number in np.asarray(numbers).tolist()] or ["0"]
-    return "\n  " + ",\n  ".join(", ".join(texts[k : k + 20]) for k in range(0, len(texts), 20))
-
-
-def _filled(text: str, words: dict[str, Any]) -> str:
-    for word, value in words.items():
-        text = text.replace(f"@{word}@", str(value))
-    return text
 
 
 def described(problem: Transcription, step: Step) -> dict[str, Any]:

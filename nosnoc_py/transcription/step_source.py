@@ -8,6 +8,10 @@ so it runs on targets without an operating system. State is static, so one call 
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 HEADER_TEXT = """\
 /* One step of a closed loop on the branch of a solution; README.md says what is what. */
 #ifndef NLP_STEP_H
@@ -139,3 +143,15 @@ int nlp_step(const double *x0, const double *p, double *plan, double *u) {
   return 0;
 }
 """
+
+
+def listed(numbers: Any) -> str:
+    """Return numbers with all of their digits, in lines; C has no empty list."""
+    texts = [f"{number!r}".replace("inf", "INFINITY") for number in np.asarray(numbers).tolist()] or ["0"]
+    return "\n  " + ",\n  ".join(", ".join(texts[k : k + 20]) for k in range(0, len(texts), 20))
+
+
+def filled(text: str, words: dict[str, Any]) -> str:
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", str(value))
+    return text

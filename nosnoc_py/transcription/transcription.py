@@ -30,7 +30,7 @@ from nosnoc_py.discretization.guess import TimeGrid
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
-from nosnoc_py.errors import OptionError, TranscriptionError, check_run
+from nosnoc_py.errors import OptionError, TranscriptionError, check_positive, check_run
 from nosnoc_py.markup import tree
 from nosnoc_py.mpcc.again import Resolve
 from nosnoc_py.mpcc.auto import Auto
@@ -557,6 +557,7 @@ class Transcription(EvaluatesProblem):
         horizon: float | None = None,
         guess: Any = None,
         step: Answer | Solution | None = None,
+        period: float | None = None,
     ) -> Path:
         """Write the functions of the MPCC as C into a folder, with a header, a README and its layout as JSON.
 
@@ -574,6 +575,9 @@ class Transcription(EvaluatesProblem):
         step : Answer or Solution, optional
             Of this transcription, solved. `step.c` then has `nlp_step`, which solves again for a measured x0 on the
             branch of this solution, as `resolve` does, and returns the first control and a status.
+        period : float, optional
+            Time between samples [s]. `mpc.c` then has a controller, `mpc_prepare` and `mpc_feedback`, that searches the
+            order of contacts on a fixed grid at every sample, as `ns.MPC` does.
 
         Returns
         -------
@@ -600,7 +604,9 @@ class Transcription(EvaluatesProblem):
         from nosnoc_py.transcription.generate import generate
 
         values = self.parameters(x0, p, horizon)
-        return generate(self, folder, values, self.initial_guess(guess, values), step)
+        if period is not None:
+            check_positive(period=period)
+        return generate(self, folder, values, self.initial_guess(guess, values), step, period)
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
         """Return the numbers of all finite elements at an iterate."""

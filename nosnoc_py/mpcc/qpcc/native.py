@@ -13,7 +13,7 @@ from pathlib import Path
 from nosnoc_py.kernels.machine_code import compiler, folder, mode
 
 # Products and sums are not contracted: the same bits here, in generated code and on every machine.
-OPTIONS = ("-O2", "-ffp-contract=off", "-fPIC", "-shared")
+OPTIONS = ("-O3", "-ffp-contract=off", "-fPIC", "-shared")
 SECONDS = 60.0
 NAME = "qpcc.c"
 

@@ -20,9 +20,16 @@
 
 enum { QPCC_SOLVED = 0, QPCC_LIMIT = 1, QPCC_INFEASIBLE = 2, QPCC_NOTHING = 3, QPCC_NUMBERS = 4 };
 
+/* Numbers that a search with this limit of nodes needs as memory; constant expressions, for static arrays. */
+#define QPCC_ROOM(pairs, nodes) ((nodes) + (pairs) + 3)
+#define QPCC_WORK(n, m, pairs, nodes) \
+  (((n) + 1) * ((n) + 1) + 6 * ((n) + 1) + 4 * (m) + QPCC_ROOM(pairs, nodes) * ((n) + 2))
+#define QPCC_INTEGERS(n, m, pairs, nodes) \
+  (2 * (n) + (m) + 4 + (pairs) + QPCC_ROOM(pairs, nodes) * (2 * ((n) + 1) + (pairs) + 2))
+
 /* A row is violated beyond VIOLATED (rows have length one in y); multipliers above -DUAL count as zero; a row of which
  * less than DEPENDENT is orthogonal to the working set depends on it; a pair with both sides above OPEN is violated. */
-static const double VIOLATED = 1e-9, DUAL = 1e-12, DEPENDENT = 1e-11, OPEN = 1e-7;
+static const double VIOLATED = 1e-10, DUAL = 1e-12, DEPENDENT = 1e-11, OPEN = 1e-7;
 
 typedef struct {
   int n, m, size, singular, steps;
@@ -34,21 +41,21 @@ typedef struct {
 } Program;
 
 static double dot(const double *a, const double *b, int n) {
-  double sum = 0.0;
+  double s[4] = {0.0, 0.0, 0.0, 0.0}; /* four sums, which the compiler may form at once */
   int k;
-  for (k = 0; k < n; k++) sum += a[k] * b[k];
-  return sum;
+  for (k = 0; k + 4 <= n; k += 4) {
+    s[0] += a[k] * b[k];
+    s[1] += a[k + 1] * b[k + 1];
+    s[2] += a[k + 2] * b[k + 2];
+    s[3] += a[k + 3] * b[k + 3];
+  }
+  for (; k < n; k++) s[0] += a[k] * b[k];
+  return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-int qpcc_work(int n, int m, int pairs, int most_nodes) {
-  int room = most_nodes + pairs + 3;
-  return (n + 1) * (n + 1) + 10 * (n + 1) + 4 * m + 4 * n + room * (n + 2) + 2 * m + 16;
-}
+int qpcc_work(int n, int m, int pairs, int nodes) { return QPCC_WORK(n, m, pairs, nodes); }
 
-int qpcc_integers(int n, int m, int pairs, int most_nodes) {
-  int room = most_nodes + pairs + 3;
-  return 4 * (n + 1) + 2 * m + room * (2 * (n + 1) + pairs + 2) + 3 * pairs + 16;
-}
+int qpcc_integers(int n, int m, int pairs, int nodes) { return QPCC_INTEGERS(n, m, pairs, nodes); }
 
 /* P = R'R (upper triangle, row by row), rows = A R^-1 with length one, and their lengths before. Returns QPCC_NUMBERS
  * if P is not positive definite. */
@@ -286,7 +293,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
   Program p;
   double *v, *low, *high, *saved_multiplier, *saved_bound, best = INFINITY, base, left = INFINITY, value = 0.0;
   int *saved_size, *saved_member, *saved_side, *saved_state, *state, i, k, top, answer = 0, fresh, status;
-  int entry = n + 1, failed = 0, room = most_nodes + pairs + 3;
+  int entry = n + 1, failed = 0, room = QPCC_ROOM(pairs, most_nodes);
   p.n = n, p.m = m, p.rows = rows, p.steps = 0;
   p.factor = work, work += (n + 1) * (n + 1);
   p.pivot = work, work += n + 1;
