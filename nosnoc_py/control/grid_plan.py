@@ -98,24 +98,24 @@ class GridPlanner:
     def answer(self, x: Array, t: float, p: Array) -> GridAnswer | None:
         """Return the answer for a state (n_x,) at t [s], or None where the search finds none."""
         if self._motion is None:
-            return self.first(x, t, p)
+            return self.first(x, t, p, FIRST_NODES)
         if self._ready is None or abs(t - self._began) > TIME_TOLERANCE * self._period:
             self.prepare(x, t, p)
-        if self._ready is None:
-            return None
-        found = self._searched(self._ready, x, NODES)
-        nominal = self.grid.ocp.system.x_nominal
-        if found is not None and (np.abs(x - self._motion.x[0]) > FAR * nominal).any():
+        found = None if self._ready is None else self._searched(self._ready, x, NODES)
+        if found is None:  # the plan leads nowhere
+            return self.first(x, t, p, NODES)
+        assert self._motion is not None
+        if (np.abs(x - self._motion.x[0]) > FAR * self.grid.ocp.system.x_nominal).any():
             found = self._searched(self.grid.linearised(found.motion, p), x, NODES) or found
-        if found is not None:
-            self._motion, self._ready = found.motion, None
+        self._motion, self._ready = found.motion, None
         return found
 
-    def first(self, x: Array, t: float, p: Array) -> GridAnswer | None:
+    def first(self, x: Array, t: float, p: Array, nodes: int) -> GridAnswer | None:
         """Return an answer without a plan before it: expanded again until its objective stays."""
+        self.reset()
         motion, found = self.grid.at_rest(x), None
         for _ in range(FIRST_ROUNDS):
-            last, found = found, self._searched(self.grid.linearised(motion, p), x, FIRST_NODES)
+            last, found = found, self._searched(self.grid.linearised(motion, p), x, nodes)
             if found is None:
                 found = last
                 break

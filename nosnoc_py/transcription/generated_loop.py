@@ -195,6 +195,7 @@ int mpc_prepare(const double *x, const double *p) {
 static int first(const double *x, int nodes) {
   double before = INFINITY;
   int i, k, round, status = QPCC_NOTHING;
+  planned = 0;
   for (k = 0; k <= STEPS; k++) take(X + k * N_X, x, N_X);
   for (k = 0; k < STEPS; k++) take(U + k * N_U, idle, N_U);
   memset(Z, 0, sizeof(Z));
@@ -230,8 +231,10 @@ int mpc_feedback(const double *x, const double *p, int nodes, double *u) {
       if (again <= QPCC_LIMIT) status = again;
     }
     ready = 0;
-    if (status > QPCC_LIMIT) /* the plan goes on, from where it stands */
-      for (i = 0; i < N_U; i++) u[i] = U[i];
+    if (status > QPCC_LIMIT) { /* the plan leads nowhere: its control now, unless a new one is found */
+      for (i = 0; i < N_U; i++) u[i] = isfinite(U[i]) ? U[i] : u[i];
+      status = first(x, nodes);
+    }
   }
   if (status <= QPCC_LIMIT) take(u, U, N_U);
   take(last_u, u, N_U);

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # A pair with both sides above OPEN is violated.
 OPEN = 1e-7
+# Largest violation of a row of length one that counts as solved.
+OUTSIDE = 1e-5
 
 
 def definite(P: Array) -> bool:
@@ -31,6 +33,13 @@ def search(
     from nosnoc_py.mpcc.qpcc.program import Answer, Outcome
 
     P, A, pairs = program.P, program.A, program.pairs
+    # In y = R z with P = R'R, and with rows of length one: DAQP's tolerances are absolute.
+    R = np.linalg.cholesky(P).T
+    rows = np.linalg.solve(R.T, A.T).T
+    lengths = np.linalg.norm(rows, axis=1)
+    lengths[lengths == 0.0] = 1.0
+    rows /= lengths[:, None]
+    turned, one = np.linalg.solve(R.T, c), np.eye(P.shape[0])
     shapes = {"h": ca.Sparsity.dense(*P.shape), "a": ca.Sparsity.dense(*A.shape)}
     solver = ca.conic("node", "daqp", shapes, {"error_on_fail": False})
     counts, kept = 0, np.inf
@@ -39,13 +48,14 @@ def search(
     def solved(state: Array) -> tuple[float, Array, Array] | None:
         fixed = state >= 0
         high = upper.copy()
-        rows = pairs[fixed, state[fixed]]
-        high[rows] = lower[rows]
-        at = solver(h=P, g=c, a=A, lba=lower, uba=high)
-        if not solver.stats()["success"]:
+        zero = pairs[fixed, state[fixed]]
+        high[zero] = lower[zero]
+        at = solver(h=one, g=turned, a=rows, lba=lower / lengths, uba=high / lengths)
+        z = np.linalg.solve(R, np.array(at["x"]).reshape(-1))
+        outside = np.maximum(lower - A @ z, A @ z - high) / lengths
+        if not solver.stats()["success"] or not outside.max(initial=0.0) <= OUTSIDE:
             return None
-        z = np.array(at["x"]).reshape(-1)
-        return float(0.5 * z @ P @ z + c @ z) + constant, z, np.array(at["lam_a"]).reshape(-1)
+        return float(0.5 * z @ P @ z + c @ z) + constant, z, np.array(at["lam_a"]).reshape(-1) / lengths
 
     if pairs.size and (order >= 0).all():
         counts += 1

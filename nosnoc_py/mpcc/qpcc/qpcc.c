@@ -112,7 +112,7 @@ static void append(Program *p, int i, int side, double multiplier) {
   p->side[k] = (signed char)side;
   p->inside[i] = 1;
   p->multiplier[k] = multiplier;
-  p->singular = d <= DEPENDENT * whole;
+  p->singular = d <= DEPENDENT * whole || k == p->n; /* no more than n rows are independent, whatever rounding says */
   p->pivot[k] = p->singular ? 0.0 : d;
   p->size = k + 1;
 }
@@ -239,7 +239,7 @@ static int solve_program(Program *p, double cutoff, double *value) {
         }
       }
       if (worst == -1) return QPCC_SOLVED;
-      if (p->size > n) return QPCC_NUMBERS;
+      if (p->size > n) return QPCC_NUMBERS; /* not reached: a dependent member leaves before another one comes */
       if (worst >= 0) append(p, worst, 1, 0.0);
       else append(p, -worst - 2, -1, 0.0);
     }
