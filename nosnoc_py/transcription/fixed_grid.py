@@ -9,7 +9,7 @@ with the states x, controls u and algebraic variables z of the DCS of the system
 velocity at the end of the step (Stewart and Trinkle 1996), and a gap with restitution e satisfies
 gap_{k+1} + e (gap_k - h n'v_k) >= 0 (Paoli and Schatzman 2002). Velocities belong to the middle of steps, as in the
 leapfrog scheme: the first step has half of the forces' impulse, later ones that of half of their own and half of the
-step before, which makes smooth motion of second order. Other systems move by a linearly implicit midpoint rule,
+step before, and the last one all that is left, which makes smooth motion of second order. Other systems move by a linearly implicit midpoint rule,
 x_{k+1} = x_k + h (I - h f_x / 2)^{-1} f (Rosenbrock 1963), with the complementarities at the end of the step.
 
 `FixedGrid.linearised` expands all functions along a motion, eliminates the states, and returns a `Condensed` problem:
@@ -41,7 +41,7 @@ PAIRS, LEAST_STEPS, MOST_INNER = 24, 5, 4
 # Curvature added to every unknown, relative to the largest one of typical values: forces that change nothing.
 FLAT = 1e-8
 # Weight of the square of a violated constraint of the states, relative to the largest curvature of the objective.
-SOFT = 1e2
+SOFT = 1e5
 # Directions of a friction cone in space: every one is a pair.
 DIRECTIONS = 4
 # Sweeps of Jacobi's rotations; the smallest divisor.
@@ -419,10 +419,10 @@ def _lengths(horizon: float, period: float, pairs: int, steps: int | None) -> tu
 
 def _kick(lengths: Array, k: int, mechanical: bool) -> tuple[int, float, float]:
     """Return the step before, its share of the control that acts on the velocity, and how long that acts."""
-    if k == 0 or not mechanical:
-        return k, 0.0, 0.5 * float(lengths[k])
-    both = float(lengths[k - 1] + lengths[k])
-    return k - 1, float(lengths[k - 1]) / both, 0.5 * both
+    before = 0.5 * float(lengths[k - 1]) if k and mechanical else 0.0
+    # The last step has all that is left: the velocity at the end of the horizon is that of its costs.
+    own = float(lengths[k]) * (1.0 if k == lengths.size - 1 else 0.5)
+    return max(0, k - 1), before / (before + own), before + own
 
 
 def _algebraic(dcs: DCS, moved: ca.SX) -> tuple[ca.Function, list[int]]:
