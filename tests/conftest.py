@@ -19,6 +19,20 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+@pytest.fixture
+def compiled_search(monkeypatch):
+    """Searches of `mpcc.qpcc` in C, which takes a second to compile; elsewhere tests search in Python."""
+    from nosnoc_py.kernels.machine_code import compiler
+    from nosnoc_py.mpcc.qpcc import native
+
+    if compiler() is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(native, "mode", lambda: "now")
+    native.library.cache_clear()
+    yield
+    native.library.cache_clear()
+
+
 def pytest_addoption(parser: Any) -> None:
     parser.addoption("--skipped", metavar="FILE", help="where to write the tests that are skipped, for `pytest @FILE`")
 

@@ -40,8 +40,9 @@ Array = np.ndarray
 PAIRS, LEAST_STEPS, MOST_INNER = 24, 5, 4
 # Curvature added to every unknown, relative to the largest one of typical values: forces that change nothing.
 FLAT = 1e-8
-# Weight of the square of a violated constraint of the states, relative to the largest curvature of the objective.
-SOFT = 1e5
+# Price of the largest violation of the constraints of states in a step, relative to the largest curvature of the
+# objective, each for typical values: an exact penalty (Fletcher 1975) unless a multiplier is larger.
+SOFT = 1e3
 # Directions of a friction cone in space: every one is a pair.
 DIRECTIONS = 4
 # Sweeps of Jacobi's rotations; the smallest divisor.
@@ -201,7 +202,7 @@ class FixedGrid:
 class Condensed:
     """QPCC of a horizon whose data depend linearly on the difference dx of the measured state from `motion.x[0]`.
 
-    The unknowns y are controls, free algebraic variables and a slack, each divided by `scale`. `constant`
+    The unknowns y are controls, free algebraic variables and slacks, each divided by `scale`. `constant`
     (1 + n_x, 1 + n_x) is the quadratic form of (1, dx) in the objective; `x` and `z` have columns for (1, dx, y).
     """
 
@@ -513,14 +514,16 @@ def _condensation(
 ) -> tuple[ca.Function, Array, Array]:
     """Return the function of the condensed data, the upper bounds of its rows, and the rows of its pairs.
 
-    Every quantity is affine in v = (1, dx, y), with y = (controls, free algebraic variables, slack): a matrix with a
+    Every quantity is affine in v = (1, dx, y), with y = (controls, free algebraic variables, slacks): a matrix with a
     column for each. The objective is v' S v / 2.
     """
     (n_x, n_u, n_z), count = f.n, lengths.size
     n_moves = int(moves[-1]) + 1
-    slack = bool(f.limits[0].size or f.end_limits[0].size)
+    # One slack for the constraints of each step, and one for those of the end.
+    of_steps, of_end = (np.isfinite(limits).any() for limits in (f.limits, f.end_limits))
+    slacks = count * int(of_steps) + int(of_end)
     controls = n_moves * n_u
-    total = controls + count * f.free + int(slack)
+    total = controls + count * f.free + slacks
     width = 1 + n_x + total
     X, U, Z = ca.MX.sym("X", n_x, count + 1), ca.MX.sym("U", n_u, count), ca.MX.sym("Z", n_z, count)
     p = ca.MX.sym("p", f.ocp.system.p.numel())
@@ -549,12 +552,12 @@ def _condensation(
         high.append(np.full(block.shape[0], np.inf))
         number += block.shape[0]
 
-    def soft(block: Any, typical: Any, limits: tuple[Array, Array]) -> None:
-        """Add rows that the slack, the last unknown, may violate."""
+    def soft(block: Any, typical: Any, limits: tuple[Array, Array], slack: int) -> None:
+        """Add rows that a slack may violate; slacks are the last unknowns."""
         for limit, sign in zip(limits, (1.0, -1.0), strict=True):
             there = np.flatnonzero(np.isfinite(limit)).tolist()
             if there:
-                violated = ca.horzcat(ca.DM(len(there), width - 1), ca.DM.ones(len(there), 1))
+                violated = ca.repmat(chosen(1, width - slacks + slack), len(there), 1)
                 add(sign * block[there, :] + violated, sign * ca.DM(limit[there]) / typical[there])
 
     def quadratic(weight: float, value: Any, gradient: Any, hessian: Any, delta: Any) -> None:
@@ -594,7 +597,7 @@ def _condensation(
         pairs.append(number + np.arange(f.pairs)[:, None] + np.array([0, f.pairs]))
         if hard:
             add(block[:hard, :], ca.DM(hard, 1))
-        soft(block[hard:, :], typical[hard:], f.limits)
+        soft(block[hard:, :], typical[hard:], f.limits, k)
         # Trapezoidal rule: half of the cost at either end of the step, with the velocity of the step.
         for at, delta in (
             (_start_of(f, X[:, k], X[:, k + 1]), _start_of(f, state - fixed(X[:, k]), delta_x)),
@@ -609,25 +612,26 @@ def _condensation(
     quadratic(1.0, value, gradient, hessian, end)
     if f.end_limits[0].size:
         typical = ca.fmax(ca.fabs(E_x) @ ca.DM(f.scales[:n_x]), TINY)
-        soft(ca.diag(1.0 / typical) @ (fixed(E) + E_x @ end), typical, f.end_limits)
+        soft(ca.diag(1.0 / typical) @ (fixed(E) + E_x @ end), typical, f.end_limits, slacks - 1)
     # The linear part of the objective belongs to the first row and column of the form: v has a one there.
     S = S + ca.vertcat(objective, ca.MX(width - 1, width)) + ca.horzcat(objective.T, ca.MX(width, width - 1))
     y, before_y = slice(1 + n_x, width), slice(0, 1 + n_x)
     of_u = np.tile(f.scales[n_x : n_x + n_u], n_moves)
-    typical = np.concatenate([of_u, np.tile(f.free_scales, count), np.ones(int(slack))])
+    typical = np.concatenate([of_u, np.tile(f.free_scales, count), np.ones(slacks)])
     diagonal = ca.diag(ca.densify(S[y, y])) * typical**2
     largest = ca.fmax(ca.mmax(diagonal), TINY)
-    if slack:
-        diagonal = ca.vertcat(diagonal[:-1], SOFT * ca.fmax(largest, ca.fabs(S[0, 0])))
+    diagonal = ca.vertcat(diagonal[: total - slacks], ca.repmat(largest, slacks, 1))
     # Unit diagonal, with the added curvature.
     added = FLAT * largest
     scale = typical / ca.sqrt(diagonal + added)
     turned = ca.diag(scale)
-    more = ca.MX(ca.DM(total, 1)) + added / typical**2
-    if slack:
-        more = ca.vertcat(more[:-1], diagonal[-1] + added)
+    more = ca.MX(added / typical**2)
+    more = ca.vertcat(more[: total - slacks], ca.repmat(largest + added, slacks, 1))
     P = turned @ (S[y, y] + ca.diag(more)) @ turned
-    A, c = ca.vertcat(*rows), turned @ S[y, before_y]
+    add(chosen(slacks, width - slacks), ca.DM(slacks, 1))
+    prices = ca.vertcat(ca.MX(total - slacks, 1), ca.repmat(SOFT * ca.fmax(largest, ca.fabs(S[0, 0])), slacks, 1))
+    c = turned @ (S[y, before_y] + ca.horzcat(prices, ca.MX(total, n_x)))
+    A = ca.vertcat(*rows)
     back = ca.diagcat(ca.MX.eye(1 + n_x), turned)
     outputs = [
         P, A[:, y] @ turned, c[:, 0], c[:, 1:], S[before_y, before_y], ca.vertcat(*low) - A[:, 0], A[:, 1 : 1 + n_x],

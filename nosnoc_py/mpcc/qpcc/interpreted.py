@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # A pair with both sides above OPEN is violated.
 OPEN = 1e-7
-# Largest violation of a row of length one that counts as solved.
-OUTSIDE = 1e-5
+# Tolerances of DAQP, and the largest violation of a row of length one that counts as solved.
+TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12}
+OUTSIDE = 1e-7
 
 
 def definite(P: Array) -> bool:
@@ -41,7 +42,7 @@ def search(
     rows /= lengths[:, None]
     turned, one = np.linalg.solve(R.T, c), np.eye(P.shape[0])
     shapes = {"h": ca.Sparsity.dense(*P.shape), "a": ca.Sparsity.dense(*A.shape)}
-    solver = ca.conic("node", "daqp", shapes, {"error_on_fail": False})
+    solver = ca.conic("node", "daqp", shapes, {"error_on_fail": False, "daqp": TOLERANCES})
     counts, kept = 0, np.inf
     best: Any = None
 
