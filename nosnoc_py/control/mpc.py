@@ -393,6 +393,9 @@ class MPC:
             how = answer.how if isinstance(answer, Answer) else "first"
             step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
             return self._record(step, began)
+        if self._planner is not None and self.last is None:
+            # Finite elements have no first plan: the fixed grid may have one.
+            return self._record(self._feedback(fields, t, values), began)
         u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
             # Too late to act, but still the best start for the next sample.

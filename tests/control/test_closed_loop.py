@@ -34,8 +34,8 @@ def controller(ocp: ns.OCP | None = None, **options) -> ns.MPC:
 
 
 def started(ocp: ns.OCP | None = None, **options) -> ns.MPC:
-    """A controller whose first plan starts from no control, instead of a search."""
-    return controller(ocp, guess=[0.0], **options)
+    """A controller of finite elements alone, whose first plan starts from no control, instead of a search."""
+    return controller(ocp, guess=[0.0], fixed_grid=False, **options)
 
 
 def test_a_loop_goes_to_the_goal_and_its_log_is_saved_and_drawn(tmp_path):

@@ -1,0 +1,129 @@
+"""MPC whose order of contacts is searched at every sample: controls, their sources, and what is known of their quality."""
+
+from __future__ import annotations
+
+import time
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.control.grid_plan import GridPlanner
+from nosnoc_py.control.mpc import Source
+from problems import paddle_loop, walled_cart_pole
+
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("compiled_search")]
+
+
+def between_walls(**options) -> ns.MPC:
+    return ns.MPC(walled_cart_pole.build(), walled_cart_pole.METHOD, **{"guess": [0.0]} | options)
+
+
+def kicked(mpc: ns.MPC, samples: int, seed: int = 0) -> ns.ClosedLoop:
+    names, rng = mpc.system.state_names, np.random.default_rng(seed)
+    kicks = [(k * mpc.period, {names[3]: 2.0 * rng.choice([-1.0, 1.0])}) for k in range(8, samples, 8)]
+    return ns.close_loop(
+        mpc, mpc.system, samples * mpc.period, walled_cart_pole.START, noise=0.01, disturbances=kicks, seed=seed
+    )
+
+
+def test_a_kicked_pole_stands_and_every_sample_has_a_control():
+    mpc, margins = between_walls(), []
+    step = mpc.step
+
+    def watched(x, t):
+        u = step(x, t)
+        margins.append(mpc.last.quality.margin)
+        return u
+
+    mpc.step = watched
+    log = kicked(mpc, 25)
+    assert log.success, log.message
+    # In some sample another order is better than the expected one, in most the expected one is the best.
+    assert max(margins[1:]) > 1e-3
+    assert np.median(margins[1:]) < 1e-6
+    assert np.abs(log["angle"]).max() < 0.8
+    assert set(log.sources) <= {Source.SOLVED, Source.SEARCHED}
+    assert log.counts[Source.SEARCHED] >= 1
+    assert log.cost < 12.0
+
+
+def test_where_nothing_changes_the_plan_of_finite_elements_acts():
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    cost = 10 * (q - 0.5) ** 2 + v**2
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=cost + 0.1 * u**2, terminal_cost=5 * cost)
+    mpc = ns.MPC(ocp, period=0.1, guess=[0.0])
+    log = ns.close_loop(mpc, cart, 1.0, [0, 0])
+    assert log.counts == {"solved": 10}
+    quality = mpc.last.quality
+    assert 0.0 <= quality.loss < 0.2
+    assert quality.residual < 1e-8
+    assert quality.margin == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_new_order_is_found_simulated_and_solved_by_finite_elements():
+    mpc = ns.MPC(paddle_loop.build(), paddle_loop.METHOD, guess=[9.81])
+    mpc.step([0.0, 0.5, 0.0, 0.0], 0.0)
+    mpc.prepare()
+    # Far from what was predicted: the ball is about to hit the paddle, and has to be pushed up.
+    mpc.step([0.0, 0.05, 0.0, -2.0], mpc.period)
+    assert mpc.last.source is Source.SEARCHED
+    quality = mpc.last.quality
+    assert quality.gap == pytest.approx(0.0, abs=1e-3)
+    mpc.prepare()
+    simulated = mpc.last.quality.simulated
+    # The grid knows the time of an impact up to a step of 40 ms, in which the ball moves 8 cm.
+    assert quality.objective < simulated < 3.0 * quality.objective
+    # The plan of the next sample has this order, and at most this objective.
+    assert mpc._ready is not None
+    assert mpc._plan.objective < simulated * (1.0 + 1e-3)
+
+
+def test_without_the_grid_nothing_is_searched():
+    mpc = ns.MPC(paddle_loop.build(), paddle_loop.METHOD, guess=[9.81], fixed_grid=False)
+    mpc.step(paddle_loop.START, 0.0)
+    assert mpc.last.source is Source.SOLVED
+    assert np.isnan(mpc.last.quality.loss)
+
+
+def test_controls_after_a_period_are_counted_without_a_deadline(monkeypatch):
+    mpc, answer = between_walls(), GridPlanner.answer
+
+    def slow(self, *given):
+        time.sleep(1.5 * mpc.period)
+        return answer(self, *given)
+
+    monkeypatch.setattr(GridPlanner, "answer", slow)
+    log = kicked(mpc, 4)
+    assert log.misses == 3  # all but the first, which has no deadline
+    assert log.success
+
+
+def test_where_both_models_fail_the_plan_goes_on(monkeypatch):
+    mpc = ns.MPC(paddle_loop.build(), paddle_loop.METHOD, guess=[9.81])
+    mpc.step(paddle_loop.START, 0.0)
+    mpc.prepare()
+    monkeypatch.setattr(GridPlanner, "answer", lambda self, *given: None)
+    monkeypatch.setattr(ns.MPC, "_on_branch", lambda self, *given: None)
+    planned = mpc._ready.u[0]
+    u = mpc.step(paddle_loop.START, mpc.period)
+    assert mpc.last.source is Source.SHIFTED
+    assert u == pytest.approx(planned)
+    assert "fixed grid" in mpc.last.message
+
+
+def test_a_delay_is_predicted_through_impacts():
+    # A ball 1 cm above the floor at 1 m/s down hits it 10 ms later, within the delay, and goes up when the control acts.
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    floor = ns.Contact("floor", gap=q, restitution=0.5)
+    ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 10.0, contacts=[floor])
+    cost = (q - 0.3) ** 2 + 0.1 * v**2
+    ocp = ns.OCP(ball, horizon=0.5, x0=[0.3, 0], stage_cost=cost + 1e-3 * (u - 10) ** 2, bounds=ns.Bounds(u=(0, 30)))
+    mpc = ns.MPC(ocp, period=0.05, delay=0.03, guess=[10.0])
+    mpc.step([0.3, 0.0], 0.0)
+    mpc.prepare()
+    mpc.step([0.01, -1.0], 0.05)
+    assert mpc.last.planned_from[1] > 0.4
+    assert mpc.last.source in (Source.SOLVED, Source.SEARCHED)
