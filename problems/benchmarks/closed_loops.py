@@ -30,6 +30,8 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 SOLVED = "solved"  # source of a control that is the first one of a solved plan
+COUNTS = ("samples", "failures", "late", "impacts")
+TIMES = ("p50", "p90", "p99", "worst", "preparation_p50", "preparation_p99")
 
 
 class TimedMPC(ns.MPC):
@@ -205,12 +207,21 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Run the loops and report."""
     started = time.monotonic()
     rows = list(experiment(**settings.arguments, callback=progress))
-    lines, summary = [vars(row) for row in rows], medians(rows)
+    summary, columns = medians(rows), ("loop", "controller", "seed")
     return tabled(
-        {"summary": summary, "rows": lines, "wall_seconds": time.monotonic() - started},
+        {"summary": summary, "rows": [vars(row) for row in rows], "wall_seconds": time.monotonic() - started},
         all(row.status == ns.Status.SOLVED.value for row in rows),
-        {"runs; processor times in ms": lines, "medians over the seeds": summary},
+        {
+            "runs": [_chosen(row, *columns, *COUNTS, "cost", "sources", "status") for row in rows],
+            "processor time of feedback and preparation [ms]": [_chosen(row, *columns, *TIMES) for row in rows],
+            "medians over the seeds; times [ms]": summary,
+        },
+        said=[f"{row.loop}, {row.controller}, seed {row.seed}: {row.message}" for row in rows if row.message],
     )
+
+
+def _chosen(row: Row, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
 
 
 PROGRAM = program(__name__, run, experiment, quick={"loops": ("cart_pole", "paddle"), "seeds": 1, "samples": 4})

@@ -100,10 +100,10 @@ def closed(
     callback : callable, optional
         As of `ns.close_loop`.
     """
-    jumps = [] if loop.kicks is None or kick == 0.0 else loop.kicks.jumps(loop.period, samples, seed, kick)
+    jumps = None if loop.kicks is None else loop.kicks.jumps(loop.period, samples, seed, kick)
     return ns.close_loop(
         controller, loop.plant, samples * loop.period, loop.x0, period=loop.period,
-        noise=loop.noise * loop.plant.x_nominal, disturbances=jumps or None, seed=seed, callback=callback,
+        noise=loop.noise * loop.plant.x_nominal, disturbances=jumps, seed=seed, callback=callback,
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def test_kicks_come_every_eighth_sample_to_sides_of_the_seed() -> None:
     sides = [jump["v"] for _, jump in jumps]
     assert set(sides) == {-2.0, 2.0}
     assert sides == [jump["v"] for _, jump in Kicks(state="v", size=2.0).jumps(0.1, 200, seed=3)]
+    assert sides != [jump["v"] for _, jump in Kicks(state="v", size=2.0).jumps(0.1, 200, seed=4)]
     assert {abs(jump["v"]) for _, jump in Kicks(state="v", size=2.0).jumps(0.1, 200, 0, size=1.0)} == {1.0}
 
 
@@ -106,6 +107,15 @@ def test_a_slack_rope_leaves_load_and_drone_alone() -> None:
     assert motion.final_state[[6, 9]] == pytest.approx([speed(1.0, 0.1), speed(0.35, 0.05)], abs=1e-8)
     rate = 2 * 0.22 / 0.05 * (1 - np.exp(-0.05 / 0.05 * 0.3))
     assert motion.final_state[7] == pytest.approx(rate, abs=1e-8)
+
+
+def test_a_drone_that_leans_left_is_pushed_left_and_drag_slows_its_load() -> None:
+    """At a pitch of a quarter turn the thrust is horizontal: v = -(F / c) (1 - exp(-c t / m))."""
+    start = np.array([0, 3.0, 0.5 * np.pi, 0, 2.5, 0, 0, 0, -1.0, 0])
+    motion = ns.simulate(drone.plant(), x0=start, duration=0.3, u=[3.0, 3.0])
+    assert motion.events == ()
+    speeds = [-6.0 / 0.1 * (1 - np.exp(-0.1 * 0.3)), -np.exp(-0.05 / 0.35 * 0.3)]
+    assert motion.final_state[[5, 8]] == pytest.approx(speeds, abs=1e-8)
 
 
 def test_a_rope_that_is_pulled_taut_gives_both_one_velocity() -> None:
