@@ -298,6 +298,9 @@ class TestCosts:
         # Below the slope: along its normal; left of the wall and below the corner: the corner.
         assert admissible(corner, [1.0, 0.0]) == pytest.approx([0.8, 0.4], abs=1e-12)
         assert admissible(corner, [-1.0, -0.1]) == pytest.approx([0.0, 0.0], abs=1e-12)
+        # Beyond both constraints of a wide corner, but nearest to the slope: the wall would have to pull.
+        wide = ns.PDS(x=x, flow=[0, 0], constraints=ca.vertcat(x[1] + 2 * x[0], x[0]))
+        assert admissible(wide, [-0.1, -1.0]) == pytest.approx([0.38, -0.76], abs=1e-12)
         never = ns.PDS(x=x, flow=[0, 0], constraints=-1 - x[0] ** 2)
         with pytest.raises(ns.ModelError, match=r"'c_0' stays violated"):
             admissible(never, [1.0, 0.0])
