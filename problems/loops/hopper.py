@@ -18,7 +18,7 @@ import nosnoc_py as ns
 from nosnoc_py.systems.scene import Disc, Ground, Line
 from problems.loops.common import Kicks, Loop, loop_program
 
-GRAVITY, BODY, FOOT = 9.81, 2.0, 0.2  # [m/s^2], [kg], [kg]
+GRAVITY, BODY, FOOT = 9.81, 2.0, 0.5  # [m/s^2], [kg], [kg]
 STIFFNESS, LENGTH, MOST = 400.0, 0.5, 40.0  # of the spring [N/m], its length at rest [m], force of the motor [N]
 HEIGHT = 0.75  # of the body, asked for [m]
 STANDING = LENGTH - BODY * GRAVITY / STIFFNESS  # height of the body at rest, without the motor [m]
@@ -46,7 +46,7 @@ def build() -> ns.OCP:
     # At the end of the horizon a fast body is worth as much as a high one: otherwise no plan would push off late.
     apex = s.q[0] + s.v[0] ** 2 / (2 * GRAVITY)
     return ns.OCP(
-        s, horizon=0.5, x0=START, stage_cost=20 * (s.q[0] - HEIGHT) ** 2 + 5 * stretch**2 + 1e-3 * s.u**2,
+        s, horizon=0.5, x0=START, stage_cost=20 * (s.q[0] - HEIGHT) ** 2 + 30 * stretch**2 + 1e-3 * s.u**2,
         terminal_cost=5 * (apex - HEIGHT) ** 2 + stretch**2, bounds={"motor": (-MOST, MOST)},
     )  # fmt: skip
 
