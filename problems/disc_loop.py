@@ -15,7 +15,7 @@ import numpy as np
 
 import nosnoc_py as ns
 from problems.disc_manipulation import START, TARGET, build
-from problems.loops import filmed, looped
+from problems.loops.common import Loop, filmed, looped
 from problems.runner import program
 
 METHOD = ns.FESDJ(control_stages=40, finite_elements=1, rk_stages=2, scheme="radau_iia")
@@ -28,6 +28,12 @@ def loop(
     ocp = build()
     mpc = ns.MPC(ocp, method, deadline=deadline, preparation=5.0)
     return ns.close_loop(mpc, ocp.system, samples * mpc.period, START, noise=noise, seed=seed)
+
+
+def task() -> Loop:
+    """Return the loop."""
+    ocp = build()
+    return Loop(name="discs", ocp=ocp, plant=ocp.system, x0=START, period=0.1, method=METHOD)
 
 
 def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:

@@ -16,7 +16,7 @@ import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.systems.scene import Disc, Line
-from problems.loops import filmed, looped
+from problems.loops.common import Loop, filmed, looped
 from problems.runner import program
 
 GRAVITY, HEIGHT = 9.81, 0.5
@@ -57,6 +57,11 @@ def loop(
     """Run the closed loop with this number of samples and a plant with other parameters than the model."""
     mpc = ns.MPC(build(), method, deadline=0.08)
     return ns.close_loop(mpc, plant(), samples * mpc.period, START, p=[restitution, mass], noise=noise, seed=seed)
+
+
+def task() -> Loop:
+    """Return the loop with the restitution and the mass of the model."""
+    return Loop(name="paddle", ocp=build(), plant=plant(), x0=START, period=0.08, method=METHOD)
 
 
 def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:

@@ -17,10 +17,11 @@ import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.systems.scene import Disc, Line
-from problems.loops import filmed, looped
+from problems.loops.common import Kicks, Loop, filmed, looped
 from problems.runner import program
 
-GRAVITY, LENGTH, WALL, KICK, EVERY = 9.81, 0.5, 0.3, 2.0, 8
+GRAVITY, LENGTH, WALL = 9.81, 0.5, 0.3
+KICKS = Kicks(state="v_1", size=2.0)
 METHOD = ns.FESDJ(control_stages=10, finite_elements=2, rk_stages=2)
 START = (0.0, 0.0, 0.0, 2.2)
 
@@ -52,10 +53,14 @@ def build() -> ns.OCP:
 
 def loop(method: Any = METHOD, samples: int = 80, seed: int = 0, preparation: float = 5.0) -> ns.ClosedLoop:
     """Run the closed loop with this number of samples and kicks to random sides."""
-    rng, mpc = np.random.default_rng(seed), ns.MPC(build(), method, preparation=preparation)
-    names = mpc.system.state_names
-    kicks = [(k * mpc.period, {names[3]: KICK * rng.choice([-1.0, 1.0])}) for k in range(EVERY, samples, EVERY)]
-    return ns.close_loop(mpc, plant(), samples * mpc.period, START, disturbances=kicks, seed=seed, deadline=mpc.period)
+    mpc = ns.MPC(build(), method, preparation=preparation)
+    jumps = KICKS.jumps(mpc.period, samples, seed)
+    return ns.close_loop(mpc, plant(), samples * mpc.period, START, disturbances=jumps, seed=seed, deadline=mpc.period)
+
+
+def task() -> Loop:
+    """Return the loop with kicks of 2 rad/s."""
+    return Loop(name="walls", ocp=build(), plant=plant(), x0=START, period=0.05, method=METHOD, kicks=KICKS)
 
 
 def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
@@ -66,7 +71,7 @@ def assess(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
 
 def film(path: str | Path) -> Path:
     """Write a film of the plant up to the first kick."""
-    return filmed(plant(), loop(samples=EVERY), path)
+    return filmed(plant(), loop(samples=KICKS.every), path)
 
 
 PROGRAM = program(__name__, looped(loop, assess), loop, quick={"samples": 8, "preparation": 1.0}, method=METHOD)

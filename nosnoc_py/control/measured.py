@@ -1,4 +1,4 @@
-"""Projection of measured states onto admissible ones: no penetration, quaternions of unit length.
+"""Projection of measured states onto admissible ones: no penetration, in the set of a PDS, quaternions of length one.
 
 Noise makes bodies overlap, and neither a simulation nor a plan may start from such a state (`systems.projection`).
 """
@@ -12,7 +12,8 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.projection import project
+from nosnoc_py.systems.projection import project, project_into_set
+from nosnoc_py.systems.pss import PDS
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
@@ -24,7 +25,8 @@ DEEP = 1e-13
 def admissible(system: Described, x: Any, p: Any = None) -> Array:
     """Return the state (n_x,) with its position moved, in the metric of the masses, until no contact is penetrated.
 
-    Velocities stay unchanged: approaching ones are handled by the impact law.
+    Velocities stay unchanged: approaching ones are handled by the impact law. States of an `ns.PDS` are moved into its
+    set, in the metric of the system.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     if x.size != len(system.state_names) or not np.isfinite(x).all():
         raise ModelError(f"x: expected {len(system.state_names)} finite numbers, given {x.tolist()}.")
     x = unit_states(x, system.unit_parts)
+    if isinstance(system, PDS):
+        return project_into_set(system, x, system.parameters(p), "x")
     if not isinstance(system, CLS) or not (system.contacts or system.bilateral):
         return x
     p = system.parameters(p)

@@ -26,6 +26,7 @@ from nosnoc_py.systems.relations import by_name
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
+    from nosnoc_py.systems.pss import PDS
 
 Array = np.ndarray
 # Steps; and, as fractions of the largest coordinate (at least 1 of its unit): a constraint that is violated less is
@@ -89,6 +90,37 @@ def project(system: CLS, x0: Any, p: Array, what: str) -> ProjectedState:
     x = _closed(s, evaluate, x, p, free, what)
     x[s.at_v] = _allowed_velocity(s, evaluate, x, p, free[s.at_v], what)
     return ProjectedState.of(x, start, s.state_names)
+
+
+def project_into_set(system: PDS, x0: Array, p: Array, what: str) -> Array:
+    """Return the nearest state (n_x,) with c(x) >= 0 in the metric of the system; directions of its null space stay."""
+    s, inverse, x, active = system, system.metric_inverse, x0.copy(), set[int]()
+    evaluate = ca.Function("set", [s.x, s.p], [s.constraints, ca.densify(ca.jacobian(s.constraints, s.x))])
+    size = float(np.abs(x0).max(initial=1.0))
+    for _ in range(STEPS):
+        values, gradients = (np.asarray(part) for part in evaluate(x, p))
+        active |= set(np.flatnonzero(values[:, 0] < 0.0).tolist())
+        while True:
+            rows = [*sorted(active)]
+            A, r = gradients[rows], values[rows, 0]
+            pushes = np.linalg.lstsq(A @ inverse @ A.T, A @ (x - x0) - r, rcond=WEAK)[0]
+            pulls = [row for row, push in zip(rows, pushes, strict=True) if push < 0.0]
+            if not pulls:
+                break
+            active -= set(pulls)
+        following = x0 + inverse @ A.T @ pushes
+        length, x = float(np.abs(following - x).max(initial=0.0)), following
+        if length <= ROUNDED * size:
+            break
+    values, gradients = (np.asarray(part) for part in evaluate(x, p))
+    allowed = HOLDS * size * np.maximum(1.0, np.linalg.norm(gradients, axis=1))
+    if not (values[:, 0] >= -allowed).all():
+        worst = int(np.argmin(values[:, 0] + allowed))
+        raise ModelError(
+            f"{what}: no state nearby is admissible: {s.constraint_names[worst]!r} stays violated by "
+            f"{-values[worst, 0]:.3g}; give a state that is closer to the set."
+        )
+    return x
 
 
 def _closed(s: CLS, evaluate: Any, x: Array, p: Array, free: Array, what: str) -> Array:

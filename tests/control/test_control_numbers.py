@@ -283,6 +283,28 @@ class TestCosts:
         with pytest.raises(ns.ModelError, match="expected 4 finite numbers"):
             admissible(system, [0.0, np.nan, 0, 0])
 
+    def test_measured_states_are_moved_into_the_set_of_a_projected_system(self) -> None:
+        """Points that overlap by 0.4 share it by the metric, discs along the line of their centres; a corner holds."""
+        x = ca.SX.sym("x", 2)
+        line = ns.PDS(x=x, flow=[0, 0], constraints=x[1] - x[0] - 1, metric=[[1, 0], [0, 3]])
+        assert admissible(line, [0.0, 0.6]) == pytest.approx([-0.3, 0.7], abs=1e-12)
+        assert admissible(line, [0.0, 1.6]).tolist() == [0.0, 1.6]
+        still = ns.PDS(x=x, flow=[0, 0], constraints=x[1] - x[0] - 1, metric=[[0, 0], [0, 1]])
+        assert admissible(still, [0.0, 0.6]) == pytest.approx([0.0, 1.0], abs=1e-12)
+        y = ca.SX.sym("y", 4)
+        discs = ns.PDS(x=y, flow=[0] * 4, constraints=ca.sumsqr(y[:2] - y[2:]) - 25)
+        assert admissible(discs, [0, 0, 2.4, 3.2]) == pytest.approx([-0.3, -0.4, 2.7, 3.6], abs=1e-10)
+        corner = ns.PDS(x=x, flow=[0, 0], constraints=ca.vertcat(x[1] - 0.5 * x[0], x[0]))
+        # Below the slope: along its normal; left of the wall and below the corner: the corner.
+        assert admissible(corner, [1.0, 0.0]) == pytest.approx([0.8, 0.4], abs=1e-12)
+        assert admissible(corner, [-1.0, -0.1]) == pytest.approx([0.0, 0.0], abs=1e-12)
+        # Beyond both constraints of a wide corner, but nearest to the slope: the wall would have to pull.
+        wide = ns.PDS(x=x, flow=[0, 0], constraints=ca.vertcat(x[1] + 2 * x[0], x[0]))
+        assert admissible(wide, [-0.1, -1.0]) == pytest.approx([0.38, -0.76], abs=1e-12)
+        never = ns.PDS(x=x, flow=[0, 0], constraints=-1 - x[0] ** 2)
+        with pytest.raises(ns.ModelError, match=r"'c_0' stays violated"):
+            admissible(never, [1.0, 0.0])
+
 
 class TestFits:
     def test_linear_least_squares_with_bounds(self) -> None:
