@@ -15,7 +15,7 @@ import numpy as np
 from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.mpcc.qpcc import Answer as Search
 from nosnoc_py.ocp import OCP
-from nosnoc_py.transcription.fixed_grid import FAR, FIRST_NODES, FIRST_ROUNDS, NODES, SAME, Condensed, FixedGrid, Motion
+from nosnoc_py.transcription.fixed_grid import AGAIN_ROUNDS, FAR, FIRST_FACTOR, FIRST_ROUNDS, SAME, Condensed, FixedGrid, Motion
 
 Array = np.ndarray
 # Times of samples that are the same, relative to a period.
@@ -52,7 +52,7 @@ class GridAnswer:
     def objective_of(self, u: Array) -> float:
         """Return the objective that controls (N, n_u) have on the same grid from the same state."""
         moves = self.condensed.grid.moves_of(u, self.ends)
-        return self.condensed.solve(self.x, self.motion.sides, moves, nodes=NODES).objective
+        return self.condensed.solve(self.x, self.motion.sides, moves, nodes=self.condensed.grid.nodes).objective
 
 
 class GridPlanner:
@@ -98,24 +98,24 @@ class GridPlanner:
     def answer(self, x: Array, t: float, p: Array) -> GridAnswer | None:
         """Return the answer for a state (n_x,) at t [s], or None where the search finds none."""
         if self._motion is None:
-            return self.first(x, t, p, FIRST_NODES)
+            return self.first(x, t, p, FIRST_ROUNDS, FIRST_FACTOR)
         if self._ready is None or abs(t - self._began) > TIME_TOLERANCE * self._period:
             self.prepare(x, t, p)
-        found = None if self._ready is None else self._searched(self._ready, x, NODES)
+        found = None if self._ready is None else self._searched(self._ready, x)
         if found is None:  # the plan leads nowhere
-            return self.first(x, t, p, NODES)
+            return self.first(x, t, p, AGAIN_ROUNDS, 1)
         assert self._motion is not None
         if (np.abs(x - self._motion.x[0]) > FAR * self.grid.ocp.system.x_nominal).any():
-            found = self._searched(self.grid.linearised(found.motion, p), x, NODES) or found
+            found = self._searched(self.grid.linearised(found.motion, p), x) or found
         self._motion, self._ready = found.motion, None
         return found
 
-    def first(self, x: Array, t: float, p: Array, nodes: int) -> GridAnswer | None:
+    def first(self, x: Array, t: float, p: Array, rounds: int, factor: int) -> GridAnswer | None:
         """Return an answer without a plan before it: expanded again until its objective stays."""
         self.reset()
         motion, found = self.grid.at_rest(x), None
-        for _ in range(FIRST_ROUNDS):
-            last, found = found, self._searched(self.grid.linearised(motion, p), x, nodes)
+        for _ in range(rounds):
+            last, found = found, self._searched(self.grid.linearised(motion, p), x, factor)
             if found is None:
                 found = last
                 break
@@ -126,9 +126,9 @@ class GridPlanner:
             self._motion, self._began = found.motion, t
         return found
 
-    def _searched(self, condensed: Condensed, x: Array, nodes: int) -> GridAnswer | None:
+    def _searched(self, condensed: Condensed, x: Array, factor: int = 1) -> GridAnswer | None:
         order = condensed.motion.sides
-        search = condensed.solve(x, order, nodes=nodes)
+        search = condensed.solve(x, order, nodes=factor * self.grid.nodes)
         if not search.found:
             return None
         motion = condensed.motion_of(search, x)

@@ -375,8 +375,10 @@ class MPC:
         try:
             planned_from = self._predicted_start(x, t, values)
             fields["planned_from"] = planned_from
-            if self._planner is not None and self.last is not None:
-                return self._record(self._feedback(fields, t, values), began)
+            if self._planner is not None:
+                self._searched = answered(self._planner, planned_from, t + self.delay, values)
+                if self.last is not None:
+                    return self._record(self._feedback(fields, t, values), began)
             limit = (
                 FIRST_PLAN_SECONDS if self.deadline is None or self._plan is None else SOLVER_FRACTION * self.deadline
             )
@@ -412,8 +414,7 @@ class MPC:
 
     def _feedback(self, fields: dict[str, Any], t: float, p: Any) -> MPCStep:
         """Return the better control of the fixed grid and of the plan on its own branch, else a fallback."""
-        x0 = fields["planned_from"]
-        self._searched = grid = answered(self._planner, x0, t + self.delay, p)
+        x0, grid = fields["planned_from"], self._searched
         self._kept = kept = self._on_branch(x0, t, p)
         quality, loss = Quality(), 0.0
         if grid is not None:
@@ -614,14 +615,11 @@ class MPC:
             yield self.guess
             return
         horizon = float(self.ocp.horizon)
-        if self._planner is not None:
-            grid = answered(self._planner, x0, 0.0, p)
-            self._planner.reset()
-            if grid is not None:
-                u = self._within_bounds(grid.u)
-                driven = simulate(self.system, x0=x0, duration=horizon, p=p, u=u, time_limit=limit)
-                if driven.success:
-                    yield driven
+        if self._searched is not None:
+            u = self._within_bounds(self._searched.u)
+            driven = simulate(self.system, x0=x0, duration=horizon, p=p, u=u, time_limit=limit)
+            if driven.success:
+                yield driven
         uncontrolled = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._zero_control(), time_limit=limit)
         yield uncontrolled if uncontrolled.success else None
         if limit >= SEARCH_SECONDS:

@@ -42,16 +42,19 @@ PAIRS, LEAST_STEPS, MOST_INNER = 24, 5, 4
 FLAT = 1e-8
 # Price of the largest violation of the constraints of states in a step, relative to the largest curvature of the
 # objective, each for typical values: an exact penalty (Fletcher 1975) unless a multiplier is larger.
-SOFT = 1e3
+# STIFF is the weight of its square: without it the minimum without constraints would be so far that digits are lost.
+SOFT, STIFF = 1e3, 1e2
 # Directions of a friction cone in space: every one is a pair.
 DIRECTIONS = 4
 # Sweeps of Jacobi's rotations; the smallest divisor.
 SWEEPS, TINY = 6, 1e-12
 
-# Limit of the programs in one search during the feedback, some 5 to 10 microseconds each, and for a first plan.
-NODES, FIRST_NODES = 1000, 4000
+# Limits of the programs in one search: a program takes a time in proportion to unknowns times rows, a few nanoseconds for
+# each, and a search has to end within some ten milliseconds. A first plan has more time by a factor.
+WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 1000, 4
 # Expansions for a first plan, and the relative change of its objective at which they end.
-FIRST_ROUNDS, SAME = 8, 1e-3
+# During the feedback there is time for AGAIN_ROUNDS.
+FIRST_ROUNDS, AGAIN_ROUNDS, SAME = 8, 2, 1e-3
 # A state further than this from the expected one, in nominal values, is expanded anew: the functions are nonlinear.
 FAR = 0.5
 
@@ -130,6 +133,12 @@ class FixedGrid:
             ocp=ocp, lengths=lengths, moves=moves, pairs=pairs, per_step=functions.pairs, n=functions.n, kicks=kicks,
             condense=condense, step=functions.step, upper=upper,
         )  # fmt: skip
+
+    @property
+    def nodes(self) -> int:
+        """Limit of the programs of a search during the feedback."""
+        rows, unknowns = self.condense.size_out(1)
+        return int(np.clip(WORK // (rows * unknowns), LEAST_NODES, MOST_NODES))
 
     @property
     def times(self) -> Array:
@@ -620,16 +629,16 @@ def _condensation(
     typical = np.concatenate([of_u, np.tile(f.free_scales, count), np.ones(slacks)])
     diagonal = ca.diag(ca.densify(S[y, y])) * typical**2
     largest = ca.fmax(ca.mmax(diagonal), TINY)
-    diagonal = ca.vertcat(diagonal[: total - slacks], ca.repmat(largest, slacks, 1))
+    diagonal = ca.vertcat(diagonal[: total - slacks], ca.repmat(STIFF * largest, slacks, 1))
     # Unit diagonal, with the added curvature.
     added = FLAT * largest
     scale = typical / ca.sqrt(diagonal + added)
     turned = ca.diag(scale)
     more = ca.MX(added / typical**2)
-    more = ca.vertcat(more[: total - slacks], ca.repmat(largest + added, slacks, 1))
+    more = ca.vertcat(more[: total - slacks], ca.repmat(STIFF * largest + added, slacks, 1))
     P = turned @ (S[y, y] + ca.diag(more)) @ turned
     add(chosen(slacks, width - slacks), ca.DM(slacks, 1))
-    prices = ca.vertcat(ca.MX(total - slacks, 1), ca.repmat(SOFT * ca.fmax(largest, ca.fabs(S[0, 0])), slacks, 1))
+    prices = ca.vertcat(ca.MX(total - slacks, 1), ca.repmat(SOFT * largest, slacks, 1))
     c = turned @ (S[y, before_y] + ca.horzcat(prices, ca.MX(total, n_x)))
     A = ca.vertcat(*rows)
     back = ca.diagcat(ca.MX.eye(1 + n_x), turned)

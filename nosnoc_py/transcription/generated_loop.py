@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.qpcc import native
-from nosnoc_py.transcription.fixed_grid import FAR, FIRST_NODES, FIRST_ROUNDS, NODES, SAME, FixedGrid
+from nosnoc_py.transcription.fixed_grid import AGAIN_ROUNDS, FAR, FIRST_FACTOR, FIRST_ROUNDS, SAME, FixedGrid
 from nosnoc_py.transcription.step_source import filled, listed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ BODY = """
 
 enum { N_X = @x@, N_U = @u@, N_Z = @z@, N_P = @p@, STEPS = @steps@, PAIRS = @pairs@, N = @n@, M = @m@, MOVES = @moves@ };
 enum { X_ROOM = @x_room@, U_ROOM = @u_room@, Z_ROOM = @z_room@, P_ROOM = @p_room@, PAIR_ROOM = @pair_room@ };
-enum { PER_STEP = @per_step@, FIRST_ROUNDS = @rounds@, FIRST_NODES = @first_nodes@, WIDTH = 1 + N_X + N };
+enum { PER_STEP = @per_step@, FIRST_ROUNDS = @rounds@, AGAIN_ROUNDS = @again_rounds@, FIRST_NODES = @first_nodes@, WIDTH = 1 + N_X + N };
 static const double weights[] = {@weights@};
 static const int source[] = {@source@}, unknown[] = {@unknown@}, move_of[] = {@move_of@};
 static const int pair_first[] = {@first@}, pair_second[] = {@second@};
@@ -192,7 +192,7 @@ int mpc_prepare(const double *x, const double *p) {
   return status;
 }
 
-static int first(const double *x, int nodes) {
+static int first(const double *x, int rounds, int nodes) {
   double before = INFINITY;
   int i, k, round, status = QPCC_NOTHING;
   planned = 0;
@@ -200,7 +200,7 @@ static int first(const double *x, int nodes) {
   for (k = 0; k < STEPS; k++) take(U + k * N_U, idle, N_U);
   memset(Z, 0, sizeof(Z));
   for (i = 0; i < PAIRS; i++) sides[i] = -1;
-  for (round = 0; round < FIRST_ROUNDS; round++) {
+  for (round = 0; round < rounds; round++) {
     int now = expand();
     if (now == QPCC_SOLVED) now = search(x, nodes);
     if (now > QPCC_LIMIT) return round ? status : now;
@@ -220,7 +220,7 @@ int mpc_feedback(const double *x, const double *p, int nodes, double *u) {
   if (nodes <= 0 || nodes > MPC_NODES) nodes = MPC_NODES;
   if (!planned) {
     parameters(p);
-    status = first(x, FIRST_NODES);
+    status = first(x, FIRST_ROUNDS, FIRST_NODES);
   } else {
     if (!ready) mpc_prepare(x, p);
     parameters(p);
@@ -233,7 +233,7 @@ int mpc_feedback(const double *x, const double *p, int nodes, double *u) {
     ready = 0;
     if (status > QPCC_LIMIT) { /* the plan leads nowhere: its control now, unless a new one is found */
       for (i = 0; i < N_U; i++) u[i] = isfinite(U[i]) ? U[i] : u[i];
-      status = first(x, nodes);
+      status = first(x, AGAIN_ROUNDS, nodes);
     }
   }
   if (status <= QPCC_LIMIT) take(u, U, N_U);
@@ -258,7 +258,7 @@ def sources(grid: FixedGrid, period: float, p: Array) -> dict[str, str]:
         code = (Path(folder) / SOURCE).read_text(encoding="utf-8")
     n_x, n_u, n_z = grid.n
     explained = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
-    sizes = {"x": n_x, "u": n_u, "p": p.size, "nodes": NODES}
+    sizes = {"x": n_x, "u": n_u, "p": p.size, "nodes": grid.nodes}
     header = filled(HEADER_TEXT, {**sizes, "period": repr(period), "statuses": explained})
     search = "\n/* ---- the search ---- */\n" + native.source()
     return {SOURCE: code + search + filled(BODY, _numbers(grid, period, p) | sizes), HEADER: header}
@@ -278,7 +278,7 @@ def _numbers(grid: FixedGrid, period: float, p: Array) -> dict[str, Any]:
         "per_step": grid.per_step, "x_room": (steps + 1) * n_x, "u_room": max(1, steps * n_u),
         "z_room": max(1, steps * n_z), "p_room": max(1, p.size), "pair_room": max(1, len(grid.pairs)),
         "states": steps * n_x * (1 + n_x + n), "algebraic": max(1, steps * n_z * (1 + n_x + n)),
-        "rounds": FIRST_ROUNDS, "first_nodes": FIRST_NODES, "most": max(NODES, FIRST_NODES), "same": SAME, "far": FAR,
+        "rounds": FIRST_ROUNDS, "again_rounds": AGAIN_ROUNDS, "first_nodes": FIRST_FACTOR * grid.nodes, "most": FIRST_FACTOR * grid.nodes, "same": SAME, "far": FAR,
         "gap": GAP, "weights": listed(weights.ravel()), "source": listed(source),
         "unknown": listed(np.isin(np.arange(steps), unknown).astype(int)), "move_of": listed(grid.moves),
         "first": listed(grid.pairs[:, 0]), "second": listed(grid.pairs[:, 1]),
@@ -313,7 +313,7 @@ It returns
 {statuses}
 
 The horizon has {grid.lengths.size} steps ({lengths} s) and {len(grid.pairs)} pairs of complementary quantities. Their
-orders are searched by branch and bound, with at most {NODES} programs in a sample ({FIRST_NODES} for the first plan).
+orders are searched by branch and bound, with at most {grid.nodes} programs in a sample ({FIRST_FACTOR * grid.nodes} for the first plan).
 Memory is static and nothing is allocated.
 """
 

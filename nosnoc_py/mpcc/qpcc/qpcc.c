@@ -27,12 +27,14 @@ enum { QPCC_SOLVED = 0, QPCC_LIMIT = 1, QPCC_INFEASIBLE = 2, QPCC_NOTHING = 3, Q
 #define QPCC_INTEGERS(n, m, pairs, nodes) \
   (2 * (n) + (m) + 4 + (pairs) + QPCC_ROOM(pairs, nodes) * (2 * ((n) + 1) + (pairs) + 2))
 
+enum { BLOCK = 64, REFINED = 3 }; /* rows that are looked at together; steps of iterative refinement */
+
 /* A row is violated beyond VIOLATED (rows have length one in y); multipliers above -DUAL count as zero; a row of which
  * less than DEPENDENT is orthogonal to the working set depends on it; a pair with both sides above OPEN is violated. */
-static const double VIOLATED = 1e-10, DUAL = 1e-12, DEPENDENT = 1e-11, OPEN = 1e-7;
+static const double VIOLATED = 1e-10, EXACT = 1e-14, DUAL = 1e-12, DEPENDENT = 1e-11, OPEN = 1e-7;
 
 typedef struct {
-  int n, m, size, singular, steps;
+  int n, m, size, singular, steps, next;
   const double *rows;                                       /* m x n, of length one */
   double *lower, *upper;                                    /* m: bounds of M y at this node */
   double *factor, *pivot, *multiplier, *solution, *y, *work; /* L D L' of the working set */
@@ -181,9 +183,55 @@ static int move(Program *p, const double *direction, double most) {
   return 1;
 }
 
+/* The most violated row and its side, 0 if there is none. Partial pricing: from where the last violated row was found,
+ * until a block of rows has one. */
+static int price(Program *p, int *row) {
+  int i, seen, found = 0;
+  double most = 0.0;
+  for (seen = 0, i = p->next; seen < p->m; seen++, i = i + 1 < p->m ? i + 1 : 0) {
+    double at, over;
+    int side = 1;
+    if (found && seen % BLOCK == 0) break;
+    if (p->inside[i]) continue;
+    at = dot(p->rows + (size_t)i * p->n, p->y, p->n);
+    over = at - p->upper[i];
+    if (p->lower[i] - at > over) {
+      over = p->lower[i] - at;
+      side = -1;
+    }
+    if (over > most && over > VIOLATED * (1.0 + fabs(side > 0 ? p->upper[i] : p->lower[i]))) {
+      most = over;
+      found = side;
+      *row = i;
+    }
+  }
+  if (found) p->next = *row - *row % BLOCK;
+  return found;
+}
+
+/* Iterative refinement: the rows of the working set hold to rounding, whatever updates have left in the factors. Returns
+ * the largest residual before, relative to the bounds. */
+static double refine(Program *p) {
+  double *x = p->solution, most = 0.0;
+  int k, i, n = p->n;
+  for (k = 0; k < p->size; k++) {
+    double bound = bound_of(p, k);
+    x[k] = p->side[k] * dot(p->rows + (size_t)p->member[k] * n, p->y, n) - bound;
+    if (fabs(x[k]) > most * (1.0 + fabs(bound))) most = fabs(x[k]) / (1.0 + fabs(bound));
+  }
+  solve(p, x, p->size);
+  for (k = 0; k < p->size; k++) {
+    const double *row = p->rows + (size_t)p->member[k] * n;
+    double weight = -p->side[k] * x[k];
+    p->multiplier[k] += x[k];
+    for (i = 0; i < n; i++) p->y[i] += weight * row[i];
+  }
+  return most;
+}
+
 /* The program of a node, from its working set. The value is 1/2 |y|^2; above `cutoff` the node is given up. */
 static int solve_program(Program *p, double cutoff, double *value) {
-  int k, i, n = p->n, limit = 20 * (p->n + p->m);
+  int k, i = 0, side, n = p->n, limit = 20 * (p->n + p->m);
   double *x = p->solution;
   for (; limit > 0; limit--) {
     p->steps++;
@@ -219,30 +267,14 @@ static int solve_program(Program *p, double cutoff, double *value) {
     *value = 0.5 * dot(p->y, p->y, n);
     if (!isfinite(*value)) return QPCC_NUMBERS;
     if (*value >= cutoff) return QPCC_LIMIT;
-    {
-      int worst = -1, side = 0;
-      double most = 0.0;
-      for (i = 0; i < p->m; i++) {
-        double at, over, tolerance;
-        if (p->inside[i]) continue;
-        at = dot(p->rows + (size_t)i * n, p->y, n);
-        over = at - p->upper[i];
-        side = 1;
-        if (p->lower[i] - at > over) {
-          over = p->lower[i] - at;
-          side = -1;
-        }
-        tolerance = VIOLATED * (1.0 + fabs(side > 0 ? p->upper[i] : p->lower[i]));
-        if (over > tolerance && over > most) {
-          most = over;
-          worst = side > 0 ? i : -i - 2;
-        }
-      }
-      if (worst == -1) return QPCC_SOLVED;
-      if (p->size > n) return QPCC_NUMBERS; /* not reached: a dependent member leaves before another one comes */
-      if (worst >= 0) append(p, worst, 1, 0.0);
-      else append(p, -worst - 2, -1, 0.0);
+    side = price(p, &i);
+    for (k = 0; !side && k < REFINED && refine(p) > EXACT; k++) side = price(p, &i);
+    if (!side) {
+      *value = 0.5 * dot(p->y, p->y, n);
+      return *value >= cutoff ? QPCC_LIMIT : QPCC_SOLVED;
     }
+    if (p->size > n) return QPCC_NUMBERS; /* not reached: a dependent member leaves before another one comes */
+    append(p, i, side, 0.0);
   }
   return QPCC_NUMBERS;
 }
@@ -294,7 +326,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
   double *v, *low, *high, *saved_multiplier, *saved_bound, best = INFINITY, base, left = INFINITY, value = 0.0;
   int *saved_size, *saved_member, *saved_side, *saved_state, *state, i, k, top, answer = 0, fresh, status;
   int entry = n + 1, failed = 0, room = QPCC_ROOM(pairs, most_nodes);
-  p.n = n, p.m = m, p.rows = rows, p.steps = 0;
+  p.n = n, p.m = m, p.rows = rows, p.steps = p.next = 0;
   p.factor = work, work += (n + 1) * (n + 1);
   p.pivot = work, work += n + 1;
   p.multiplier = work, work += n + 1;
