@@ -35,6 +35,7 @@ static const double VIOLATED = 1e-10, EXACT = 1e-14, DUAL = 1e-12, DEPENDENT = 1
 
 typedef struct {
   int n, m, size, singular, steps, next;
+  double tolerance;
   const double *rows;                                       /* m x n, of length one */
   double *lower, *upper;                                    /* m: bounds of M y at this node */
   double *factor, *pivot, *multiplier, *solution, *y, *work; /* L D L' of the working set */
@@ -199,7 +200,7 @@ static int price(Program *p, int *row) {
       over = p->lower[i] - at;
       side = -1;
     }
-    if (over > most && over > VIOLATED * (1.0 + fabs(side > 0 ? p->upper[i] : p->lower[i]))) {
+    if (over > most && over > p->tolerance * (1.0 + fabs(side > 0 ? p->upper[i] : p->lower[i]))) {
       most = over;
       found = side;
       *row = i;
@@ -229,10 +230,34 @@ static double refine(Program *p) {
   return most;
 }
 
+/* Add the members of a working set, without those that depend on others by rounding. */
+static void enter(Program *p, int i, int side, double multiplier) {
+  append(p, i, side, multiplier);
+  if (p->singular) {
+    p->inside[i] = 0;
+    p->size--;
+    p->singular = 0;
+  }
+}
+
+static void empty(Program *p) {
+  memset(p->inside, 0, (size_t)p->m);
+  p->size = 0;
+  p->singular = 0;
+}
+
+/* Factorise anew what many updates have led to. */
+static void refactor(Program *p) {
+  int k, size = p->size;
+  empty(p);
+  for (k = 0; k < size; k++) enter(p, p->member[k], p->side[k], p->multiplier[k]);
+}
+
 /* The program of a node, from its working set. The value is 1/2 |y|^2; above `cutoff` the node is given up. */
 static int solve_program(Program *p, double cutoff, double *value) {
-  int k, i = 0, side, n = p->n, limit = 20 * (p->n + p->m);
+  int k, i = 0, side, n = p->n, limit = 20 * (p->n + p->m), added = -1, doubts = 0;
   double *x = p->solution;
+  p->tolerance = VIOLATED;
   for (; limit > 0; limit--) {
     p->steps++;
     if (p->singular) { /* the last member depends on the others: its multiplier grows as long as they allow it */
@@ -252,10 +277,16 @@ static int solve_program(Program *p, double cutoff, double *value) {
       if (p->lower[i] != p->upper[i] && x[k] < -DUAL) break;
     }
     if (k < p->size) {
+      if (p->member[p->size - 1] == added && x[p->size - 1] < 0.0 && p->multiplier[p->size - 1] == 0.0) {
+        /* What was violated pushes in the wrong direction: the factors have lost digits, or the tolerance is below them. */
+        if (doubts++) p->tolerance *= 10.0;
+        refactor(p);
+        added = -1;
+        continue;
+      }
       for (k = 0; k < p->size; k++) x[k] -= p->multiplier[k];
-      if (!move(p, x, 1.0)) /* rounding: the whole step is possible */
-        for (k = 0; k < p->size; k++) p->multiplier[k] += x[k];
-      continue;
+      if (move(p, x, 1.0)) continue;
+      for (k = 0; k < p->size; k++) x[k] += p->multiplier[k]; /* negative by rounding, and so it was before */
     }
     memset(p->y, 0, (size_t)n * sizeof(double));
     for (k = 0; k < p->size; k++) {
@@ -275,24 +306,9 @@ static int solve_program(Program *p, double cutoff, double *value) {
     }
     if (p->size > n) return QPCC_NUMBERS; /* not reached: a dependent member leaves before another one comes */
     append(p, i, side, 0.0);
+    added = i;
   }
   return QPCC_NUMBERS;
-}
-
-/* Empty the working set, or build it from members with multipliers. */
-static void restart(Program *p, const int *member, const int *side, const double *multiplier, int size) {
-  int k;
-  memset(p->inside, 0, (size_t)p->m);
-  p->size = 0;
-  p->singular = 0;
-  for (k = 0; k < size; k++) {
-    append(p, member[k], side[k], multiplier[k]);
-    if (p->singular) { /* it depended on a row that was left by rounding: without it */
-      p->inside[member[k]] = 0;
-      p->size--;
-      p->singular = 0;
-    }
-  }
 }
 
 /* Exchange two nodes that wait. */
@@ -363,7 +379,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
     high[i] = upper[i] / length[i] + shift;
     if (isnan(low[i]) || isnan(high[i])) return QPCC_NUMBERS;
   }
-  restart(&p, 0, 0, 0, 0);
+  empty(&p);
   /* The known order first: its objective says what a change of the order is worth, and bounds the search. */
   for (k = 0; k < pairs && order[k] >= 0; k++) {}
   top = 0;
@@ -385,7 +401,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
       memset(multipliers, 0, (size_t)m * sizeof(double));
       for (k = 0; k < p.size; k++) multipliers[p.member[k]] = p.side[k] * p.multiplier[k];
     }
-    restart(&p, 0, 0, 0, 0);
+    empty(&p);
   }
   for (k = 0; k < pairs; k++) state[k] = -1;
   saved_size[0] = 0, saved_bound[0] = -INFINITY;
@@ -416,9 +432,13 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
         i = state[k] ? second[k] : first[k];
         p.upper[i] = p.lower[i];
       }
-    if (!fresh)
-      restart(&p, saved_member + (size_t)top * entry, saved_side + (size_t)top * entry,
-              saved_multiplier + (size_t)top * entry, saved_size[top]);
+    if (!fresh) {
+      empty(&p);
+      for (k = 0; k < saved_size[top]; k++) {
+        size_t at = (size_t)top * entry + k;
+        enter(&p, saved_member[at], saved_side[at], saved_multiplier[at]);
+      }
+    }
     counts[0]++;
     status = solve_program(&p, cutoff, &value);
     fresh = 0;
