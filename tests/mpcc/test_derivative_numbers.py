@@ -198,14 +198,14 @@ class TestParametric:
 
     def test_solutions_of_rows_within_rows(self) -> None:
         """dx = (1, 0, 0) dp + any: with dx_1 = 2 dp, then dx_1 = 3 dp contradicts it."""
-        space = parametric._AffineSolution(np.eye(3), np.array([[1.0], [0.0], [0.0]]))
-        rows = parametric._Rows(np.array([[0.0, 1.0, 0.0]]), np.array([[-2.0]]))
+        space = parametric.AffineSolution(np.eye(3), np.array([[1.0], [0.0], [0.0]]))
+        rows = parametric.LinearRows(np.array([[0.0, 1.0, 0.0]]), np.array([[-2.0]]))
         within = space.within(rows)
         assert within.step == pytest.approx(np.array([[1.0], [2.0], [0.0]]))
         assert np.linalg.matrix_rank(within.loose) == 2
         assert np.abs(within.loose[1]).max() < 1e-12
         assert within.missed(rows).tolist() == []
-        assert within.missed(parametric._Rows(rows.by_x, np.array([[-3.0]]))).tolist() == [0]
+        assert within.missed(parametric.LinearRows(rows.by_x, np.array([[-3.0]]))).tolist() == [0]
         assert rows.and_(rows).by_x.shape == (2, 3)
         unit = parametric._unit(np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[10.0], [2.0]]))
         assert unit.by_x == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
