@@ -97,6 +97,8 @@ class RankRevealingQR:
         Orthonormal directions of y that the rows see.
     loose : (n_y, n_y - rank)
         Those that they do not see.
+    chosen : int ndarray (rank,)
+        Independent rows, of which the others are combinations.
     """
 
     def __init__(self, by_y: Array, least: float, length: Array | None = None) -> None:
@@ -110,13 +112,13 @@ class RankRevealingQR:
             Q, triangle, order = np.eye(by_y.shape[1]), np.zeros(by_y.shape[::-1]), np.arange(len(by_y))
         rank = int((np.abs(np.diagonal(triangle)) > least).sum())
         self.seen, self.loose = Q[:, :rank], Q[:, rank:]
-        self._triangle, self._chosen = triangle[:rank, :rank], order[:rank]
+        self._triangle, self.chosen = triangle[:rank, :rank], order[:rank]
 
     def derivative(self, by_w: Array) -> Array:
         """Return the shortest y_w (n_y, n_w) of as many rows as are independent, from rows_w (n_rows, n_w)."""
         from scipy.linalg import solve_triangular
 
-        given = (by_w / self._size[:, None])[self._chosen]
+        given = (by_w / self._size[:, None])[self.chosen]
         return np.asarray(self.seen @ solve_triangular(self._triangle, -given, trans="T"))
 
     def multipliers(self, slope: Array) -> Array:
@@ -124,7 +126,7 @@ class RankRevealingQR:
         from scipy.linalg import solve_triangular
 
         result = np.zeros(self._size.size)
-        result[self._chosen] = solve_triangular(self._triangle, -(self.seen.T @ slope))
+        result[self.chosen] = solve_triangular(self._triangle, -(self.seen.T @ slope))
         return result / self._size
 
 

@@ -3,19 +3,23 @@
 1. Solve on the branch of the last solution, from its multipliers: a few iterations of the interior-point method.
 2. If that branch fails, or its objective is far above the expected one, try branches that were prepared for nearby
    parameters.
-3. Otherwise solve the relaxed problem (Scholtes, sigma = `SIGMA`) from its known primal-dual solution. Its solutions
+3. Then try branches that differ in one event, those first whose quadratic programs promise most (`neighbours`). They
+   come before the kept branch where its linearised equations contradict the parameters.
+4. Otherwise solve the relaxed problem (Scholtes, sigma = `SIGMA`) from its known primal-dual solution. Its solutions
    depend smoothly on the parameters also where the MPCC changes its branch; the branch that it shows is solved next.
-4. Otherwise run a short homotopy from a relaxation that stays near the iterate.
+5. If nothing is solved, try neighbours that promise little, and those in the first elements whose linearised equations
+   contradict each other.
+6. Otherwise run a short homotopy from a relaxation that stays near the iterate.
 
-`Neighbourhood` holds what step 2 and 3 need; it is computed in advance, while the parameters are still unknown.
+`Neighbourhood` holds what steps 2 to 4 need; it is computed in advance, while the parameters are still unknown.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,7 @@ import numpy as np
 from nosnoc_py.mpcc.auto import better
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.ipopt import NLPResult, NLPSolver
+from nosnoc_py.mpcc.neighbours import Neighbours
 from nosnoc_py.mpcc.nlp import NLP
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, start
 from nosnoc_py.solution.records import SolvedBranch
@@ -73,7 +78,7 @@ class Neighbourhood:
 
     Attributes
     ----------
-    result : NLPResult
+    result : NLPResult, optional
         Solution of the relaxed problem, with its multipliers.
     p : (n_p,)
         Its parameters.
@@ -81,13 +86,20 @@ class Neighbourhood:
         Its objective and the derivative of that by the parameters.
     others : tuple of NeighbouringSolution
         Solutions on other branches, for parameters nearby.
+    excesses : tuple of (step, float, int)
+        For steps of the parameters: by how much the objective is above its derivative there, and the power with which
+        that grows: 2 where both directions are known, 1 where there is a solution on one side only, beside a kink.
+    beside : Neighbours, optional
+        Programs of the branches that differ in one event.
     """
 
-    result: NLPResult
+    result: NLPResult | None
     p: Array
     objective: float
     slope: Array
     others: tuple[NeighbouringSolution, ...] = ()
+    excesses: tuple[tuple[Array, float, int], ...] = ()
+    beside: Neighbours | None = None
 
     def ranked(self, p: Array) -> list[tuple[float, NeighbouringSolution]]:
         """Return other branches with the distance of p towards them in units of their steps; the largest first."""
@@ -97,8 +109,14 @@ class Neighbourhood:
         return [(distances[k], self.others[k]) for k in order]
 
     def expected(self, p: Array) -> float:
-        """Return the objective for other parameters, to first order."""
-        return float(self.objective + self.slope @ (p - self.p))
+        """Return the objective for other parameters, to first order, and by differences as far as they are known."""
+        moved = p - self.p
+        bent = sum(excess * max(0.0, moved @ step / (step @ step)) ** power for step, excess, power in self.excesses)
+        return float(self.objective + self.slope @ moved + bent)
+
+    def acceptable(self, p: Array) -> float:
+        """Return the largest objective that is about as good as expected."""
+        return above(self.expected(p), abs(self.objective))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +150,14 @@ class Resolve:
         """Solve on the branch that an iterate shows."""
         return self._on_branch(self.at(w), None)
 
-    def solve_relaxed_first(self, known: Neighbourhood) -> SolverState:
-        """Solve the relaxed problem from its solution for other parameters, then the branch that it shows."""
+    def solve_relaxed_first(self, known: Neighbourhood) -> SolverState | None:
+        """Solve the relaxed problem from its solution for other parameters, then the branch that it shows.
+
+        None without a solution of it.
+        """
         scale, result = self.solvers.mpcc.w_scale, known.result
+        if result is None:
+            return None
         relaxed = self._relaxed(result.x, **result.duals)
         if not np.isfinite(relaxed.x).all():
             return self.at(result.x * scale)
@@ -145,11 +168,9 @@ class Resolve:
 
         The state has no status if all of them fail.
         """
-        ranked = [] if known is None else known.ranked(self.p)
-        first = [(other.w, other.solved) for distance, other in ranked if distance > HALFWAY]
-        then = [(other.w, other.solved) for distance, other in ranked if 0.0 < distance <= HALFWAY]
+        beside = cache(lambda: self._neighbours(w, solved, known))  # only where it is needed: it takes time
         tried: list[tuple[SolverState, str]] = []
-        for at, branch in (*first[:1], (w, solved), *(*first[1:], *then)[:TRIES]):
+        for at, branch in self._attempts(w, solved, known, beside):
             state = self.solve_on_branch(at, branch)
             tried.append((state, KEPT if branch is solved else NEIGHBOUR))
             if self._is_expected(state, known):
@@ -157,11 +178,65 @@ class Resolve:
         if known is not None:
             # The relaxed problem comes after the prepared branches: it costs an NLP to find the branch and one to solve
             # on it.
-            tried.append((self.solve_relaxed_first(known), NEIGHBOUR))
+            relaxed = self.solve_relaxed_first(known)
+            tried += [] if relaxed is None else [(relaxed, NEIGHBOUR)]
+        if best_of([state for state, _ in tried]) is None:
+            for at, branch in self._last_attempts(beside(), known):
+                tried.append((self.solve_on_branch(at, branch), NEIGHBOUR))
+                if self._is_expected(tried[-1][0], known):
+                    return tried[-1]
+            # What is solved now is far from what was expected: it counts if nothing better is found in time.
+            tried.append((self.descend(w, *NEARBY), NEIGHBOUR))
         best = best_of([state for state, _ in tried])
-        if best is None:
-            return self.descend(w, *NEARBY), NEIGHBOUR
-        return next((state, how) for state, how in tried if state is best)
+        return next(((state, how) for state, how in tried if state is best), tried[-1])
+
+    def _attempts(
+        self,
+        w: Array,
+        solved: SolvedBranch,
+        known: Neighbourhood | None,
+        beside: Callable[[], Neighbours | None],
+    ) -> Iterator[tuple[Array, SolvedBranch]]:
+        """Yield starts and branches of NLPs, one after the other: later ones are only looked for if they are needed."""
+        ranked = [] if known is None else known.ranked(self.p)
+        first = [(other.w, other.solved) for distance, other in ranked if distance > HALFWAY]
+        then = [(other.w, other.solved) for distance, other in ranked if 0.0 < distance <= HALFWAY]
+        yield from first[:1]
+        kept = [(w, solved), *(*first[1:], *then)[:TRIES]]
+        # The NLP of a branch that contradicts the parameters takes many iterations to fail: others come first.
+        is_prepared = known is not None and known.beside is not None
+        around = beside() if is_prepared else None
+        early = around is not None and not around.kept.at(self.p).found
+        if not early:
+            yield from kept
+            around = beside()
+        if around is not None:
+            # Nobody has prepared what to expect: the objective of the last solution counts.
+            most = above(around.objective) if known is None else known.acceptable(self.p)
+            yield from ((at, branch) for objective, at, branch in around.promising(self.p) if objective <= most)
+        if early:
+            yield from kept
+
+    def _last_attempts(
+        self, around: Neighbours | None, known: Neighbourhood | None
+    ) -> Iterator[tuple[Array, SolvedBranch]]:
+        """Yield what is left of the branches around: those that promise little, and those that are contradicted."""
+        if around is None:
+            return
+        if known is not None:
+            most = known.acceptable(self.p)
+            yield from ((at, branch) for objective, at, branch in around.promising(self.p) if objective > most)
+        yield from around.contradicted(self.p)
+
+    def _neighbours(self, w: Array, solved: SolvedBranch, known: Neighbourhood | None) -> Neighbours | None:
+        """Return the prepared programs of other branches, or those around an iterate for these parameters."""
+        if known is not None and known.beside is not None and known.beside.fits(self.p):
+            return known.beside
+        return None if time.monotonic() > self.deadline else self.beside(w, solved, np.zeros(0, int))
+
+    def beside(self, w: Array, solved: SolvedBranch, columns: Array) -> Neighbours | None:
+        """Return the programs of the branches beside that of an iterate for parameters that change in some columns."""
+        return Neighbours.of(self.solvers.finish({}), self.solvers.evaluator(w, self.p), self.p, solved, columns)
 
     def prepare(
         self, w: Array, solved: SolvedBranch, steps: list[Array]
@@ -185,9 +260,18 @@ class Resolve:
     def _around(self, state: SolverState, steps: list[Array]) -> Neighbourhood | None:
         """Return the relaxed problem near a solution, and the branches for parameters some steps away."""
         known = self._known(state)
-        if known is None or state.solved_branch is None:
+        if state.solved_branch is None:
             return known
-        others: list[NeighbouringSolution] = []
+        moving = np.flatnonzero(np.any([step != 0.0 for step in steps], axis=0)) if steps else np.zeros(0, int)
+        beside = None
+        if moving.size and time.monotonic() < self.deadline:
+            beside = self.beside(state.w, state.solved_branch, moving)
+        if known is None:
+            if beside is None:
+                return None
+            # Without a solution of the relaxed problem, the multipliers of the branch say what to expect.
+            known = Neighbourhood(None, self.p, beside.objective, beside.slope)
+        others, excess = list[NeighbouringSolution](), dict[tuple[float, ...], float]()
         for step in steps:
             if time.monotonic() > self.deadline:
                 break
@@ -195,10 +279,19 @@ class Resolve:
             solution = there.solve_on_branch(state.w, state.solved_branch)
             if not there._is_expected(solution, known):
                 solution = best_of([solution, there.solve_relaxed_first(known)]) or solution
+            if solution.status is not Status.SOLVED:
+                continue
+            excess[tuple(step)] = max(0.0, solution.values.objective - known.expected(there.p))
             branch = solution.solved_branch
-            if solution.status is Status.SOLVED and branch is not None and not _same(branch, state.solved_branch):
+            if branch is not None and not _same(branch, state.solved_branch):
                 others.append(NeighbouringSolution(step, solution.w, branch))
-        return replace(known, others=tuple(others))
+        excesses = list[tuple[Array, float, int]]()
+        for step in steps:
+            here, there_too = excess.get(tuple(step)), excess.get(tuple(-step))
+            if here is not None:
+                # The smaller one of two directions: the solution in the other one may be far from the best.
+                excesses.append((step, here, 1) if there_too is None else (step, min(here, there_too), 2))
+        return replace(known, others=tuple(others), excesses=tuple(excesses), beside=beside and beside.prepared())
 
     def _is_expected(self, state: SolverState, known: Neighbourhood | None) -> bool:
         """Return True if a solution is about as good as the relaxed problem predicts for these parameters.
@@ -206,10 +299,8 @@ class Resolve:
         A branch may be feasible and yet far from the best one: if a speed has changed its sign, it may take a large
         control to restore the sign in time.
         """
-        if state.status is not Status.SOLVED or known is None:
-            return state.status is Status.SOLVED
-        expected = known.expected(self.p)
-        return state.values.objective <= expected + ABOVE * max(abs(expected), abs(known.objective))
+        good = state.status is Status.SOLVED
+        return good and (known is None or state.values.objective <= known.acceptable(self.p))
 
     def descend(self, w: Array, sigma: float, iterations: int) -> SolverState:
         """Run a homotopy from relaxation parameter sigma with at most `iterations` per NLP."""
@@ -259,10 +350,15 @@ class Resolve:
         return np.concatenate([self.p, [1.0, SIGMA]])
 
 
+def above(objective: float, least: float = 0.0) -> float:
+    """Return the largest objective that is about as good as this one; differences of `least` do not count."""
+    return objective + ABOVE * max(abs(objective), least)
+
+
 def _same(one: SolvedBranch, other: SolvedBranch) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("G", "H", "r"))
 
 
-def best_of(states: list[SolverState]) -> SolverState | None:
+def best_of(states: Sequence[SolverState | None]) -> SolverState | None:
     """Return the solved state with the lowest objective, None if no state is solved."""
-    return reduce(better, (state for state in states if state.status is Status.SOLVED), None)
+    return reduce(better, (state for state in states if state is not None and state.status is Status.SOLVED), None)

@@ -15,7 +15,7 @@ equilibration by its exact equations. One `BranchProgram` serves all branches, b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.implicit_function import shortest_step
 from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
@@ -100,24 +101,18 @@ def remove_common_parts(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
 
     The difference stays the same, and both parts become nonnegative.
     """
-    w = w.copy()
-    for group in mpcc.groups:
-        if group.difference_only:
-            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
-            smaller = np.minimum(w[plus], w[minus])
-            w[plus] -= smaller
-            w[minus] -= smaller
+    w, (plus, minus) = w.copy(), mpcc.parts
+    smaller = np.minimum(w[plus], w[minus])
+    w[plus] -= smaller
+    w[minus] -= smaller
     return w
 
 
 def as_differences(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
     """Return the iterate with every signed quantity in its left part, of either sign, as on branches."""
-    w = w.copy()
-    for group in mpcc.groups:
-        if group.difference_only:
-            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
-            w[plus] -= w[minus]
-            w[minus] = 0.0
+    w, (plus, minus) = w.copy(), mpcc.parts
+    w[plus] -= w[minus]
+    w[minus] = 0.0
     return w
 
 
@@ -167,10 +162,8 @@ class BranchProgram:
         """
         m, nlp, blocks = self.mpcc, self.nlp, self.blocks
         lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
-        for group in m.groups:
-            if group.difference_only:
-                # The left part is the whole difference on a branch and may be negative.
-                lbx[m.G_variable[group.left]] = -np.inf
+        # The left part is the whole difference on a branch and may be negative.
+        lbx[m.parts[0]] = -np.inf
         start = m.lbg.size
         sides = ((branch.G, blocks.lower_G, blocks.rows_G), (branch.H, blocks.lower_H, blocks.rows_H))
         for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
@@ -227,6 +220,39 @@ class BranchProgram:
             moved[floor.single[rows[alone]]] = True
             start += rows.size
         return (lbx == ubx) & (still | ~moved), equal
+
+    @cached_property
+    def stages(self) -> np.ndarray:
+        """Control stage of every variable; -1 of those without one."""
+        stages = np.full(self.nlp.x.numel(), -1)
+        for block in self.mpcc.variables.blocks():
+            stages[block.rows] = -1 if block.at.stage is None else block.at.stage
+        return stages
+
+    @cached_property
+    def parameter_derivatives(self) -> Callable[..., list[np.ndarray]]:
+        """`by_p` as a fast function of arrays."""
+        return buffered(self.by_p)
+
+    @cached_property
+    def by_p(self) -> ca.Function:
+        """Function (x, p, lam_g) -> f_p, g_p, L_xp and L_pp, by the parameters of the MPCC."""
+        nlp, lam, p = self.nlp, self.nlp.multiplier_g, self.mpcc.p
+        slope = nlp.gradient + ca.jtimes(nlp.g, nlp.x, lam, True)
+        bent = ca.hessian(nlp.f + ca.dot(lam, nlp.g), p)[0]
+        parts = [ca.jacobian(nlp.f, p), ca.jacobian(nlp.g, p), ca.jacobian(slope, p), bent]
+        return ca.Function("by_p", [nlp.x, nlp.p, lam], [ca.densify(part) for part in parts])
+
+    def own_multipliers(self, solved: SolvedBranch) -> np.ndarray:
+        """Return multipliers of the rows; a row that fixed its only variable gets the multiplier of the variable."""
+        blocks, lam_g = self.blocks, solved.lam_g.copy()
+        start = self.mpcc.lbg.size
+        for floor, rows in ((blocks.lower_G, blocks.rows_G), (blocks.lower_H, blocks.rows_H)):
+            alone = np.flatnonzero((floor.single[rows] >= 0) & (lam_g[start : start + rows.size] == 0.0))
+            own = rows[alone]
+            lam_g[start + alone] = solved.lam_x[floor.single[own]] / floor.coefficient[own]
+            start += rows.size
+        return lam_g
 
     def newton(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
         """Return the last iterate of Newton's method on a branch, for problems without an objective.

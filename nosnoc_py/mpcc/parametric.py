@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
@@ -147,38 +146,38 @@ class _Moves:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class LinearRows:
     """Linear equations by_x dx + by_p dp = 0 with rows of length one in x."""
 
     by_x: Array
     by_p: Array
 
-    def at(self, mask: Array) -> _Rows:
+    def at(self, mask: Array) -> LinearRows:
         """Return some of the rows (a mask)."""
-        return _Rows(self.by_x[mask], self.by_p[mask])
+        return LinearRows(self.by_x[mask], self.by_p[mask])
 
-    def and_(self, other: _Rows) -> _Rows:
+    def and_(self, other: LinearRows) -> LinearRows:
         """Return these and other rows, stacked."""
-        return _Rows(np.vstack([self.by_x, other.by_x]), np.vstack([self.by_p, other.by_p]))
+        return LinearRows(np.vstack([self.by_x, other.by_x]), np.vstack([self.by_p, other.by_p]))
 
 
 @dataclass(frozen=True, eq=False)
-class _AffineSolution:
+class AffineSolution:
     """Solutions dx = step dp + loose y of linear equations, y arbitrary."""
 
     loose: Array
     step: Array
 
-    def _known(self, rows: _Rows) -> tuple[RankRevealingQR, Array, Array]:
+    def _known(self, rows: LinearRows) -> tuple[RankRevealingQR, Array, Array]:
         by_y = rows.by_x @ self.loose
         return RankRevealingQR(by_y, DEPENDENT, np.ones(len(by_y))), by_y, rows.by_p + rows.by_x @ self.step
 
-    def within(self, rows: _Rows) -> _AffineSolution:
+    def within(self, rows: LinearRows) -> AffineSolution:
         """Return the solutions that satisfy further equations, too."""
         known, _, by_p = self._known(rows)
-        return _AffineSolution(self.loose @ known.loose, self.step + self.loose @ known.derivative(by_p))
+        return AffineSolution(self.loose @ known.loose, self.step + self.loose @ known.derivative(by_p))
 
-    def missed(self, rows: _Rows) -> Array:
+    def missed(self, rows: LinearRows) -> Array:
         """Return the indices of the parameters whose change contradicts further equations."""
         known, by_y, by_p = self._known(rows)
         missed = np.abs(by_p + by_y @ known.derivative(by_p)).max(axis=0, initial=0.0)
@@ -237,7 +236,7 @@ class Parametric:
         every = _unit(*_stacked(active, at))
         keys, fixed, flags = self._open_sides(both), np.zeros(len(active), bool), list[str]()
         sides_left, extended = [(int(k), side) for k in np.flatnonzero(both) for side in (0, 1)], True
-        space = _AffineSolution(alone.loose, alone.derivative(at.by_p[at.equal]))
+        space = AffineSolution(alone.loose, alone.derivative(at.by_p[at.equal]))
         # Every newly fixed inequality may fix further ones: repeat until nothing changes.
         while extended:
             fixed |= immovable_rows(every.by_x @ space.loose)
@@ -271,14 +270,6 @@ class Parametric:
         both = left & right & ~m.difference_only & ~small_side
         return _Zeros(left=left & ~both & ~m.difference_only, right=(right & ~both) | m.difference_only, both=both)
 
-    @cached_property
-    def _by_p(self) -> ca.Function:
-        """Function (x, p, lam_g) -> f_p, g_p and L_xp, by the parameters of the MPCC."""
-        nlp, lam = self.program.nlp, self.program.nlp.multiplier_g
-        slope = nlp.gradient + ca.jtimes(nlp.g, nlp.x, lam, True)
-        rows = [ca.densify(ca.jacobian(part, self.mpcc.p)) for part in (nlp.f, nlp.g, slope)]
-        return ca.Function("by_p", [nlp.x, nlp.p, lam], rows)
-
     def _local(self, x: Array, p: Array, branch: Branch, columns: Array, penalised: bool) -> _Local:
         nlp, parameters = self.program.nlp, np.append(p, float(penalised))
         still, equal = self.program.equations(p, branch)
@@ -290,7 +281,7 @@ class Parametric:
             slope=np.asarray(nlp.derivatives["grad_f"](x, parameters)[1]).reshape(-1)[free],
             g=np.asarray(g).reshape(-1),
             by_x=jacobian.sparse().tocsc()[:, free].toarray(),
-            by_p=np.asarray(self._by_p(x, parameters, 0.0)[1])[:, columns],
+            by_p=np.asarray(self.program.by_p(x, parameters, 0.0)[1])[:, columns],
             free=free,
             equal=equal,
             branch=branch,
@@ -300,7 +291,7 @@ class Parametric:
         """Yield the active inequalities of the branch without its biactive groups."""
         lbx, ubx, lbg, ubg = self.program.bounds(p, at.branch)
         # CasADi's multipliers are negative at lower bounds; below, positive means that the bound holds the variable.
-        lam_x, lam_g, sides = solved.lam_x, self._own_multipliers(solved), self._open_sides(both)
+        lam_x, lam_g, sides = solved.lam_x, self.program.own_multipliers(solved), self._open_sides(both)
         by_p, unit = np.zeros(at.by_p.shape[1]), np.eye(at.free.size)
         for k, variable in enumerate(map(int, at.free)):
             if lbx[variable] < ubx[variable]:
@@ -317,17 +308,6 @@ class Parametric:
                     name = self._named(own, f"{self._row_name(row)} is at its bound")
                     moved = {"by_x": sign * at.by_x[row], "by_p": sign * at.by_p[row]}
                     yield _Active(**moved, multiplier=-sign * float(lam_g[row]), row=row, sides=own, name=name)
-
-    def _own_multipliers(self, solved: SolvedBranch) -> Array:
-        """Return multipliers of the rows; a row that fixed its only variable gets the multiplier of the variable."""
-        blocks, lam_g = self.program.blocks, solved.lam_g.copy()
-        start = self.mpcc.lbg.size
-        for floor, rows in ((blocks.lower_G, blocks.rows_G), (blocks.lower_H, blocks.rows_H)):
-            alone = np.flatnonzero((floor.single[rows] >= 0) & (lam_g[start : start + rows.size] == 0.0))
-            own = rows[alone]
-            lam_g[start + alone] = solved.lam_x[floor.single[own]] / floor.coefficient[own]
-            start += rows.size
-        return lam_g
 
     def _open_sides(self, both: Array) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """Return for variables ("x", index) and rows ("g", index) the sides of biactive groups they belong to."""
@@ -375,7 +355,7 @@ class Parametric:
             flags.append(f"the solution is not stationary on its branch (a slope of {left:.1e} is left)")
         upper = self.program.nlp.derivatives["hess_lag"](at.x, at.parameters, 1.0, lam).sparse().toarray()
         W = (upper + np.triu(upper, 1).T)[np.ix_(at.free, at.free)]
-        mixed = np.asarray(self._by_p(at.x, at.parameters, lam)[2])[np.ix_(at.free, columns)]
+        mixed = np.asarray(self.program.by_p(at.x, at.parameters, lam)[2])[np.ix_(at.free, columns)]
         y, loose, more = _reduced(Z.T @ W @ Z, Z.T @ (W @ step + mixed))
         return _Moves(x=step + Z @ y, loose=Z @ loose, flags=(*flags, *more))
 
@@ -411,7 +391,7 @@ class Parametric:
         """Return the derivatives in the user's units; flag weakly active inequalities that begin to move."""
         m, rows = self.mpcc, _unit(*_stacked(weak, at))
         # Directions without curvature are chosen so that weakly active rows do not move, as far as that is possible.
-        x = _AffineSolution(moves.loose, moves.x).within(rows).step
+        x = AffineSolution(moves.loose, moves.x).within(rows).step
         size = max(1.0, float(np.abs(x).max(initial=0.0)))
         for one, moved in zip(weak, rows.by_x @ x + rows.by_p, strict=True):
             # Without a multiplier the constraint may hold on one side of the change only: the two derivatives differ.
@@ -422,7 +402,7 @@ class Parametric:
         # The reported objective never contains the penalty, although the optimum may minimise it.
         without_penalty = np.append(at.parameters[:-1], 0.0)
         slope = np.asarray(self.program.nlp.derivatives["grad_f"](at.x, without_penalty)[1]).reshape(-1)
-        f_p = np.asarray(self._by_p(at.x, without_penalty, 0.0)[0])[0, columns]
+        f_p = np.asarray(self.program.by_p(at.x, without_penalty, 0.0)[0])[0, columns]
         objective = slope @ by_w + f_p
         by_w, loose = by_w * m.w_scale[:, None], loose * m.w_scale[:, None]
         for group in m.groups:
@@ -441,14 +421,14 @@ def _stacked(held: list[_Active], at: _Local) -> tuple[Array, Array]:
     return by_x, np.array([one.by_p for one in held]).reshape(-1, at.by_p.shape[1])
 
 
-def _unit(by_x: Array, by_p: Array) -> _Rows:
+def _unit(by_x: Array, by_p: Array) -> LinearRows:
     length = np.linalg.norm(by_x, axis=1)[:, None]
     # Rows of fixed variables are zero and stay zero.
     length = np.where(length > 0.0, length, 1.0)
-    return _Rows(by_x / length, by_p / length)
+    return LinearRows(by_x / length, by_p / length)
 
 
-def _rows_of(at: _Local, keys: list[tuple[str, int]]) -> _Rows:
+def _rows_of(at: _Local, keys: list[tuple[str, int]]) -> LinearRows:
     """Return the derivatives of some variables ("x") and rows ("g")."""
     constant = np.zeros(at.by_p.shape[1])
     pairs = [((at.free == k) * 1.0, constant) if kind == "x" else (at.by_x[k], at.by_p[k]) for kind, k in keys]

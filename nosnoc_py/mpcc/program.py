@@ -259,6 +259,14 @@ class MPCC:
         """Mask of the groups whose sides are the parts of a signed quantity."""
         return np.array([group.difference_only for group in self.groups], bool)
 
+    @cached_property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Variables that are the left and the right parts of the signed quantities."""
+        signed = [group for group in self.groups if group.difference_only]
+        left = (self.G_variable[group.left] for group in signed)
+        right = (self.H_variable[group.right] for group in signed)
+        return np.concatenate([np.zeros(0, int), *left]), np.concatenate([np.zeros(0, int), *right])
+
     def side(self, left: np.ndarray, right: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return masks of the rows of G in the groups `left`, and of H in the groups `right` (default: the others)."""
         in_G, in_H = self.members

@@ -2,8 +2,9 @@
 
 In a closed loop consecutive problems differ in x0 alone, and most samples keep the sequence of events. On a fixed
 branch of the complementarities the MPCC is a smooth NLP, so a few interior-point steps replace a homotopy. The order of
-attempts in `resolve`: (1) the branch of the last solution, or a prepared neighbour of it; (2) branches that relaxed
-problems show near the iterate (`mpcc.again`); (3) the branch of a simulation of the planned controls; (4) the solver.
+attempts in `resolve`: (1) the branch of the last solution, or a prepared neighbour of it; (2) branches that differ in
+one event, then those that relaxed problems show near the iterate (`mpcc.again`); (3) the branch of a simulation of the
+planned controls; (4) the solver.
 
 Invariants: every answer is accepted on the residuals of the unrelaxed problem, never on those of a relaxation. Iterates
 and branches are only passed between transcriptions with equal `layout_key`. A shift by control stages moves iterates,
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError, is_whole
-from nosnoc_py.mpcc.again import ABOVE, FALLBACK, KEPT, NEIGHBOUR, PREPARED, Neighbourhood, Resolve
+from nosnoc_py.mpcc.again import FALLBACK, KEPT, NEIGHBOUR, PREPARED, Neighbourhood, Resolve, above
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
@@ -213,7 +214,7 @@ def resolve(
         if state.status is None:
             state, how = _by_simulation(problem, begin[0], program), NEIGHBOUR
     # Nobody has prepared what to expect: a neighbour that is far worse than the plan before is looked at twice.
-    most = last.objective + ABOVE * abs(last.objective)
+    most = above(last.objective)
     if state is None or (how == NEIGHBOUR and known is None and state.values.objective > most):
         guess = last.solution if isinstance(last, Answer) else last
         # The last resort needs a `Solution` as guess, and reading one out is slow: only here.

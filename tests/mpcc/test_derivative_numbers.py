@@ -198,14 +198,14 @@ class TestParametric:
 
     def test_solutions_of_rows_within_rows(self) -> None:
         """dx = (1, 0, 0) dp + any: with dx_1 = 2 dp, then dx_1 = 3 dp contradicts it."""
-        space = parametric._AffineSolution(np.eye(3), np.array([[1.0], [0.0], [0.0]]))
-        rows = parametric._Rows(np.array([[0.0, 1.0, 0.0]]), np.array([[-2.0]]))
+        space = parametric.AffineSolution(np.eye(3), np.array([[1.0], [0.0], [0.0]]))
+        rows = parametric.LinearRows(np.array([[0.0, 1.0, 0.0]]), np.array([[-2.0]]))
         within = space.within(rows)
         assert within.step == pytest.approx(np.array([[1.0], [2.0], [0.0]]))
         assert np.linalg.matrix_rank(within.loose) == 2
         assert np.abs(within.loose[1]).max() < 1e-12
         assert within.missed(rows).tolist() == []
-        assert within.missed(parametric._Rows(rows.by_x, np.array([[-3.0]]))).tolist() == [0]
+        assert within.missed(parametric.LinearRows(rows.by_x, np.array([[-3.0]]))).tolist() == [0]
         assert rows.and_(rows).by_x.shape == (2, 3)
         unit = parametric._unit(np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[10.0], [2.0]]))
         assert unit.by_x == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
@@ -221,7 +221,7 @@ class TestNeighbourhoods:
         assert [other for _, other in ranked] == [others[1], others[0], others[2]]
         assert known.expected(np.array([2.0, 4.0])) == pytest.approx(5.0 + 3.0 - 6.0)
 
-    def resolve(self, answers: dict[str, Any], p: list[float], asked: list[str]) -> Any:
+    def resolve(self, answers: dict[str, Any], p: list[float], asked: list[str], beside: Any = None) -> Any:
         class Scripted(Resolve):
             def solve_on_branch(self, w: Any, solved: Any) -> Any:
                 asked.append(solved)
@@ -230,6 +230,9 @@ class TestNeighbourhoods:
             def solve_relaxed_first(self, known: Any) -> Any:
                 asked.append("relaxed")
                 return answers["relaxed"]
+
+            def beside(self, w: Any, solved: Any, columns: Any) -> Any:
+                return beside
 
             def descend(self, w: Any, sigma: float, iterations: int) -> Any:
                 asked.append(f"descend {sigma:g} {iterations}")
@@ -276,6 +279,75 @@ class TestNeighbourhoods:
         asked.clear()
         self.resolve({**answers, "last": self.state(3.0)}, [0.4], asked).solve_nearest(None, "last", None)
         assert asked == ["last"]
+
+    def beside(self, found: bool) -> Any:
+        """Neighbours of which one is predicted to be good and one to be bad; a third one is contradicted."""
+        kept = SimpleNamespace(at=lambda p: SimpleNamespace(found=found))
+        promising = [(5.0, None, "good"), (50.0, None, "bad")]
+        return SimpleNamespace(
+            kept=kept, objective=4.0, fits=lambda p: bool(p[0] < 0.9), promising=lambda p: promising,
+            contradicted=lambda p: [(None, "contradicted")],
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("prepared", [True, False])
+    def test_neighbours_come_first_where_the_kept_branch_contradicts_the_parameters(self, prepared: bool) -> None:
+        failed = self.state(None)
+        answers = dict.fromkeys(("last", "good", "bad", "contradicted", "relaxed"), failed)
+        answers["descend"] = self.state(9.0)
+        for found in (False, True):
+            asked: list[str] = []
+            beside = self.beside(found)
+            known = replace(self.known(), beside=beside) if prepared else None
+            self.resolve(answers, [0.5], asked, None if prepared else beside).solve_nearest(None, "last", known)
+            first = ["good", "last"] if prepared and not found else ["last", "good"]
+            # One that promises little has its turn where an expectation was prepared, which all others miss.
+            later = ["relaxed", "bad", "contradicted"] if prepared else ["contradicted"]
+            assert asked == [*first, *later, "descend 0.01 80"]
+        solved = {**answers, "good": self.state(4.5)}
+        asked = []
+        answer = self.resolve(solved, [0.5], asked, beside).solve_nearest(None, "last", known)
+        assert (answer[0].values.objective, answer[1], asked) == (4.5, "neighbour", ["last", "good"])
+        # A bad one counts if nothing else is solved, also by the homotopy.
+        lost = {**answers, "bad": self.state(50.0), "descend": failed}
+        known = replace(self.known(), beside=beside)
+        assert self.resolve(lost, [0.5], []).solve_nearest(None, "last", known)[0].values.objective == 50.0
+
+    def test_the_expected_objective_follows_what_was_solved_nearby(self) -> None:
+        """Beside a kink the derivative is that of one side: 4 + 2 dp here, and 5 at dp = -1."""
+        one, other = np.array([-1.0]), np.array([0.5])
+        smooth = replace(self.known(), excesses=((other, 0.25, 2), (-other, 0.25, 2)))
+        assert [smooth.expected(np.array([p])) for p in (-1.0, 0.0, 1.0)] == pytest.approx([3.0, 4.0, 7.0])
+        known = replace(self.known(), excesses=((one, 3.0, 1),))
+        assert [known.expected(np.array([p])) for p in (-2.0, -1.0, 0.0, 1.0)] == pytest.approx([6.0, 5.0, 4.0, 6.0])
+        assert known.acceptable(np.array([-1.0])) == pytest.approx(7.5)
+        assert known.acceptable(np.array([1.0])) == pytest.approx(9.0)
+
+    def test_of_two_directions_the_smaller_excess_counts(self) -> None:
+        """4 + 2 p is expected: 9 at 1 is too much by 3, 3 at -1 by 1; in the second parameter one side is solved."""
+        found = {(1.0, 0.0): 9.0, (-1.0, 0.0): 3.0, (0.0, 1.0): 4.5}
+
+        class Nearby(Resolve):
+            def _known(self, state: Any) -> Any:
+                return Neighbourhood(None, np.zeros(2), 4.0, np.array([2.0, 0.0]))
+
+            def beside(self, w: Any, solved: Any, columns: Any) -> Any:
+                return None
+
+            def solve_on_branch(self, w: Any, solved: Any) -> Any:
+                return state(found.get(tuple(self.p)))
+
+            def solve_relaxed_first(self, known: Any) -> Any:
+                return None
+
+        def state(objective: float | None) -> Any:
+            one = self.state(objective)
+            one.w, one.solved_branch = None, SimpleNamespace(G=0, H=0, r=0)
+            return one
+
+        steps = [np.array(step) for step in ([1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0])]
+        known = Nearby(None, np.zeros(2), None)._around(state(4.0), steps)  # type: ignore[arg-type]
+        assert known is not None
+        assert [(excess, power) for _, excess, power in known.excesses] == [(1.0, 2), (1.0, 2), (0.5, 1)]
 
     def test_without_a_clear_gain_the_branch_stays(self) -> None:
         """A thousandth of the objective is a clear gain."""
