@@ -37,6 +37,7 @@ from nosnoc_py.control.grid_plan import GridAnswer, GridPlanner, answered
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
+from nosnoc_py.mpcc.again import KEPT
 from nosnoc_py.mpcc.strategy import Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -45,6 +46,7 @@ from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import Answer, Transcription
 from nosnoc_py.transcription.again import solve_along, solve_kept
+from nosnoc_py.transcription.condensed import CondensedBranch, condensed
 
 Array = np.ndarray
 # Time limit [s] of the first plan, of plans without a deadline, and of preparations: no control loop runs yet.
@@ -98,7 +100,8 @@ class Quality:
         Relative rise of the best objective if the expected order of contacts had been kept: small next to a change of
         order, infinite if that order is impossible, zero if it is the best.
     residual : float
-        Largest residual of the unrelaxed problem of the plan; NaN for controls of the fixed grid.
+        Largest residual of the plan: of the unrelaxed problem, or of its linearised equations where the plan was
+        condensed; NaN for controls of the fixed grid.
     simulated : float
         Objective of the controls simulated event by event, known after `MPC.prepare`; NaN where it was not simulated.
     """
@@ -109,6 +112,16 @@ class Quality:
     margin: float = np.nan
     residual: float = np.nan
     simulated: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """Answer of a plan on its own branch: controls (N, n_u), predicted objective, residual, and the plan."""
+
+    u: Array
+    objective: float
+    residual: float
+    plan: Answer
 
 
 ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.HELD}
@@ -292,6 +305,7 @@ class MPC:
         self._planner = GridPlanner.of(self.ocp, self.period, stages) if fixed_grid else None
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
+        self._condensed: CondensedBranch | None = None
 
     @property
     def lower(self) -> Array:
@@ -319,7 +333,7 @@ class MPC:
         True
         """
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
-        self._searched = self._kept = None
+        self._searched = self._kept = self._condensed = None
         if self._planner is not None:
             self._planner.reset()
 
@@ -415,8 +429,7 @@ class MPC:
     def _feedback(self, fields: dict[str, Any], t: float, p: Any) -> MPCStep:
         """Return the better control of the fixed grid and of the plan on its own branch, else a fallback."""
         x0, grid = fields["planned_from"], self._searched
-        self._kept = kept = self._on_branch(x0, t, p)
-        quality, loss = Quality(), 0.0
+        kept, quality, loss = self._on_branch(x0, t, p), Quality(), 0.0
         if grid is not None:
             best = max(abs(grid.objective), np.finfo(float).tiny)
             quality = Quality(
@@ -426,64 +439,83 @@ class MPC:
             if kept is not None:
                 loss = (grid.objective_of(kept.u) - grid.objective) / best
         if kept is not None and loss <= COST_RISE:
-            residual = max(kept.state.infeasibility, kept.state.complementarity)
-            own = {"objective": kept.objective, "residual": residual}
+            own = {"objective": kept.objective, "residual": kept.residual}
             quality = replace(quality, **own, **({} if grid is None else {"loss": loss}))
             u = self._within_bounds(kept.u[0])
-            return MPCStep(**fields, u=u, source=Source.SOLVED, how=kept.how, plan=kept, quality=quality)
+            return MPCStep(**fields, u=u, source=Source.SOLVED, how=KEPT, plan=kept.plan, quality=quality)
         if grid is not None:
             u = self._within_bounds(grid.u[0])
-            return MPCStep(**fields, u=u, source=Source.SEARCHED, how="fixed grid", plan=kept, quality=quality)
+            return MPCStep(**fields, u=u, source=Source.SEARCHED, how="fixed grid", quality=quality)
         u, source = self._fallback(x0, t, p)
         return MPCStep(
             **fields, u=u, source=source, status=Status.CONTROLLER_FAILED, plan=self._plan,
             message="neither the fixed grid nor the branch of the plan has an answer",
         )  # fmt: skip
 
-    def _on_branch(self, x0: Array, t: float, p: Any) -> Answer | None:
-        """Solve the prepared plan, else the last one, on its own branch; None where it does not hold."""
-        plan, shift = (self._ready, 0) if self._is_ready(t) else (self._plan, self._stages_since(t + self.delay))
-        if plan is None or not 0 <= shift < self.problem.grid.control_stages:
-            return None
+    def _on_branch(self, x0: Array, t: float, p: Any) -> _Kept | None:
+        """Return the plan on its own branch for a state; None where that has no solution.
+
+        A prepared plan has its program condensed: one quadratic program of a few unknowns.
+        """
+        self._kept = None
         try:
+            if self._condensed is not None and self._is_ready(t):
+                step = self._condensed.at(x0)
+                if not step.ok:
+                    return None
+                assert self._ready is not None
+                return _Kept(step.u, step.objective, step.step.residual, self._ready)
+            plan, shift = self._plan, self._stages_since(t + self.delay)
+            if plan is None or not 0 <= shift < self.problem.grid.control_stages:
+                return None
             limit = self.period if self.deadline is None else SOLVER_FRACTION * self.deadline
-            return solve_kept(self.problem, plan, shift, self.problem.parameters(x0, p), limit)
+            self._kept = answer = solve_kept(self.problem, plan, shift, self.problem.parameters(x0, p), limit)
         except Exception:  # a function of the user without a value: the fixed grid, or a fallback, answers
             return None
+        if answer is None:
+            return None
+        return _Kept(answer.u, answer.objective, max(answer.state.infeasibility, answer.state.complementarity), answer)
 
-    def _prepare_both(self, begin: float, p: Any, end_time: float) -> None:
-        """Expand the fixed grid for the next sample; then look for the best plan, and shift it there."""
+    def _prepare_both(self, ready: Answer | None, begin: float, p: Any, end_time: float) -> None:
+        """Expand the fixed grid for the next sample; then look for the best plan, shift it there and condense it."""
         assert self._planner is not None
         state = self._next_state(p)
         self._planner.prepare(state, begin, p)
-        plan = self._polished(p, end_time)
-        if plan is not None:
-            self._plan, self._began = plan, begin - self.period
-        shift = self._stages_since(begin)
-        if self._plan is None or not 0 <= shift < self.problem.grid.control_stages:
+        plan = self._polished(ready, p, end_time)
+        self._plan = plan
+        if plan is None:
             return
-        values, limit = self.problem.parameters(state, p), end_time - time.monotonic()
-        if limit > 0.0 and (ready := solve_kept(self.problem, self._plan, shift, values, limit)) is not None:
-            self._ready, self._ready_for = ready, begin
-        # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
-        self._plan = self._plan if self._ready is not None or limit <= 0.0 else None
+        self._began = begin - self.period
+        shift, values = self._stages_since(begin), self.problem.parameters(state, p)
+        if not 0 <= shift < self.problem.grid.control_stages or (limit := end_time - time.monotonic()) <= 0.0:
+            return
+        following = solve_kept(self.problem, plan, shift, values, limit)
+        if following is None:
+            # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
+            self._plan = None
+            return
+        self._ready, self._ready_for = following, begin
+        if time.monotonic() < end_time:
+            self._condensed = condensed(self.problem, following)
 
-    def _polished(self, p: Any, end_time: float) -> Answer | None:
+    def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | None:
         """Return the plan of the last sample: on the branch of the last one, or of what the fixed grid's controls do."""
         last, grid, plans = self.last, self._searched, [self._kept]
         assert last is not None
-        if grid is not None and not last.quality.loss <= COST_GAIN or last.source is Source.SEARCHED:
-            assert grid is not None
-            x0, left = last.planned_from, end_time - time.monotonic()
-            if left > 0.0:
-                motion = simulate(
-                    self.system, x0=x0, duration=float(self.ocp.horizon), p=p, time_limit=left, method=COMPARISON,
-                    u=self._within_bounds(grid.u),
-                )  # fmt: skip
-                if motion.success:
-                    quality = replace(last.quality, simulated=self._cost_of(motion, p))
-                    self.last = replace(last, quality=quality)
-                    plans.append(solve_along(self.problem, motion, self.problem.parameters(x0, p), left))
+        x0, values = last.planned_from, self.problem.parameters(last.planned_from, p)
+        if ready is not None and self._kept is None and (left := end_time - time.monotonic()) > 0.0:
+            # The feedback had its condensed program only.
+            plans.append(solve_kept(self.problem, ready, 0, values, left))
+        doubted = last.source is Source.SEARCHED or last.quality.loss > COST_GAIN
+        if doubted and grid is not None and (left := end_time - time.monotonic()) > 0.0:
+            motion = simulate(
+                self.system, x0=x0, duration=float(self.ocp.horizon), p=p, time_limit=left, method=COMPARISON,
+                u=self._within_bounds(grid.u),
+            )  # fmt: skip
+            if motion.success:
+                self.last = replace(last, quality=replace(last.quality, simulated=self._cost_of(motion, p)))
+                left = end_time - time.monotonic()
+                plans.append(solve_along(self.problem, motion, values, left) if left > 0.0 else None)
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.objective, default=None)
 
     @named_arguments
@@ -510,7 +542,7 @@ class MPC:
         'kept'
         """
         # First of all: a plan prepared for an earlier sample must not survive a failure below.
-        self._ready = self._gain = None
+        ready, self._ready, self._condensed, self._gain = self._ready, None, None, None
         if self.last is None:
             return
         begin = self.last.t + self.period + self.delay
@@ -518,8 +550,8 @@ class MPC:
         end_time = time.monotonic() + limit
         try:
             p = self._parameters(begin, None)
-            if self._planner is not None and (self._searched is not None or self._kept is not None):
-                self._prepare_both(begin, p, end_time)
+            if self._planner is not None and (self._searched is not None or self.last.source is Source.SOLVED):
+                self._prepare_both(ready, begin, p, end_time)
                 return
             if self.last.source is not Source.SOLVED:
                 # The last control was a fallback, so its plan does not start from the measured state: solve again
@@ -531,21 +563,21 @@ class MPC:
             shift = self._stages_since(begin)
             if self._plan is None or not self._plan.success or not 0 <= shift < self.problem.grid.control_stages:
                 return
-            ready = self.problem.prepare(
+            following = self.problem.prepare(
                 self._plan, shift=shift, spread=self.spread, p=p, solver=self.solver,
                 time_limit=max(0.0, end_time - time.monotonic()),
             )  # fmt: skip
-            if not ready.success:
+            if not following.success:
                 return
             # The present branch may have become poor; other starts are too expensive at every sample.
-            if self._has_risen(ready.objective):
-                ready = self._cheaper(ready, p, end_time)
+            if self._has_risen(following.objective):
+                following = self._cheaper(following, p, end_time)
             # Reference for `_has_risen`.
-            self._lowest = min(self._lowest, float(ready.objective))
-            self._ready, self._ready_for = ready, begin
+            self._lowest = min(self._lowest, float(following.objective))
+            self._ready, self._ready_for = following, begin
             if "track" in self.on_failure:
                 # First-order correction for the fallback "track", computed before it is needed.
-                self._gain = self.problem.differentiate(ready, x0=True)
+                self._gain = self.problem.differentiate(following, x0=True)
         except Exception:  # the next sample then starts from the last plan
             return
 
