@@ -95,7 +95,6 @@ def test_every_state_has_an_answer_or_a_code(walls):
     assert counts.get(0, 0) + counts.get(1, 0) >= 290
 
 
-@pytest.mark.slow
 def test_ten_thousand_states_have_an_answer_or_a_code(walls):
     counts = answers_of_random_states(walls, 10_000)
     assert counts.get(0, 0) + counts.get(1, 0) >= 9700

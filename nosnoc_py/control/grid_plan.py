@@ -13,9 +13,18 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import NosnocError, OptionError
-from nosnoc_py.mpcc.qpcc import Answer as Search
+from nosnoc_py.mpcc.qpcc import QPCCResult
 from nosnoc_py.ocp import OCP
-from nosnoc_py.transcription.fixed_grid import AGAIN_ROUNDS, FAR, FIRST_FACTOR, FIRST_ROUNDS, SAME, Condensed, FixedGrid, Motion
+from nosnoc_py.transcription.fixed_grid import (
+    AGAIN_ROUNDS,
+    FAR,
+    FIRST_FACTOR,
+    FIRST_ROUNDS,
+    SAME,
+    Condensed,
+    FixedGrid,
+    Motion,
+)
 
 Array = np.ndarray
 # Times of samples that are the same, relative to a period.
@@ -29,7 +38,7 @@ class GridAnswer:
     Attributes
     ----------
     x : (n_x,)
-    search : Search
+    search : QPCCResult
         How the search ended, with its objective and the bound of all others.
     motion : Motion
         Its controls, forces and states.
@@ -38,7 +47,7 @@ class GridAnswer:
     """
 
     x: Array
-    search: Search
+    search: QPCCResult
     motion: Motion
     u: Array
     condensed: Condensed

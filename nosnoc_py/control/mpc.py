@@ -84,8 +84,8 @@ class Source(StrEnum):
 class Quality:
     """What is known of a control when it is applied, and of its motion afterwards.
 
-    Objectives are those of the horizon. The fixed grid has an error of its own, so that its objectives are compared with
-    each other only.
+    Objectives are those of the horizon. The fixed grid has an error of its own, so that its objectives are compared
+    with each other only.
 
     Attributes
     ----------
@@ -498,14 +498,16 @@ class MPC:
         if time.monotonic() < end_time:
             self._condensed = condensed(self.problem, following)
 
-    def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | None:
-        """Return the plan of the last sample: on the branch of the last one, or of what the fixed grid's controls do."""
-        last, grid, plans = self.last, self._searched, [self._kept]
+    def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | Solution | None:
+        """Return the plan of the last sample: on its own branch, or on that of the motion of the fixed grid."""
+        last, grid, plans = self.last, self._searched, list[Answer | Solution | None]([self._kept])
         assert last is not None
         x0, values = last.planned_from, self.problem.parameters(last.planned_from, p)
         if ready is not None and self._kept is None and (left := end_time - time.monotonic()) > 0.0:
             # The feedback had its condensed program only.
             plans.append(solve_kept(self.problem, ready, 0, values, left))
+        elif self._kept is None and last.source is Source.SOLVED:
+            plans.append(self._plan)  # the first one, of finite elements alone
         doubted = last.source is Source.SEARCHED or last.quality.loss > COST_GAIN
         if doubted and grid is not None and (left := end_time - time.monotonic()) > 0.0:
             motion = simulate(

@@ -31,7 +31,7 @@ import numpy as np
 from nosnoc_py.implicit_function import RankRevealingQR
 from nosnoc_py.mpcc.branch import Branch, BranchProgram, Finish, as_differences, remove_common_parts
 from nosnoc_py.mpcc.parametric import DEPENDENT, AffineSolution, LinearRows
-from nosnoc_py.mpcc.qpcc import QPCC, Outcome
+from nosnoc_py.mpcc.qpcc import QPCC, QPCCOutcome
 from nosnoc_py.solution.records import SolvedBranch
 
 Array = np.ndarray
@@ -169,7 +169,7 @@ class BranchStep:
         Predicted, without penalties; infinite without a solution.
     expected : float
         The same by the multipliers alone: to first order, without a change of the active bounds.
-    outcome : Outcome
+    outcome : QPCCOutcome
     residual : float
         Largest violation of a linearised equation or of a bound that no direction moves.
     distance : float
@@ -181,7 +181,7 @@ class BranchStep:
     w: Array | None
     objective: float
     expected: float
-    outcome: Outcome
+    outcome: QPCCOutcome
     residual: float
     distance: float
     multipliers: Array
@@ -189,7 +189,7 @@ class BranchStep:
     @property
     def found(self) -> bool:
         """True if the linearised program has a solution."""
-        return self.outcome is Outcome.SOLVED
+        return self.outcome is QPCCOutcome.SOLVED
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -250,7 +250,7 @@ class BranchQP:
         """Return the step for other parameters."""
         at = self.elimination.at
         change = at.change(p)
-        outcome, objective, w = Outcome.INFEASIBLE, np.inf, None
+        outcome, objective, w = QPCCOutcome.INFEASIBLE, np.inf, None
         residual, multipliers = float(np.abs(self._solved[1] @ change).max(initial=0.0)), np.zeros(0)
         if residual <= CONTRADICTS:
             by = self.reduced
@@ -264,7 +264,7 @@ class BranchQP:
                 scale = at.program.mpcc.w_scale
                 w = remove_common_parts(at.program.mpcc, (at.x + by.step @ change + by.basis @ found.z) * scale)
         return BranchStep(
-            w=w if outcome is Outcome.SOLVED else None,
+            w=w if outcome is QPCCOutcome.SOLVED else None,
             objective=objective,
             expected=float(at.expected @ change),
             outcome=outcome,

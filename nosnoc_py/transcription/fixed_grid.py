@@ -9,8 +9,9 @@ with the states x, controls u and algebraic variables z of the DCS of the system
 velocity at the end of the step (Stewart and Trinkle 1996), and a gap with restitution e satisfies
 gap_{k+1} + e (gap_k - h n'v_k) >= 0 (Paoli and Schatzman 2002). Velocities belong to the middle of steps, as in the
 leapfrog scheme: the first step has half of the forces' impulse, later ones that of half of their own and half of the
-step before, and the last one all that is left, which makes smooth motion of second order. Other systems move by a linearly implicit midpoint rule,
-x_{k+1} = x_k + h (I - h f_x / 2)^{-1} f (Rosenbrock 1963), with the complementarities at the end of the step.
+step before, and the last one all that is left, which makes smooth motion of second order. Other systems move by a
+linearly implicit midpoint rule, x_{k+1} = x_k + h (I - h f_x / 2)^{-1} f (Rosenbrock 1963), with the complementarities
+at the end of the step.
 
 `FixedGrid.linearised` expands all functions along a motion, eliminates the states, and returns a `Condensed` problem:
 a QPCC (`mpcc.qpcc`) whose data depend linearly on the measured x_0. Costs are convexified: Gauss-Newton would need a
@@ -21,6 +22,7 @@ where pairs are few; later controls and steps are longer where the number of pai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -28,11 +30,11 @@ import numpy as np
 
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.qpcc import QPCC, Answer
+from nosnoc_py.mpcc.qpcc import QPCC, QPCCResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.transcription.transcribe import dcs_of
+from nosnoc_py.transcription.reformulate import dcs_of
 
 Array = np.ndarray
 # Pairs of a horizon: the time of a search doubles with every few of them. Steps are at least LEAST_STEPS.
@@ -49,8 +51,8 @@ DIRECTIONS = 4
 # Sweeps of Jacobi's rotations; the smallest divisor.
 SWEEPS, TINY = 6, 1e-12
 
-# Limits of the programs in one search: a program takes a time in proportion to unknowns times rows, a few nanoseconds for
-# each, and a search has to end within some ten milliseconds. A first plan has more time by a factor.
+# Limits of the programs in one search: a program takes a time in proportion to unknowns times rows, a few nanoseconds
+# for each, and a search has to end within some ten milliseconds. A first plan has more time by a factor.
 WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 1000, 4
 # Expansions for a first plan, and the relative change of its objective at which they end.
 # During the feedback there is time for AGAIN_ROUNDS.
@@ -125,7 +127,7 @@ class FixedGrid:
             steps has no place for, and for equations of algebraic variables that are not independent.
         """
         _check(ocp)
-        functions = _Functions.of(ocp)
+        functions = _StepFunctions.of(ocp)
         lengths, moves = _lengths(float(ocp.horizon), period, functions.pairs, steps)
         kicks = tuple(_kick(lengths, k, functions.mechanical) for k in range(lengths.size))
         condense, upper, pairs = _condensation(functions, lengths, moves, kicks)
@@ -227,7 +229,7 @@ class Condensed:
     z: Array
     scale: Array
 
-    def solve(self, x: Array, order: Array | None = None, moves: Array | None = None, **limits: Any) -> Answer:
+    def solve(self, x: Array, order: Array | None = None, moves: Array | None = None, **limits: Any) -> QPCCResult:
         """Search from a measured state (n_x,).
 
         Parameters
@@ -250,7 +252,7 @@ class Condensed:
         constant = 0.5 * float(one @ self.constant @ one)
         return self.qpcc.solve(self.c + self.c_x @ dx, lower, upper, constant=constant, order=known, **limits)
 
-    def motion_of(self, answer: Answer, x: Array) -> Motion:
+    def motion_of(self, answer: QPCCResult, x: Array) -> Motion:
         """Return controls, forces and predicted states of an answer for a measured state."""
         count, n_u = self.grid.lengths.size, self.grid.n[1]
         all_of = np.concatenate([[1.0], np.asarray(x, float) - self.motion.x[0], answer.z])
@@ -260,7 +262,7 @@ class Condensed:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Functions:
+class _StepFunctions:
     """Functions of one step and of the end, with their derivatives.
 
     Attributes
@@ -304,7 +306,7 @@ class _Functions:
     free_scales: Array
 
     @classmethod
-    def of(cls, ocp: OCP) -> _Functions:
+    def of(cls, ocp: OCP) -> _StepFunctions:
         """Write the functions of an OCP."""
         system = ocp.system
         mechanical = isinstance(system, CLS)
@@ -487,8 +489,8 @@ def _convex(hessian: ca.SX) -> ca.SX:
     """Return the Hessian with its negative eigenvalues set to zero, block by block of its pattern."""
     result = ca.SX(*hessian.shape)
     pattern = hessian.sparsity() + ca.Sparsity.diag(hessian.shape[0])
-    _, order, starts = (pattern.scc()[0], *pattern.scc()[1:]) if pattern.numel() else (0, [], [0])
-    for start, end in zip(starts[:-1], starts[1:], strict=True):
+    _, order, starts = pattern.scc() if pattern.numel() else (0, [], [0])
+    for start, end in pairwise(starts):
         rows = sorted(order[start:end])
         block = hessian[rows, rows]
         if block.is_constant():
@@ -519,7 +521,7 @@ def _clipped(block: ca.SX) -> ca.SX:
 
 
 def _condensation(
-    f: _Functions, lengths: Array, moves: Array, kicks: tuple[tuple[int, float, float], ...]
+    f: _StepFunctions, lengths: Array, moves: Array, kicks: tuple[tuple[int, float, float], ...]
 ) -> tuple[ca.Function, Array, Array]:
     """Return the function of the condensed data, the upper bounds of its rows, and the rows of its pairs.
 
@@ -612,7 +614,8 @@ def _condensation(
             (_start_of(f, X[:, k], X[:, k + 1]), _start_of(f, state - fixed(X[:, k]), delta_x)),
             (X[:, k + 1], delta_x),
         ):
-            quadratic(0.5 * h, *f.cost(at, U[:, k], Z[:, k], p), ca.vertcat(delta, delta_u, delta_z))
+            value, gradient, hessian = f.cost(at, U[:, k], Z[:, k], p)
+            quadratic(0.5 * h, value, gradient, hessian, ca.vertcat(delta, delta_u, delta_z))
         states.append(after)
         algebraic.append(z_y)
         state, last_u = after, u_y
@@ -651,7 +654,7 @@ def _condensation(
     return condense, upper, np.vstack([np.zeros((0, 2), int), *pairs])
 
 
-def _start_of(f: _Functions, before: Any, after: Any) -> Any:
+def _start_of(f: _StepFunctions, before: Any, after: Any) -> Any:
     """Return rows of the state at the start of a step; velocities are those of the step."""
     if not f.mechanical:
         return before

@@ -1,8 +1,8 @@
 """A model predictive controller as C: the fixed grid whose order of contacts is searched at every sample.
 
 `mpc_prepare` shifts the plan and expands the problem along it, before the state is measured; `mpc_feedback` then takes
-one search of a QPCC. The two CasADi functions (`FixedGrid.condense`, `FixedGrid.step`), the search (`mpcc.qpcc`) and the
-loop around them are one file without allocation, input or output. The same is done in Python by `control.grid_plan`.
+one search of a QPCC. The two CasADi functions (`FixedGrid.condense`, `FixedGrid.step`), the search (`mpcc.qpcc`) and
+the loop around them are one file without allocation, input or output. `control.grid_plan` does the same in Python.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ BODY = """
 /* ---- the loop around these functions ---- */
 #include "mpc.h"
 
-enum { N_X = @x@, N_U = @u@, N_Z = @z@, N_P = @p@, STEPS = @steps@, PAIRS = @pairs@, N = @n@, M = @m@, MOVES = @moves@ };
+enum { N_X = @x@, N_U = @u@, N_Z = @z@, N_P = @p@, STEPS = @steps@, PAIRS = @pairs@, N = @n@, M = @m@ };
 enum { X_ROOM = @x_room@, U_ROOM = @u_room@, Z_ROOM = @z_room@, P_ROOM = @p_room@, PAIR_ROOM = @pair_room@ };
-enum { PER_STEP = @per_step@, FIRST_ROUNDS = @rounds@, AGAIN_ROUNDS = @again_rounds@, FIRST_NODES = @first_nodes@, WIDTH = 1 + N_X + N };
+enum { PER_STEP = @per_step@, WIDTH = 1 + N_X + N };
+enum { FIRST_ROUNDS = @rounds@, AGAIN_ROUNDS = @again_rounds@, FIRST_NODES = @first_nodes@ };
 static const double weights[] = {@weights@};
 static const int source[] = {@source@}, unknown[] = {@unknown@}, move_of[] = {@move_of@};
 static const int pair_first[] = {@first@}, pair_second[] = {@second@};
@@ -256,7 +257,7 @@ def sources(grid: FixedGrid, period: float, p: Array) -> dict[str, str]:
     with TemporaryDirectory() as folder:
         generator.generate(f"{folder}/")
         code = (Path(folder) / SOURCE).read_text(encoding="utf-8")
-    n_x, n_u, n_z = grid.n
+    n_x, n_u, _ = grid.n
     explained = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
     sizes = {"x": n_x, "u": n_u, "p": p.size, "nodes": grid.nodes}
     header = filled(HEADER_TEXT, {**sizes, "period": repr(period), "statuses": explained})
@@ -270,16 +271,16 @@ def _numbers(grid: FixedGrid, period: float, p: Array) -> dict[str, Any]:
     m, n = (int(size) for size in grid.condense.size_out(1))
     both = grid.condense, grid.step
     most = {name: max(getattr(f, f"sz_{name}")() for f in both) for name in ("arg", "res", "iw", "w")}
-    moves = int(grid.moves[-1]) + 1
+    most_nodes = FIRST_FACTOR * grid.nodes
     shares = np.array([[share, kick] for _, share, kick in grid.kicks])
     return {name: max(1, size) for name, size in most.items()} | {
         "arg": max(5, most["arg"]), "res": max(10, most["res"]),
-        "z": n_z, "steps": steps, "pairs": len(grid.pairs), "n": n, "m": m, "moves": moves,
+        "z": n_z, "steps": steps, "pairs": len(grid.pairs), "n": n, "m": m,
         "per_step": grid.per_step, "x_room": (steps + 1) * n_x, "u_room": max(1, steps * n_u),
         "z_room": max(1, steps * n_z), "p_room": max(1, p.size), "pair_room": max(1, len(grid.pairs)),
         "states": steps * n_x * (1 + n_x + n), "algebraic": max(1, steps * n_z * (1 + n_x + n)),
-        "rounds": FIRST_ROUNDS, "again_rounds": AGAIN_ROUNDS, "first_nodes": FIRST_FACTOR * grid.nodes, "most": FIRST_FACTOR * grid.nodes, "same": SAME, "far": FAR,
-        "gap": GAP, "weights": listed(weights.ravel()), "source": listed(source),
+        "rounds": FIRST_ROUNDS, "again_rounds": AGAIN_ROUNDS, "first_nodes": most_nodes, "most": most_nodes,
+        "same": SAME, "far": FAR, "gap": GAP, "weights": listed(weights.ravel()), "source": listed(source),
         "unknown": listed(np.isin(np.arange(steps), unknown).astype(int)), "move_of": listed(grid.moves),
         "first": listed(grid.pairs[:, 0]), "second": listed(grid.pairs[:, 1]),
         "kick_step": listed([before for before, _, _ in grid.kicks]), "kick_share": listed(shares.ravel()),
@@ -299,8 +300,8 @@ def readme(grid: FixedGrid, period: float, p: Array) -> str:
 ## The controller
 
 `{HEADER}` declares a model predictive controller with a period of {period:g} s whose order of contacts is free:
-`mpc_prepare(x, p)` between two samples, `mpc_feedback(x, p, nodes, u)` when the state ({n_x} numbers) is measured; u has
-{n_u} numbers, p {p.size}, or is NULL for the values of `layout.json`. It is a program of its own:
+`mpc_prepare(x, p)` between two samples, `mpc_feedback(x, p, nodes, u)` when the state ({n_x} numbers) is measured; u
+has {n_u} numbers, p {p.size}, or is NULL for the values of `layout.json`. It is a program of its own:
 
     {COMPILE}
 
@@ -313,7 +314,8 @@ It returns
 {statuses}
 
 The horizon has {grid.lengths.size} steps ({lengths} s) and {len(grid.pairs)} pairs of complementary quantities. Their
-orders are searched by branch and bound, with at most {grid.nodes} programs in a sample ({FIRST_FACTOR * grid.nodes} for the first plan).
+orders are searched by branch and bound, with at most {grid.nodes} programs in a sample, and {FIRST_FACTOR} times as
+many for the first plan.
 Memory is static and nothing is allocated.
 """
 

@@ -152,6 +152,7 @@ def listed(numbers: Any) -> str:
 
 
 def filled(text: str, words: dict[str, Any]) -> str:
+    """Return a text with its words between @ filled in."""
     for word, value in words.items():
         text = text.replace(f"@{word}@", str(value))
     return text

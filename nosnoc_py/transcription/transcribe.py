@@ -23,26 +23,23 @@ import numpy as np
 from nosnoc_py.declared import changed
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
-from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod, TimeFreezing
+from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod, TimeFreezing
 from nosnoc_py.discretization.readout import Reader
 from nosnoc_py.discretization.step_equilibration import step_bounds
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.ocp import OCP, Complementarity, Constraint
+from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.options import fitting
-from nosnoc_py.reformulation.contact import contact_dcs, is_curved
-from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each, rows_of
-from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints, with_slacks
-from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
-from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
+from nosnoc_py.reformulation.dcs import DCS, indexed, rows_of
+from nosnoc_py.reformulation.kinks import kinks_of, smooth_constraints
+from nosnoc_py.reformulation.numerical_time import SPEED
+from nosnoc_py.reformulation.time_freezing import CLOCK, freeze
 from nosnoc_py.roles import Role
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tableaus import tableau
-from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription.guesses import FREE, start_of
 from nosnoc_py.transcription.numerical_time import FrozenTranscription
+from nosnoc_py.transcription.reformulate import dcs_of
 from nosnoc_py.transcription.transcription import Transcription, block_name
 
 # Default bound on the relative change of lengths of elements within a stage. An optimum with lengths near zero has poor
@@ -156,40 +153,6 @@ def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: 
     labels = ("sum of the control stages' lengths",)
     builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count, labels, role=Role.SUM_OF_STAGES)
     return shares
-
-
-def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simulation: bool) -> DCS:
-    """Return the DCS that a method makes of the system of an OCP, with the user's own complementarities."""
-    system, cost = ocp.system, ocp.stage_cost
-    if isinstance(method, FESDJ):
-        # Defaults that differ between an OCP and a simulation step are resolved before the DCS is written.
-        rate, rest = gap_rate_of(method, system, simulation=simulation), rest_velocity_of(method, simulation=simulation)
-        dcs = contact_dcs(system, method.replace(gap_rate=rate, rest_velocity=rest), running_cost=cost)
-    elif frozen is not None:
-        assert isinstance(method, TimeFreezing)
-        dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
-    else:
-        dcs = filippov_dcs(system, running_cost=cost, dcs_mode=method.elements.dcs_mode)
-    if (tableau(method.elements.scheme, method.elements.rk_stages).b >= 0.0).all():
-        dcs = with_slacks(dcs, ocp)  # a slack of a negative weight would be unbounded
-    return replace(dcs, pairs=(*dcs.pairs, *map(_own_pair, ocp.complementarities))) if ocp.complementarities else dcs
-
-
-def _own_pair(pair: Complementarity) -> Pair:
-    rows = range(pair.a.numel())
-    sides = (of_each(f"{pair.name} a", rows), pair.a), (of_each(f"{pair.name} b", rows), pair.b)
-    return Pair.between(Role.COMPLEMENTARITY, *sides, name=f"own {pair.name}", cross="none")
-
-
-def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
-    """Return the option `gap_rate`, or its default."""
-    return (simulation and is_curved(system)) if method.gap_rate is None else method.gap_rate
-
-
-def rest_velocity_of(method: FESDJ, *, simulation: bool) -> float:
-    """Return the option `rest_velocity` [m/s], or its default."""
-    default = REST_VELOCITY if simulation else 0.0
-    return default if method.rest_velocity is None else method.rest_velocity
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -149,7 +149,7 @@ def test_a_shift_by_a_period_keeps_the_motion():
     later = grid.shifted(motion, 0.05, motion.x[grid.times.searchsorted(0.05 - 1e-9)], NONE)
     at = grid.times[:-1] + 0.05 < grid.times[-1] - 1e-9
     inside = np.flatnonzero(at)
-    step = int(round(0.05 / grid.lengths[0]))
+    step = round(0.05 / grid.lengths[0])
     assert np.abs(later.x[inside] - motion.x[inside + step]).max() < 1e-9
     assert (later.u[inside] == motion.u[inside + step]).all()
 

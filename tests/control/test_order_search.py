@@ -1,4 +1,4 @@
-"""MPC whose order of contacts is searched at every sample: controls, their sources, and what is known of their quality."""
+"""MPC whose order of contacts is searched at every sample: controls, their sources and their quality."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_where_both_models_fail_the_plan_goes_on(monkeypatch):
 
 
 def test_a_delay_is_predicted_through_impacts():
-    # A ball 1 cm above the floor at 1 m/s down hits it 10 ms later, within the delay, and goes up when the control acts.
+    # A ball 1 cm above the floor at 1 m/s down hits it 10 ms later, within the delay, and then goes up.
     q, v, u = (ca.SX.sym(name) for name in "qvu")
     floor = ns.Contact("floor", gap=q, restitution=0.5)
     ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 10.0, contacts=[floor])

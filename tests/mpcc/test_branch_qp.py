@@ -14,7 +14,7 @@ from nosnoc_py.mpcc.again import Resolve
 from nosnoc_py.mpcc.branch import Branch, Finish, complete
 from nosnoc_py.mpcc.branch_qp import BranchQP, Elimination, Expansion
 from nosnoc_py.mpcc.neighbours import Neighbours, neighbouring_sides
-from nosnoc_py.mpcc.qpcc import Outcome
+from nosnoc_py.mpcc.qpcc import QPCCOutcome
 from nosnoc_py.mpcc.strategy import Solvers
 from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.transcription.condensed import condensed
@@ -171,7 +171,7 @@ def test_equations_that_contradict_the_parameters_are_told() -> None:
     qp = Program(mpcc, [1.0, 0.0, 2.0]).qp()
     assert qp.at(np.array([1.5, 1.5])).found
     step = qp.at(np.array([1.5, 1.4]))
-    assert (step.found, step.w, step.objective, step.outcome) == (False, None, np.inf, Outcome.INFEASIBLE)
+    assert (step.found, step.w, step.objective, step.outcome) == (False, None, np.inf, QPCCOutcome.INFEASIBLE)
     assert step.residual == pytest.approx(0.1, rel=1e-6)
 
 

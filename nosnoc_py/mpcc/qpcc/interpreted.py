@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
-if TYPE_CHECKING:
-    from nosnoc_py.mpcc.qpcc.program import QPCC, Answer
+from nosnoc_py.mpcc.qpcc.result import QPCCOutcome, QPCCResult
 
 Array = np.ndarray
 # A pair with both sides above OPEN is violated.
@@ -28,12 +27,17 @@ def definite(P: Array) -> bool:
 
 
 def search(
-    program: QPCC, c: Array, lower: Array, upper: Array, constant: float, order: Array, nodes: int, gap: float
-) -> Answer:
-    """Search as `QPCC.solve` describes."""
-    from nosnoc_py.mpcc.qpcc.program import Answer, Outcome
-
-    P, A, pairs = program.P, program.A, program.pairs
+    data: tuple[Array, Array, Array],
+    c: Array,
+    lower: Array,
+    upper: Array,
+    constant: float,
+    order: Array,
+    nodes: int,
+    gap: float,
+) -> QPCCResult:
+    """Search as `QPCC.solve` describes; `data` are P, A and the pairs."""
+    P, A, pairs = data
     # In y = R z with P = R'R, and with rows of length one: DAQP's tolerances are absolute.
     R = np.linalg.cholesky(P).T
     rows = np.linalg.solve(R.T, A.T).T
@@ -86,15 +90,15 @@ def search(
             stack.append((at[0], child))
     left = min([bound for bound, _ in stack], default=np.inf)
     if best is None:
-        outcome = Outcome.NOTHING if stack else Outcome.INFEASIBLE
+        outcome = QPCCOutcome.NOTHING if stack else QPCCOutcome.INFEASIBLE
         nothing = np.zeros(P.shape[0]), np.zeros(len(pairs), int), np.zeros(A.shape[0])
-        return Answer(
+        return QPCCResult(
             outcome=outcome, z=nothing[0], sides=nothing[1], multipliers=nothing[2], objective=np.inf, bound=left,
             kept=kept, nodes=counts, steps=counts,
         )  # fmt: skip
     (objective, z, multipliers), sides = best
-    outcome = Outcome.LIMIT if left < objective - gap * abs(objective) else Outcome.SOLVED
-    return Answer(
+    outcome = QPCCOutcome.LIMIT if left < objective - gap * abs(objective) else QPCCOutcome.SOLVED
+    return QPCCResult(
         outcome=outcome, z=z, sides=sides, multipliers=multipliers, objective=objective, bound=min(left, objective),
         kept=kept, nodes=counts, steps=counts,
     )  # fmt: skip

@@ -18,64 +18,18 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
 
 from nosnoc_py.mpcc.qpcc import interpreted
 from nosnoc_py.mpcc.qpcc.native import library
+from nosnoc_py.mpcc.qpcc.result import QPCCOutcome, QPCCResult
 
 Array = np.ndarray
 Means = Literal["compiled", "interpreted"]
 # Nodes of one search, and the relative gain of an objective below which another order is not looked for.
 NODES, GAP = 2000, 1e-4
-
-
-class Outcome(IntEnum):
-    """How a search ended."""
-
-    SOLVED = 0  # the best answer, up to the gap
-    LIMIT = 1  # an answer; better ones have not been excluded within the limit of nodes
-    INFEASIBLE = 2  # no answer exists
-    NOTHING = 3  # no answer within the limit of nodes
-    NUMBERS = 4  # a number is not finite, or P is not positive definite
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Answer:
-    """Result of a search.
-
-    Attributes
-    ----------
-    outcome : Outcome
-    z : (n,)
-    sides : (pairs,) int
-        Side of each pair that is zero.
-    multipliers : (m,)
-        Of the rows: positive at upper bounds, negative at lower ones.
-    objective, bound : float
-        Of z, and a lower bound of what any z has.
-    kept : float
-        Objective of the order that was given; infinite if none was, or if it is infeasible.
-    nodes, steps : int
-        Programs and active-set steps.
-    """
-
-    outcome: Outcome
-    z: Array
-    sides: Array
-    multipliers: Array
-    objective: float
-    bound: float
-    kept: float
-    nodes: int
-    steps: int
-
-    @property
-    def found(self) -> bool:
-        """True if there is an answer."""
-        return self.outcome in (Outcome.SOLVED, Outcome.LIMIT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +50,7 @@ class QPCC:
     R: Array
     rows: Array
     lengths: Array
-    outcome: Outcome
+    outcome: QPCCOutcome
 
     @classmethod
     def of(cls, P: Any, A: Any, pairs: Any) -> QPCC:
@@ -107,9 +61,9 @@ class QPCC:
         R, rows, lengths = np.zeros((n, n)), np.zeros((m, n)), np.ones(m)
         code = library()
         if code is not None:
-            outcome = Outcome(code.qpcc_setup(n, m, *map(_address, (P, A, R, rows, lengths))))
+            outcome = QPCCOutcome(code.qpcc_setup(n, m, *map(_address, (P, A, R, rows, lengths))))
         else:
-            outcome = Outcome.SOLVED if interpreted.definite(P) and np.isfinite(A).all() else Outcome.NUMBERS
+            outcome = QPCCOutcome.SOLVED if interpreted.definite(P) and np.isfinite(A).all() else QPCCOutcome.NUMBERS
         return cls(P, A, pairs, R, rows, lengths, outcome)
 
     def solve(
@@ -123,7 +77,7 @@ class QPCC:
         nodes: int = NODES,
         gap: float = GAP,
         means: Means = "compiled",
-    ) -> Answer:
+    ) -> QPCCResult:
         """Search for the best z.
 
         Parameters
@@ -145,23 +99,24 @@ class QPCC:
         z, multipliers, report = np.zeros(n), np.zeros(m), np.full(4, np.inf)
         sides, counts = np.zeros(k, np.int32), np.zeros(2, np.int32)
         code = library() if means == "compiled" else None
-        if self.outcome is not Outcome.SOLVED:
-            outcome = self.outcome
+        outcome: QPCCOutcome = self.outcome
+        if outcome is not QPCCOutcome.SOLVED:
+            pass  # P is not positive definite: there is nothing to search
         elif code is None:
-            return interpreted.search(self, c, lower, upper, float(constant), known, nodes, gap)
+            return interpreted.search((self.P, self.A, self.pairs), c, lower, upper, float(constant), known, nodes, gap)
         else:
             first, second = (np.ascontiguousarray(self.pairs[:, side]) for side in (0, 1))
             work = np.zeros(code.qpcc_work(n, m, k, nodes))
             integers = np.zeros(code.qpcc_integers(n, m, k, nodes), np.int32)
-            given = map(_address, (self.R, self.rows, self.lengths, c))
-            places = map(_address, (lower, upper, first, second, known))
-            results = map(_address, (z, sides, multipliers, report, counts, work, integers))
-            outcome = Outcome(
+            given = [_address(part) for part in (self.R, self.rows, self.lengths, c)]
+            places = [_address(part) for part in (lower, upper, first, second, known)]
+            results = [_address(part) for part in (z, sides, multipliers, report, counts, work, integers)]
+            outcome = QPCCOutcome(
                 code.qpcc_solve(
                     n, m, k, *given, ctypes.c_double(constant), *places, int(nodes), ctypes.c_double(gap), *results
                 )
             )
-        return Answer(
+        return QPCCResult(
             outcome=outcome, z=z, sides=sides, multipliers=multipliers, objective=float(report[0]),
             bound=float(report[1]), kept=float(report[2]), nodes=int(counts[0]), steps=int(counts[1]),
         )  # fmt: skip
