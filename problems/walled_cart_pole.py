@@ -2,8 +2,8 @@
 
 Model predictive control at 20 Hz: the tip of the pole meets a rigid wall on either side, and the controller may lean on
 them. Every eighth sample the rate of the pole is kicked by 2 rad/s to one side. After a kick the order of contacts may
-change, and no new plan is ready in time. Then the better one of the corrected and the shifted plan is applied, while a
-new plan is computed. `python -m problems.walled_cart_pole --json` prints the sources of the controls.
+change: it is searched on a fixed grid within the sample. `python -m problems.walled_cart_pole --json` prints the sources
+of the controls.
 """
 
 from __future__ import annotations
