@@ -2,8 +2,8 @@
 
 Model predictive control at 20 Hz: the tip of the pole meets a rigid wall on either side, and the controller may lean on
 them. Every eighth sample the rate of the pole is kicked by 2 rad/s to one side. After a kick the order of contacts may
-change: it is searched on a fixed grid within the sample. `python -m problems.walled_cart_pole --json` prints the sources
-of the controls.
+change: it is searched on a fixed grid within the sample. `python -m problems.walled_cart_pole --json` prints the
+sources of the controls.
 """
 
 from __future__ import annotations

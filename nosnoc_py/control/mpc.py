@@ -66,6 +66,12 @@ PREDICTION = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
 COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
+# The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
+# has predicted: median of the last five. Its steps are too long then.
+DECEIVED = 10.0
+# After so many samples in a row without a plan of finite elements the fixed grid is used in any case; more are allowed
+# where there was one after the first.
+MOST_UNSOLVED, MORE_UNSOLVED = 3, 10
 # Fraction of the deadline that the solver may use; the rest is left for the fallback control.
 SOLVER_FRACTION = 0.6
 
@@ -306,6 +312,7 @@ class MPC:
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
         self._condensed: CondensedBranch | None = None
+        self._ratios, self._unsolved = list[float](), 0
 
     @property
     def lower(self) -> Array:
@@ -334,6 +341,7 @@ class MPC:
         """
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
         self._searched = self._kept = self._condensed = None
+        self._ratios, self._unsolved = list[float](), 0
         if self._planner is not None:
             self._planner.reset()
 
@@ -389,7 +397,7 @@ class MPC:
         try:
             planned_from = self._predicted_start(x, t, values)
             fields["planned_from"] = planned_from
-            if self._planner is not None:
+            if self._grid_holds:
                 self._searched = answered(self._planner, planned_from, t + self.delay, values)
                 if self.last is not None:
                     return self._record(self._feedback(fields, t, values), began)
@@ -408,10 +416,12 @@ class MPC:
             self._plan, self._began = answer, t + self.delay
             how = answer.how if isinstance(answer, Answer) else "first"
             step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
+            self._unsolved = 0 if self.last is None else MOST_UNSOLVED - MORE_UNSOLVED
             return self._record(step, began)
-        if self._planner is not None and self.last is None:
+        if self._grid_holds and self.last is None:
             # Finite elements have no first plan: the fixed grid may have one.
             return self._record(self._feedback(fields, t, values), began)
+        self._unsolved += 1
         u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
             # Too late to act, but still the best start for the next sample.
@@ -490,7 +500,12 @@ class MPC:
         if not 0 <= shift < self.problem.grid.control_stages or (limit := end_time - time.monotonic()) <= 0.0:
             return
         following = solve_kept(self.problem, plan, shift, values, limit)
-        if following is None:
+        if following is None and (limit := end_time - time.monotonic()) > 0.0:
+            # With time left: other branches, relaxed problems, homotopies.
+            following = self.problem.prepare(
+                plan, shift=shift, spread=self.spread, p=p, solver=self.solver, time_limit=limit
+            )
+        if following is None or not following.success:
             # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
             self._plan = None
             return
@@ -515,7 +530,8 @@ class MPC:
                 u=self._within_bounds(grid.u),
             )  # fmt: skip
             if motion.success:
-                self.last = replace(last, quality=replace(last.quality, simulated=self._cost_of(motion, p)))
+                simulated = self._simulated(motion, grid, p)
+                self.last = replace(last, quality=replace(last.quality, simulated=simulated))
                 left = end_time - time.monotonic()
                 plans.append(solve_along(self.problem, motion, values, left) if left > 0.0 else None)
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.objective, default=None)
@@ -552,7 +568,7 @@ class MPC:
         end_time = time.monotonic() + limit
         try:
             p = self._parameters(begin, None)
-            if self._planner is not None and (self._searched is not None or self.last.source is Source.SOLVED):
+            if self._grid_holds and (self._searched is not None or self.last.source is Source.SOLVED):
                 self._prepare_both(ready, begin, p, end_time)
                 return
             if self.last.source is not Source.SOLVED:
@@ -653,6 +669,7 @@ class MPC:
             u = self._within_bounds(self._searched.u)
             driven = simulate(self.system, x0=x0, duration=horizon, p=p, u=u, time_limit=limit)
             if driven.success:
+                self._simulated(driven, self._searched, p)
                 yield driven
         uncontrolled = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._zero_control(), time_limit=limit)
         yield uncontrolled if uncontrolled.success else None
@@ -692,6 +709,19 @@ class MPC:
         """Return the simulated cost of controls (N, n_u) over the horizon; infinite if the simulation stops early."""
         motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARISON)
         return self._cost_of(motion, p) if motion.success else np.inf
+
+    def _simulated(self, motion: Trajectory, grid: GridAnswer, p: Any) -> float:
+        """Return the objective of a simulation of the fixed grid's controls, and note its ratio to the prediction."""
+        cost = self._cost_of(motion, p)
+        if np.isfinite(cost):
+            self._ratios = [*self._ratios[-4:], cost / max(abs(grid.objective), np.finfo(float).tiny)]
+        return cost
+
+    @property
+    def _grid_holds(self) -> bool:
+        """True if there is a fixed grid that its simulations have not refuted, or if finite elements alone do worse."""
+        refuted = bool(self._ratios) and float(np.median(self._ratios)) > DECEIVED
+        return self._planner is not None and (not refuted or self._unsolved >= MOST_UNSOLVED)
 
     def _cost_of(self, motion: Trajectory, p: Any) -> float:
         if self.cost is None:

