@@ -26,7 +26,8 @@ def loop(
 ) -> ns.ClosedLoop:
     """Run the closed loop with this number of samples of a tenth of a second."""
     ocp = build()
-    mpc = ns.MPC(ocp, method, deadline=deadline, preparation=5.0)
+    # Over 40 periods the steps of a fixed grid would be too long for pushes.
+    mpc = ns.MPC(ocp, method, deadline=deadline, preparation=5.0, fixed_grid=False)
     return ns.close_loop(mpc, ocp.system, samples * mpc.period, START, noise=noise, seed=seed)
 
 
