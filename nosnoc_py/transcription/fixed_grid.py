@@ -53,7 +53,7 @@ SWEEPS, TINY = 6, 1e-12
 
 # Limits of the programs in one search: a program takes a time in proportion to unknowns times rows, a few nanoseconds
 # for each, and a search has to end within some ten milliseconds. A first plan has more time by a factor.
-WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 1000, 4
+WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 600, 4
 # Expansions for a first plan, and the relative change of its objective at which they end.
 # During the feedback there is time for AGAIN_ROUNDS.
 FIRST_ROUNDS, AGAIN_ROUNDS, SAME = 8, 2, 1e-3
