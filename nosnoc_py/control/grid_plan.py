@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import NosnocError, OptionError
+from nosnoc_py.errors import NosnocError
 from nosnoc_py.mpcc.qpcc import QPCCResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.transcription.fixed_grid import (
@@ -89,7 +89,8 @@ class GridPlanner:
         """Return the planner, or None for problems that the grid has no place for."""
         try:
             return cls(ocp, period, stages)
-        except OptionError:
+        # Laws without a DCS, and whatever CasADi refuses: finite elements alone go on.
+        except (NosnocError, RuntimeError, ValueError):
             return None
 
     def reset(self) -> None:
@@ -153,5 +154,5 @@ def answered(planner: GridPlanner | None, x: Array, t: float, p: Any) -> GridAns
         return None
     try:
         return planner.answer(x, t, np.asarray(p, float).reshape(-1))
-    except (NosnocError, ArithmeticError, np.linalg.LinAlgError):
+    except (NosnocError, ArithmeticError, RuntimeError, np.linalg.LinAlgError):
         return None
