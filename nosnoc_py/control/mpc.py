@@ -14,8 +14,8 @@ Without the fixed grid the feedback solves the plan again, on other branches whe
 (`Transcription.resolve`), and the preparation looks for them (`Transcription.prepare`), which takes seconds.
 
 Invariant: `MPC.step` always returns a finite control within the bounds. Solver failures and answers after the deadline
-lead to a fallback control, and `MPC.last` records its source and the reason. Every plan is compared with the cheapest
-cost so far, because following one branch of active contacts may become poor after a disturbance.
+lead to a fallback control, and `MPC.last` records its source and the reason. Without the grid every plan is compared
+with the cheapest cost so far, because following one branch of active contacts may become poor after a disturbance.
 """
 
 from __future__ import annotations
@@ -500,11 +500,9 @@ class MPC:
         if not 0 <= shift < self.problem.grid.control_stages or (limit := end_time - time.monotonic()) <= 0.0:
             return
         following = solve_kept(self.problem, plan, shift, values, limit)
-        if following is None and (limit := end_time - time.monotonic()) > 0.0:
+        if following is None and time.monotonic() < end_time:
             # With time left: other branches, relaxed problems, homotopies.
-            following = self.problem.prepare(
-                plan, shift=shift, spread=self.spread, p=p, solver=self.solver, time_limit=limit
-            )
+            following = self._ahead(plan, shift, p, end_time)
         if following is None or not following.success:
             # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
             self._plan = None
@@ -581,10 +579,7 @@ class MPC:
             shift = self._stages_since(begin)
             if self._plan is None or not self._plan.success or not 0 <= shift < self.problem.grid.control_stages:
                 return
-            following = self.problem.prepare(
-                self._plan, shift=shift, spread=self.spread, p=p, solver=self.solver,
-                time_limit=max(0.0, end_time - time.monotonic()),
-            )  # fmt: skip
+            following = self._ahead(self._plan, shift, p, end_time)
             if not following.success:
                 return
             # The present branch may have become poor; other starts are too expensive at every sample.
@@ -598,6 +593,11 @@ class MPC:
                 self._gain = self.problem.differentiate(following, x0=True)
         except Exception:  # the next sample then starts from the last plan
             return
+
+    def _ahead(self, plan: Answer | Solution, shift: int, p: Any, end: float) -> Answer:
+        """Prepare a plan for the state that it predicts, on any branch, until `end` (monotonic time)."""
+        left = max(0.0, end - time.monotonic())
+        return self.problem.prepare(plan, shift=shift, spread=self.spread, p=p, solver=self.solver, time_limit=left)
 
     def _has_risen(self, objective: float) -> bool:
         """True if the objective exceeds the lowest one so far, a sign that the branch has become a poor one."""
@@ -613,14 +613,7 @@ class MPC:
                 break
             candidate = self.problem.solve(self.solver, x0=x0, p=p, guess=guess, time_limit=remaining)
             if candidate.success and candidate.objective < ready.objective - COST_GAIN * abs(ready.objective):
-                prepared = self.problem.prepare(
-                    candidate,
-                    shift=0,
-                    spread=self.spread,
-                    p=p,
-                    solver=self.solver,
-                    time_limit=max(0.0, end - time.monotonic()),  # the candidate has used a part of it
-                )
+                prepared = self._ahead(candidate, 0, p, end)
                 ready = prepared if prepared.success else ready
         return ready
 

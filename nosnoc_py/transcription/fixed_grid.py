@@ -33,6 +33,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.qpcc import QPCC, QPCCResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription.reformulate import dcs_of
 
@@ -267,7 +268,7 @@ class _StepFunctions:
 
     Attributes
     ----------
-    pairs, inequalities, path, end : int
+    pairs, inequalities : int
         Rows of each kind.
     free : int
         Algebraic variables that the equations leave free.
@@ -311,7 +312,7 @@ class _StepFunctions:
         system = ocp.system
         mechanical = isinstance(system, CLS)
         dcs = dcs_of(ocp, _method(system, mechanical), None, simulation=False)
-        own = [pair for pair in dcs.pairs if not pair.difference_only and not pair.name.startswith("slip_parts")]
+        own = [pair for pair in dcs.pairs if not pair.difference_only and pair.role is not Role.SLIP_PARTS]
         a, b = (ca.vertcat(ca.SX(0, 1), *[getattr(pair, side) for pair in own]) for side in "ab")
         x, u, z, p, h, times = dcs.x, dcs.u, dcs.z, dcs.p, ca.SX.sym("h"), ca.SX.sym("h", 2)
         xuz = ca.vertcat(x, u, z)
@@ -373,7 +374,7 @@ def _before(system: Any, pairs: list[Any], h: ca.SX) -> ca.SX:
     if isinstance(system, CLS) and system.contacts:
         start = 0
         for pair in pairs:
-            if pair.name == "contact":
+            if pair.role is Role.CONTACT:
                 e = ca.SX(system.mechanics.frames.restitution)
                 added[start : start + e.numel()] = e * (system.mechanics.gaps - h * system.mechanics.gap_rates)
             start += pair.a.numel()
@@ -419,14 +420,11 @@ def _lengths(horizon: float, period: float, pairs: int, steps: int | None) -> tu
     if periods <= most:
         inner = min(most // periods, MOST_INNER)
         return np.full(periods * inner, horizon / (periods * inner)), np.repeat(np.arange(periods), inner)
-    count = most
-    low, high = 1.0, 2.0
-    while period * np.sum(high ** np.arange(count)) < horizon:
-        high *= 2.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if period * np.sum(middle ** np.arange(count)) < horizon else (low, middle)
-    return np.asarray(period * high ** np.arange(count)), np.arange(count)
+    from scipy.optimize import brentq  # not paid for by an import of the library
+
+    numbers = np.arange(most)
+    factor = brentq(lambda factor: np.sum(factor**numbers) - horizon / period, 1.0, horizon / period, xtol=1e-14)
+    return np.asarray(period * factor**numbers), numbers
 
 
 def _kick(lengths: Array, k: int, mechanical: bool) -> tuple[int, float, float]:

@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.qpcc import native
+from nosnoc_py.mpcc.qpcc.program import GAP
 from nosnoc_py.transcription.fixed_grid import AGAIN_ROUNDS, FAR, FIRST_FACTOR, FIRST_ROUNDS, SAME, FixedGrid
 from nosnoc_py.transcription.step_source import filled, listed
 
@@ -25,8 +26,6 @@ Array = np.ndarray
 SOURCE, HEADER, LIBRARY = "mpc.c", "mpc.h", "libmpc.so"
 # Without contraction of products and sums the numbers are the same as in Python.
 COMPILE = f"gcc -O3 -ffp-contract=off -fPIC -shared -o {LIBRARY} {SOURCE} -lm"
-# Relative gain below which another order is not looked for, as in `QPCC.solve`.
-GAP = 1e-4
 STATUSES = {
     0: "solved: u is the control of the best order of contacts",
     1: "cut: u is the control of the best order that was found within the limit of nodes",
@@ -87,7 +86,7 @@ static double X[X_ROOM], U[U_ROOM], Z[Z_ROOM], next_X[X_ROOM], next_U[U_ROOM], n
 static int sides[PAIR_ROOM], next_sides[PAIR_ROOM], chosen[PAIR_ROOM], planned, ready;
 static double P[N * N], A[M * N], A_rows[M * N], c[N], c_x[N * N_X], constant[(1 + N_X) * (1 + N_X)];
 static double lower[M], lower_x[M * N_X], states[@states@], algebraic[@algebraic@], scale[N];
-static double R[N * N], rows[M * N], row_length[M], c_now[N], low[M], z[N], multipliers[M], report[4], last_u[U_ROOM];
+static double R[N * N], rows[M * N], row_length[M], c_now[N], low[M], z[N], multipliers[M], report[3], last_u[U_ROOM];
 static double search_work[QPCC_WORK(N, M, PAIRS, @most@)];
 static int search_integers[QPCC_INTEGERS(N, M, PAIRS, @most@)], counts[2];
 static casadi_real function_work[@w@];

@@ -96,7 +96,7 @@ class QPCC:
         n, (m, k) = self.P.shape[0], (self.A.shape[0], self.pairs.shape[0])
         known = np.full(k, -1, np.int32) if order is None else np.ascontiguousarray(order, dtype=np.int32)
         c, lower, upper = (np.ascontiguousarray(part, dtype=float) for part in (c, lower, upper))
-        z, multipliers, report = np.zeros(n), np.zeros(m), np.full(4, np.inf)
+        z, multipliers, report = np.zeros(n), np.zeros(m), np.full(3, np.inf)
         sides, counts = np.zeros(k, np.int32), np.zeros(2, np.int32)
         code = library() if means == "compiled" else None
         outcome: QPCCOutcome = self.outcome

@@ -332,8 +332,7 @@ static void exchange(int a, int b, int pairs, int entry, double *bound, double *
 
 /* One call. `order` (pairs) says which side of a pair is zero in a known order of contacts (0 or 1), or -1.
  * `z` (n) and `chosen` (pairs) are the answer, `multipliers` (m) those of its rows (positive at upper bounds);
- * `report` (4): objective, lower bound of all objectives, objective of the known order (infinite if it is none), and
- * the largest violation of a pair. `counts` (2): nodes and steps. */
+ * `report` (3): objective, lower bound of all objectives, objective of the known order (infinite if it is none). `counts` (2): nodes and steps. */
 int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, const double *length, const double *c,
                double constant, const double *lower, const double *upper, const int *first, const int *second,
                const int *order, int most_nodes, double gap, double *z, int *chosen, double *multipliers,
@@ -365,7 +364,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
   p.side = (signed char *)integers, integers += n / 4 + 1;
   p.inside = (signed char *)integers;
   counts[0] = counts[1] = 0;
-  report[0] = report[2] = INFINITY, report[1] = -INFINITY, report[3] = 0.0;
+  report[0] = report[2] = INFINITY, report[1] = -INFINITY;
   for (i = 0; i < n; i++) { /* R'v = c */
     double s = c[i];
     for (k = 0; k < i; k++) s -= R[k * n + i] * v[k];
