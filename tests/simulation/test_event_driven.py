@@ -378,9 +378,9 @@ def test_a_fast_body_meets_a_round_one_and_parts(height: float) -> None:
     )
 
 
-def wall_and_force(mass: float = 1.0) -> ns.CLS:
+def wall_and_force(mass: float = 1.0, restitution: float = 0.5) -> ns.CLS:
     q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
-    wall = ns.Contact("wall", gap=q, restitution=0.5)
+    wall = ns.Contact("wall", gap=q, restitution=restitution)
     return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(mass), force=mass * u, contacts=[wall])
 
 
@@ -407,6 +407,25 @@ def test_a_hop_above_the_scale_of_a_soft_closing_is_made_of_impacts(depth: float
     times = 1.0 + np.array([-1.0, 2.0, 2.0]) * np.cbrt(depth)
     np.testing.assert_allclose([event.time for event in trajectory.events], times, rtol=0, atol=1e-6)
     assert trajectory.events[0].v_before == pytest.approx(-3.0 * np.cbrt(depth) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("leaves", np.geomspace(1e-7, 1.0, 15).tolist())
+def test_a_hop_after_an_impact_ends_however_low_it_is(leaves: float) -> None:
+    """An inelastic impact at t = 1; the force a - j (t - 1) then lifts the mass by 2 a^3 / (3 j^2), and presses it.
+
+    The flight of a hop that can be resolved lasts 3 a / j, a lower one closes where the force turns, at a / j.
+    """
+    jerk = 46.0
+    start = [1.0 + leaves / 2 + jerk / 6, -1.0 - leaves - jerk / 2]
+    trajectory = simulate(wall_and_force(restitution=0.0), start, 2.0, u=lambda t: [leaves - jerk * (t - 1.0)])
+    assert trajectory.status is ns.Status.SOLVED
+    resolved = leaves**3 / jerk**2 > 1e-9
+    last = [event for event in trajectory.events if event.time > 1.0 + 1e-12]
+    assert [event.kind for event in last] == (["impact", "contact"] if resolved else ["contact"])
+    flight = (3.0 if resolved else 1.0) * leaves / jerk
+    assert last[0].time - 1.0 == pytest.approx(flight, rel=1e-2, abs=1e-7 if resolved else 2e-3)
+    assert trajectory.series["lambda_normal[wall]"].values[-1] == pytest.approx(jerk - leaves, rel=1e-9)
+    np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-9)
 
 
 def crossed(coefficients: list[float], end: float = 1.0) -> Crossing:

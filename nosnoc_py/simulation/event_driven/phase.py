@@ -210,11 +210,13 @@ class PhaseRun:
     def _end_at(self, crossing: Crossing, dense: Any) -> Phase:
         """Return the phase that ends at a crossing."""
         length = self.step_end - self.t
-        # The start of the step is the event; the dense output beyond it decides the modes.
-        if crossing.at_once:
-            return self._finish(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
         path = _MotionAhead(self, dense)
-        crossing = self._as_soft_closing(crossing, path)
+        soft = self._as_soft_closing(crossing, path)
+        # The start of the step is the event, unless a hop too low to be resolved closes where its acceleration turns;
+        # the dense output beyond it decides the modes.
+        if crossing.at_once and not soft.time > self.t:
+            return self._finish(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
+        crossing = soft
         ahead = np.asarray(path(crossing.high)) if isinstance(crossing, SoftClosing) else None
         t, x, pieces = self._locate(crossing, dense)
         self.steps += pieces
