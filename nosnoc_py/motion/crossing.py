@@ -332,9 +332,13 @@ class GuardSearch:
             above = np.flatnonzero(self.evaluate(times)[0][:, guard] > rise)
             if above.size:
                 return self._between(guard, float(times[above[0]]), float(t[j]))
-        if enabled and speeds[0] > self.slow and speeds[j] < 0.0:
-            # Rounding hides how far it rose; its rate tells when: it is back after twice the time to its turn.
-            turn = root(lambda s: self._rate(guard, s), float(t[0]), float(t[j]))
+        rising = np.flatnonzero(speeds[:j] > self.slow)
+        if enabled and rising.size and speeds[j] < 0.0:
+            # The noise hides how far it rose; its rate tells when it turned. What is rounding even there, is back after
+            # twice the time to its turn.
+            turn = root(lambda s: self._rate(guard, s), float(t[rising[-1]]), float(t[j]))
+            if self._value(guard, turn) > 0.0:
+                return self._between(guard, turn, float(t[j]))
             back = min(2.0 * turn - float(t[0]), float(t[j]))
             return Crossing(guard=guard, low=turn, high=float(t[j]), time=back)
         return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)

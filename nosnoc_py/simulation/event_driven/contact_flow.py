@@ -127,8 +127,13 @@ class ContactFlow:
         values = sample(at, regime)
         noise = self.noise._replace(inertia=regime.inertia(at) * self.scales.acceleration)
         enabled = values.guards > rounding(noise, values.forces[None])
-        # A contact that has just opened has a gap of zero; its rate shows that the gap is about to be positive.
-        enabled[GAP * n_c : (GAP + 1) * n_c] |= values.rates[:n_c] > at.slow(RESTING)
+        # A contact that has just opened has a gap of zero; its rate shows that the gap is about to be positive, or its
+        # acceleration where it opens at rest.
+        rates, slow = values.rates[:n_c], at.slow(RESTING)[:n_c]
+        rises, rests = rates > slow, (np.abs(rates) <= slow) & np.isfinite(values.guards[:n_c])
+        if rests.any():
+            rises |= rests & (self.distance_accelerations(regime, t, x) > RESTING * self.scales.acceleration)
+        enabled[GAP * n_c : (GAP + 1) * n_c] |= rises
         return enabled
 
     def inertia(self, regime: ContactRegime, t: float, x: np.ndarray) -> float:
