@@ -67,8 +67,8 @@ COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
 # The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
-# has predicted: median of the last five. Its steps are too long then.
-DECEIVED = 10.0
+# has predicted: median of the last five, and of three at least. Its steps are too long then.
+DECEIVED, LEAST_SEEN = 10.0, 3
 # After so many samples in a row without a plan of finite elements the fixed grid is used in any case; more are allowed
 # where there was one after the first.
 MOST_UNSOLVED, MORE_UNSOLVED = 3, 10
@@ -713,7 +713,7 @@ class MPC:
     @property
     def _grid_holds(self) -> bool:
         """True if there is a fixed grid that its simulations have not refuted, or if finite elements alone do worse."""
-        refuted = bool(self._ratios) and float(np.median(self._ratios)) > DECEIVED
+        refuted = len(self._ratios) >= LEAST_SEEN and float(np.median(self._ratios)) > DECEIVED
         return self._planner is not None and (not refuted or self._unsolved >= MOST_UNSOLVED)
 
     def _cost_of(self, motion: Trajectory, p: Any) -> float:

@@ -21,7 +21,9 @@ where pairs are few; later controls and steps are longer where the number of pai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +32,7 @@ import numpy as np
 
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.errors import OptionError
+from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.qpcc import QPCC, QPCCResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.dcs import DCS
@@ -54,7 +57,7 @@ SWEEPS, TINY = 6, 1e-12
 
 # Limits of the programs in one search: a program takes a time in proportion to unknowns times rows, a few nanoseconds
 # for each, and a search has to end within some ten milliseconds. A first plan has more time by a factor.
-WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 600, 4
+WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 300, 4
 # Expansions for a first plan, and the relative change of its objective at which they end.
 # During the feedback there is time for AGAIN_ROUNDS.
 FIRST_ROUNDS, AGAIN_ROUNDS, SAME = 8, 2, 1e-3
@@ -137,6 +140,10 @@ class FixedGrid:
             condense=condense, step=functions.step, upper=upper,
         )  # fmt: skip
 
+    @cached_property
+    def _condense(self) -> Callable[..., list[Array]]:
+        return buffered(self.condense)
+
     @property
     def nodes(self) -> int:
         """Limit of the programs of a search during the feedback."""
@@ -202,7 +209,7 @@ class FixedGrid:
 
     def linearised(self, motion: Motion, p: Array) -> Condensed:
         """Expand along a motion and eliminate the states; p (n_p,) are the parameters of the OCP's system."""
-        parts = (np.array(part) for part in self.condense(motion.x.T, motion.u.T, motion.z.T, p))
+        parts = self._condense(motion.x, motion.u, motion.z, np.asarray(p))
         P, A, c, c_x, constant, lower, lower_x, states, algebraic, scale = parts
         return Condensed(
             grid=self, motion=motion, qpcc=QPCC.of(P, A, self.pairs), c=c[:, 0], c_x=c_x, constant=constant,

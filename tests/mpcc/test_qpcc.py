@@ -147,8 +147,8 @@ def test_what_has_no_answer_is_told(means):
 
 def test_the_limit_of_nodes_keeps_the_best_answer_so_far():
     problem = random_problem(np.random.default_rng(4), 40, 30, 10)
-    whole, cut = problem.solve(nodes=20_000), problem.solve(nodes=60)
-    assert cut.nodes == 60
+    whole, cut = problem.solve(nodes=20_000), problem.solve(nodes=30)
+    assert cut.nodes == 30
     assert cut.outcome in (QPCCOutcome.LIMIT, QPCCOutcome.NOTHING)
     assert cut.bound <= whole.objective + CLOSE
     if cut.found:

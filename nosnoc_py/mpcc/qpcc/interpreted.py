@@ -12,6 +12,8 @@ from nosnoc_py.mpcc.qpcc.result import QPCCOutcome, QPCCResult
 Array = np.ndarray
 # A pair with both sides above OPEN is violated.
 OPEN = 1e-7
+# Weight of the first pair where a search chooses the one to branch on; that of the last one is one.
+EARLY = 0.35
 # Tolerances of DAQP, and the largest violation of a row of length one that counts as solved.
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12}
 OUTSIDE = 1e-7
@@ -82,7 +84,8 @@ def search(
         if not violated.size:
             best = (at, np.where(state >= 0, state, slacks[:, 1] < slacks[:, 0]))
             continue
-        pair = violated[0]
+        weights = EARLY + (1.0 - EARLY) * violated / len(pairs)
+        pair = violated[np.argmax(weights * slacks[violated].min(axis=1))]
         prefer = int(slacks[pair, 1] < slacks[pair, 0])
         for side in (1 - prefer, prefer):
             child = state.copy()

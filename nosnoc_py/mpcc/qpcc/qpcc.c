@@ -8,8 +8,9 @@
  * Its program is solved by a dual active-set method (Goldfarb and Idnani 1983, in the form of Arnstroem, Bemporad and
  * Axehill 2022): a working set with multipliers of the right signs stays admissible when rows are added or bounds
  * move, so that every node starts from the working set of its parent. The search plunges: it goes on with the child
- * whose side is smaller, and where a plunge ends with the open node of the lowest bound. The pair that is branched on is
- * the first violated one, and pairs are given in the order of time.
+ * whose side is smaller, and where a plunge ends with the open node of the lowest bound. It branches on the pair whose
+ * smaller side is largest. Pairs are given in the order of time, and later ones have more weight: what comes late follows
+ * from what comes early, so that it decides little by itself, and a program that settles it says what the order costs.
  *
  * No allocation, no recursion, no input or output: the caller gives the memory. Results depend on the data only, and
  * limits count steps and nodes. Compile without contraction of products and sums for the same bits on every machine.
@@ -27,14 +28,17 @@ enum { QPCC_SOLVED = 0, QPCC_LIMIT = 1, QPCC_INFEASIBLE = 2, QPCC_NOTHING = 3, Q
 #define QPCC_INTEGERS(n, m, pairs, nodes) \
   (2 * (n) + (m) + 4 + (pairs) + QPCC_ROOM(pairs, nodes) * (2 * ((n) + 1) + (pairs) + 2))
 
-enum { BLOCK = 64, REFINED = 3 }; /* rows that are looked at together; steps of iterative refinement */
+enum { BLOCK = 16, REFINED = 3 }; /* rows that are looked at together; steps of iterative refinement */
 
 /* A row is violated beyond VIOLATED (rows have length one in y); multipliers above -DUAL count as zero; a row of which
  * less than DEPENDENT is orthogonal to the working set depends on it; a pair with both sides above OPEN is violated. */
-static const double VIOLATED = 1e-10, EXACT = 1e-14, DUAL = 1e-12, DEPENDENT = 1e-11, OPEN = 1e-7;
+static const double VIOLATED = 1e-10, MOVED = 1e-12, EXACT = 1e-14, DUAL = 1e-12, DEPENDENT = 1e-11, NEAR = 1e-6, SINKS = 1e-9, OPEN = 1e-7;
+
+/* Weight of the first pair where a search chooses the one to branch on; that of the last one is one. */
+static const double EARLY = 0.35;
 
 typedef struct {
-  int n, m, size, singular, steps, next;
+  int n, m, size, singular, careful, steps, next;
   double tolerance;
   const double *rows;                                       /* m x n, of length one */
   double *lower, *upper;                                    /* m: bounds of M y at this node */
@@ -91,26 +95,46 @@ int qpcc_setup(int n, int m, const double *P, const double *A, double *R, double
   return QPCC_SOLVED;
 }
 
+static void solve(const Program *p, double *x, int size);
+
 static double bound_of(const Program *p, int k) {
   int i = p->member[k];
   return p->side[k] > 0 ? p->upper[i] : -p->lower[i];
 }
 
+/* The squared distance of a row from the span of the first `size` members, by its residual: the difference of squares in
+ * `append` has lost its digits where it is small. Orthogonalised twice (Daniel, Gragg, Kaufman, Stewart 1976). */
+static double distance(const Program *p, const double *row, int size) {
+  double *rest = p->work, *x = p->solution;
+  int j, k, again, n = p->n;
+  memcpy(rest, row, (size_t)n * sizeof(double));
+  for (again = 0; again < 2; again++) {
+    for (k = 0; k < size; k++) x[k] = p->side[k] * dot(p->rows + (size_t)p->member[k] * n, rest, n);
+    solve(p, x, size);
+    for (k = 0; k < size; k++) {
+      const double *member = p->rows + (size_t)p->member[k] * n;
+      double weight = p->side[k] * x[k];
+      for (j = 0; j < n; j++) rest[j] -= weight * member[j];
+    }
+  }
+  return dot(rest, rest, n);
+}
+
 /* Add a row at one of its bounds to the working set, with the multiplier given. */
 static void append(Program *p, int i, int side, double multiplier) {
-  int j, l, k = p->size, width = p->n + 1;
+  int j, k = p->size, width = p->n + 1;
   const double *row = p->rows + (size_t)i * p->n;
   double *at = p->factor + (size_t)k * width, d = dot(row, row, p->n), whole = d;
   for (j = 0; j < k; j++) {
-    double g = side * p->side[j] * dot(p->rows + (size_t)p->member[j] * p->n, row, p->n);
-    for (l = 0; l < j; l++) g -= p->factor[(size_t)j * width + l] * at[l];
-    at[j] = g;
+    at[j] = side * p->side[j] * dot(p->rows + (size_t)p->member[j] * p->n, row, p->n);
+    at[j] -= dot(p->factor + (size_t)j * width, at, j);
   }
   for (j = 0; j < k; j++) {
     double g = at[j];
     at[j] = g / p->pivot[j];
     d -= g * at[j];
   }
+  if (p->careful && d <= NEAR * whole) d = distance(p, row, k);
   p->member[k] = i;
   p->side[k] = (signed char)side;
   p->inside[i] = 1;
@@ -156,11 +180,11 @@ static void take_out(Program *p, int out) {
 /* Solve L D L' x = right, in place; the first `size` members. */
 static void solve(const Program *p, double *x, int size) {
   int i, j, width = p->n + 1;
-  for (i = 0; i < size; i++)
-    for (j = 0; j < i; j++) x[i] -= p->factor[(size_t)i * width + j] * x[j];
-  for (i = size - 1; i >= 0; i--) {
-    x[i] /= p->pivot[i];
-    for (j = i + 1; j < size; j++) x[i] -= p->factor[(size_t)j * width + i] * x[j];
+  for (i = 0; i < size; i++) x[i] -= dot(p->factor + (size_t)i * width, x, i);
+  for (i = 0; i < size; i++) x[i] /= p->pivot[i];
+  for (i = size - 1; i > 0; i--) { /* row by row, as the factor is stored */
+    const double *row = p->factor + (size_t)i * width;
+    for (j = 0; j < i; j++) x[j] -= row[j] * x[i];
   }
 }
 
@@ -256,7 +280,8 @@ static void refactor(Program *p) {
 /* The program of a node, from its working set. The value is 1/2 |y|^2; above `cutoff` the node is given up. */
 static int solve_program(Program *p, double cutoff, double *value) {
   int k, i = 0, side, n = p->n, limit = 20 * (p->n + p->m), added = -1, doubts = 0;
-  double *x = p->solution;
+  double *x = p->solution, lowest = -INFINITY;
+  p->careful = 0;
   p->tolerance = VIOLATED;
   for (; limit > 0; limit--) {
     p->steps++;
@@ -297,9 +322,20 @@ static int solve_program(Program *p, double cutoff, double *value) {
     }
     *value = 0.5 * dot(p->y, p->y, n);
     if (!isfinite(*value)) return QPCC_NUMBERS;
+    if (*value < lowest && !p->careful) { /* a dual method never goes back: the factors have lost digits */
+      p->careful = 1;
+      refactor(p);
+      lowest = -INFINITY;
+      continue;
+    }
+    lowest = *value - SINKS * fabs(*value);
     if (*value >= cutoff) return QPCC_LIMIT;
     side = price(p, &i);
-    for (k = 0; !side && k < REFINED && refine(p) > EXACT; k++) side = price(p, &i);
+    for (k = 0; !side && k < REFINED; k++) {
+      double residual = refine(p);
+      if (residual <= EXACT) break;
+      if (residual > MOVED) side = price(p, &i); /* less does not move any row across its tolerance */
+    }
     if (!side) {
       *value = 0.5 * dot(p->y, p->y, n);
       return *value >= cutoff ? QPCC_LIMIT : QPCC_SOLVED;
@@ -378,6 +414,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
     high[i] = upper[i] / length[i] + shift;
     if (isnan(low[i]) || isnan(high[i])) return QPCC_NUMBERS;
   }
+  p.careful = 0;
   empty(&p);
   /* The known order first: its objective says what a change of the order is worth, and bounds the search. */
   for (k = 0; k < pairs && order[k] >= 0; k++) {}
@@ -407,7 +444,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
   memcpy(saved_state, state, (size_t)pairs * sizeof(int));
   top = 1, fresh = 1;
   while (top > 0 && counts[0] < most_nodes) {
-    double cutoff, slack_first, slack_second;
+    double cutoff, slack_first, slack_second, smaller, most = 0.0;
     int branch = -1, prefer = 0;
     top--;
     if (!fresh) { /* the plunge has ended: on with the node that promises most */
@@ -451,10 +488,13 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
       if (state[k] >= 0) continue;
       slack_first = (dot(rows + (size_t)first[k] * n, p.y, n) - low[first[k]]) * length[first[k]];
       slack_second = (dot(rows + (size_t)second[k] * n, p.y, n) - low[second[k]]) * length[second[k]];
-      if (slack_first > OPEN && slack_second > OPEN) {
+      smaller = slack_second < slack_first ? slack_second : slack_first;
+      if (smaller > OPEN) {
+        smaller *= EARLY + (1.0 - EARLY) * k / pairs;
+        if (smaller <= most) continue;
+        most = smaller;
         branch = k;
         prefer = slack_second < slack_first;
-        break;
       }
     }
     if (branch < 0) {
