@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import casadi as ca
 import numpy as np
@@ -52,6 +53,33 @@ def test_a_loop_goes_to_the_goal_and_its_log_is_saved_and_drawn(tmp_path):
     figure = plot(log, path=tmp_path / "loop.png")
     assert [axes.get_ylabel() for axes in figure.axes] == ["q_0", "v_0", "controls", "latency [ms]"]
     assert (tmp_path / "loop.png").stat().st_size > 10_000
+
+
+def test_a_figure_marks_sources_late_samples_and_impacts():
+    """Of a log with all sources; the first sample, of 2 s, is a text."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=0.6 - q)])
+    log = ns.close_loop(lambda t, x: 4 * (0.5 - x[0]) - x[1], cart, 2.0, [0, 0], period=0.1)
+    latency, late = np.full(20, 0.002), np.zeros(20)
+    latency[[0, 5, 9]], late[[5, 9]] = [2.0, 0.15, 0.2], 1.0
+    sources = (*Source, *[Source.SOLVED] * 14, "law")
+    figure = plot(replace(log, latency=latency, late=late, sources=sources, deadline=0.12), ["v_0"])
+    states, _, panel = figure.axes
+    # A figure without the first state has its legend, too, and none for plans that do not exist.
+    assert [text.get_text() for text in states.get_legend().get_texts()] == ["plant"]
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == [
+        "solved: 15", "order searched: 1", "plan tracked: 1", "plan shifted: 1", "held: 1", "law: 1",
+        "late: 2 of 20", "period, 100 ms", "deadline, 120 ms", "impacts: 1",
+    ]  # fmt: skip
+    assert panel.get_title("left") == "first sample: 2 s"
+    assert panel.get_yscale() == "log"
+    assert 200 < panel.get_ylim()[1] < 1000
+    looks = {line.get_label(): line for line in panel.get_lines()}
+    assert len({(line.get_color(), line.get_marker()) for line in list(looks.values())[:6]}) == 6
+    np.testing.assert_allclose(looks["late: 2 of 20"].get_xdata(), [0.5, 0.9], atol=1e-12)
+    (impact,) = [event.time for event in log.events]
+    for axes in figure.axes:
+        assert [impact, impact] in [list(line.get_xdata()) for line in axes.get_lines()]
 
 
 def test_every_sample_has_a_control_when_every_third_solution_fails(monkeypatch):
