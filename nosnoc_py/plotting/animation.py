@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
 from nosnoc_py.plotting.bodies import BodyPainter
-from nosnoc_py.plotting.film import Film, check_integer, check_size
+from nosnoc_py.plotting.film import Film, Note, check_integer, check_size
 from nosnoc_py.plotting.film_page import write_page
 from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import PlanarMotion
@@ -48,7 +48,8 @@ def animate(system: Described, trajectory: Trajectory, path: str | Path, **optio
         A file `.gif`, `.mp4` or `.html`; folders are made.
     options
         `speed` (seconds of the motion per second of the film), `frames_per_second`, `size` (inches),
-        `dots_per_inch`; of bodies in space also `view` and `resolution`, see `nosnoc_py.plotting.animate_body`.
+        `dots_per_inch`; of planar systems also `note`, a function of the time [s] that returns a text for the frame; of
+        bodies in space also `view` and `resolution`, see `nosnoc_py.plotting.animate_body`.
         The frames of a GIF last multiples of 10 ms, 20 ms at the least: its number per second is rounded to that.
         A motion of less than half a second makes a film of less than ten frames: give a `speed` below 1.
 
@@ -88,6 +89,7 @@ def animate_scene(
     speed: float = 1.0,
     size: tuple[float, float] | None = None,
     dots_per_inch: int = 100,
+    note: Note | None = None,
 ) -> Path:
     """Write a film of a planar system with a scene; arguments as in `animate`.
 
@@ -109,7 +111,7 @@ def animate_scene(
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
     marked = any(impact for _, impact, _ in painter.motion.marks)
-    film = Film(trajectory, path, frames_per_second, speed, marked=marked)
+    film = Film(trajectory, path, frames_per_second, speed, marked=marked, note=note)
     if film.path.suffix.lower() == ".html":
         return write_page(painter.motion, film, size)
     return _filmed(film, painter, size, dots_per_inch)
@@ -203,6 +205,9 @@ def stage(
     if title:
         figure.suptitle(title, fontsize=10)
     legend_below(figure, handles, 7)
+    figure.draw_without_rendering()
+    for axes in grid:
+        painter.prepare(axes)  # ticks for the room that there is, and then room for these ticks
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the places stay the same in all frames of a film
     for axes in grid:

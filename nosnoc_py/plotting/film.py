@@ -22,6 +22,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 MOST = 3000  # frames: a picture takes some 20 ms, and a file of more is of no use
 SHORTEST_FRAME = 2  # of a GIF [10 ms]; programs show shorter ones slowly
 FLASH = 0.4  # how long an event is written into a film [s of the film]
+Note = Callable[[float], str]
 NAMED_EVENTS = 2  # simultaneous events that are named in a film; four corners of a box would not fit into the line
 
 
@@ -61,10 +62,14 @@ def frame_rate(path: Path, frames_per_second: float) -> float:
 class Clock:
     """Texts of every frame: the time, the number of impacts until then, and the events of this moment.
 
-    `marked` says that the picture has a cross where they were.
+    `marked` says that the picture has a cross where they were. `note` is a function of the time that returns a further
+    text.
     """
 
-    def __init__(self, trajectory: Trajectory, times: Array, flash: float, *, marked: bool = True) -> None:
+    def __init__(
+        self, trajectory: Trajectory, times: Array, flash: float, *, marked: bool = True, note: Note | None = None
+    ) -> None:
+        self._note = note
         self._sign = " (×)" if marked else ""
         self._events = sorted(trajectory.events, key=lambda event: event.time)
         self._unit = trajectory.units.get("t", "s")
@@ -80,10 +85,11 @@ class Clock:
         return sum(event.kind == "impact" and event.time <= t for event in self._events)
 
     def text(self, t: float) -> str:
-        """Return the time, the number of impacts if the motion has any, and the status of a motion that has failed."""
+        """Return the time, the number of impacts if the motion has any, the note, and the status of a failed motion."""
         text = f"t = {t:.{self._digits}f} {self._unit}"
         impacts = f", impacts{self._sign}: {self.count_impacts(t)}" if self._counts else ""
-        return f"{text}{impacts}{self._failed}"
+        note = "" if self._note is None else f", {self._note(t)}"
+        return f"{text}{impacts}{note}{self._failed}"
 
     def now(self, t: float) -> str:
         """Return the words about the latest events while they are fresh: two of them, and how many more there are.
@@ -103,12 +109,13 @@ class Film:
     """The times of all frames of a motion, and the clock that is written into them."""
 
     def __init__(
-        self, trajectory: Trajectory, path: str | Path, frames_per_second: float, speed: float, *, marked: bool = True
-    ) -> None:
+        self, trajectory: Trajectory, path: str | Path, frames_per_second: float, speed: float, *, marked: bool = True,
+        note: Note | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.flash = Path(path), FLASH * speed
         self.rate = frame_rate(self.path, frames_per_second)
         self.times = frame_times(trajectory, speed, self.rate)
-        self.clock = Clock(trajectory, self.times, self.flash, marked=marked)
+        self.clock = Clock(trajectory, self.times, self.flash, marked=marked, note=note)
 
     def record(self, figure: Figure, dots_per_inch: int, draw: Callable[[float], Any]) -> Path:
         """Write the file; `draw` fills each frame, and what it returns is removed before the next one."""

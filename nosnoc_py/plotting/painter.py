@@ -97,7 +97,7 @@ class Painter:
 
     def prepare(self, axes: Axes) -> None:
         """Set what decides how much room axes have: their labels and ticks."""
-        axes.set(xlim=(self.view.left, self.view.right), ylim=(self.view.bottom, self.view.top))
+        self._fill(axes)
         axes.set_xlabel(scaled(axes.xaxis, "", "m"), fontsize=8, labelpad=1)
         axes.set_ylabel(scaled(axes.yaxis, "", "m"), fontsize=8, labelpad=1)
         axes.tick_params(labelsize=7, length=2)
@@ -105,13 +105,17 @@ class Painter:
 
     def settle(self, axes: Axes) -> None:
         """Fill axes that have found their place."""
+        self._fill(axes)
+        axes.set(aspect="equal")
+        axes.apply_aspect()
+
+    def _fill(self, axes: Axes) -> None:
+        """Set the limits that have equal scales where the axes are now, and as many ticks as there is room for."""
         width, height = axes.get_position(original=True).size * axes.figure.get_size_inches()
         self.view = self.motion.view.with_ratio(height / width)
         axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / WIDE_TICK, 1, 8))))
         axes.yaxis.set_major_locator(MaxNLocator(int(np.clip(height / HIGH_TICK, 2, 8))))
-        limits = {"xlim": (self.view.left, self.view.right), "ylim": (self.view.bottom, self.view.top)}
-        axes.set(aspect="equal", **limits)
-        axes.apply_aspect()
+        axes.set(xlim=(self.view.left, self.view.right), ylim=(self.view.bottom, self.view.top))
 
     def layers(self, times: Array) -> list[Layer]:
         """Return what is drawn at times (frames,), in the order of the shapes."""

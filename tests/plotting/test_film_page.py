@@ -61,6 +61,14 @@ def test_a_page_is_complete_and_has_all_frames(ball: ns.CLS, bounce: ns.Trajecto
     assert [file.name for file in path.parent.iterdir()] == ["ball.html"]
 
 
+def test_a_note_is_in_every_frame(ball: ns.CLS, bounce: ns.Trajectory, tmp_path: Path) -> None:
+    path = ns.animate(ball, bounce, tmp_path / "ball.html", note=lambda t: "late" if t > 0.5 else "early")
+    clock = numbers_of(path.read_text(encoding="utf-8"))["clock"]
+    assert clock[0].startswith("t = 0.00 s, impacts")
+    assert clock[0].endswith(", early")
+    assert clock[-1].endswith(", late")
+
+
 def test_places_are_those_of_the_motion(ball: ns.CLS, bounce: ns.Trajectory, tmp_path: Path) -> None:
     data = numbers_of(ns.animate(ball, bounce, tmp_path / "ball.html").read_text(encoding="utf-8"))
     assert data["width"] == WIDTH

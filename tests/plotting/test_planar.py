@@ -484,3 +484,15 @@ def test_many_events_at_once_are_shortened(bouncing: ns.Trajectory) -> None:
     corners = [ns.Event(time=0.5, name=f"corner {k}", kind="impact") for k in range(1, 5)]
     clock = Clock(replace(bouncing, events=tuple(corners)), np.linspace(0, 1, 11), flash=0.2)
     assert clock.now(0.5) == "impact corner 1, impact corner 2, and 2 more"
+
+
+def test_labels_of_axes_are_inside_of_a_small_picture() -> None:
+    """Ticks of 0.15 m need more room than those of 0.2 m, which a larger picture would have."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    look = [ns.scene.Disc(q, 0.02), ns.scene.Line([[-0.5, 0.0], [0.5, 0.6]])]
+    body = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=[0, 0], scene=look)
+    painter = Painter(PlanarMotion(body, ns.simulate(body, x0=[-0.4, 0.5, 0.8, 0], duration=1.0)))
+    figure, (axes,) = stage(painter, (4.4, 3.6))
+    figure.draw_without_rendering()
+    assert axes.yaxis.label.get_window_extent().x0 >= 0.0
+    assert axes.xaxis.label.get_window_extent().y0 >= 0.0
