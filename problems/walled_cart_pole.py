@@ -21,6 +21,7 @@ from problems.loops.common import Kicks, Loop, filmed, looped
 from problems.runner import program
 
 GRAVITY, LENGTH, WALL = 9.81, 0.5, 0.3
+TIP = 0.02  # radius of the tip in films; the walls are drawn where it touches them [m]
 KICKS = Kicks(state="v_1", size=2.0)
 METHOD = ns.FESDJ(control_stages=10, finite_elements=2, rk_stages=2)
 START = (0.0, 0.0, 0.0, 2.2)
@@ -32,11 +33,11 @@ def plant() -> ns.CLS:
     tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(1.0, ca.vertcat(q[0], 0)), (0.2, tip)])
     mechanics = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=0.2 * GRAVITY * tip[1])
-    walls = [Line([[side * WALL, 0.3], [side * WALL, 0.7]], joints=False) for side in (-1, 1)]
+    walls = [Line([[x, 0.43], [x, 0.6]], joints=False, colour="black") for x in (-WALL - TIP, WALL + TIP)]
     return ns.CLS(
         q=q, v=v, u=u, mass_matrix=mechanics.mass_matrix, force=mechanics.force,
         contacts=[ns.Contact("right", gap=WALL - tip[0]), ns.Contact("left", gap=WALL + tip[0])],
-        scene=[Line([[q[0] - 0.1, 0], [q[0] + 0.1, 0]]), Line([[q[0], 0], tip]), Disc(tip, 0.02), *walls],
+        scene=[Line([[q[0] - 0.1, 0], [q[0] + 0.1, 0]]), Line([[q[0], 0], tip]), Disc(tip, TIP), *walls],
         names={"q": ["cart", "angle"], "u": ["motor"]},
     )  # fmt: skip
 

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
+from nosnoc_py.plotting import dense_output
 from nosnoc_py.progress import Progress
 from problems.runner import Program, Report, Run, program, tabled
 from problems.settings import Settings
 
+# Jump of a state between two periods, relative to one and the state: more than errors of simulations.
+KICKED = 1e-3
 NOISE = 0.01  # standard deviation of measured states, relative to their nominal values
 
 
@@ -167,10 +170,48 @@ def loop_program(
     return program(module, looped(play, assess), play, quick=quick, method=method)
 
 
-def filmed(system: Any, log: ns.ClosedLoop, path: str | Path, p: Any = None) -> Path:
-    """Write a film of the plant of a loop without disturbances, simulated again under the same controls."""
-    motion = ns.simulate(
-        system, x0=log.x[0], duration=float(log.t[-1]), u=np.asarray(log.u), p=p,
-        method=ns.EventDriven(grazing="continue"),
+def motion_of(system: Any, log: ns.ClosedLoop, p: Any = None) -> ns.Trajectory:
+    """Return the motion of the plant of a loop without delay: each period simulated again from the state of the log.
+
+    Parameters
+    ----------
+    system : CLS, PSS or PDS
+        Plant of the loop.
+    log : ClosedLoop
+    p : (n_p,), optional
+        Parameters of the plant.
+    """
+    plant = ns.Simulator(system, ns.EventDriven(grazing="continue"), step=log.period)
+    times: list[Any] = []
+    states: list[Any] = []
+    for begin, end, x, u in zip(log.t, log.t[1:], log.x, log.u, strict=False):
+        t, inner = dense_output(plant.run(x, steps=1, u=[u], p=p))
+        # Rows of NaN are gaps between the sides of a jump.
+        inside = np.isfinite(inner).all(axis=1)
+        # A period ends where the next one begins, without an error of rounding.
+        times += [[begin], np.where(t[inside] < t[-1], np.minimum(begin + t[inside], end), end)]
+        # A kick may be followed by an impact at once: its state is on neither side of that.
+        states += [[x], inner[inside]]
+    return ns.Trajectory(
+        t=np.concatenate(times), x=np.concatenate(states), u_grid=log.t, u=log.u,
+        events=log.events, state_names=log.state_names, control_names=log.control_names,
+        parameters=dict(zip(system.parameter_names, system.parameters(p), strict=True)),
     )  # fmt: skip
-    return Path(ns.animate(system, motion, path))
+
+
+def filmed(system: Any, log: ns.ClosedLoop, path: str | Path, p: Any = None, **options: Any) -> Path:
+    """Write a film of the plant of a loop, with its kicks and the source of every control; options of `ns.animate`."""
+    motion = motion_of(system, log, p)
+    kicked = _kicked(motion, log)
+
+    def note(t: float) -> str:
+        k = int(np.clip(np.searchsorted(log.t, t + 1e-9 * log.period, "right") - 1, 0, len(log.u) - 1))
+        return f"{log.sources[k]}, kicked" if kicked[k] else log.sources[k]
+
+    return Path(ns.animate(system, motion, path, note=note, **options))
+
+
+def _kicked(motion: ns.Trajectory, log: ns.ClosedLoop) -> Any:
+    """Return (n,) for every sample, whether the state has jumped between two periods."""
+    before, after = motion(log.t[1:-1], "-"), log.x[1:-1]
+    return np.concatenate([[False], (np.abs(after - before) > KICKED * (1.0 + np.abs(after))).any(axis=1)])
