@@ -33,6 +33,7 @@ from attrs import evolve
 from nosnoc_py.api import Simulator, simulate, solve, transcribe
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.costs import MotionCost
+from nosnoc_py.control.durations import Durations
 from nosnoc_py.control.grid_plan import GridAnswer, GridPlanner, answered
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
@@ -45,10 +46,12 @@ from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import Answer, Transcription
-from nosnoc_py.transcription.again import solve_along, solve_kept
-from nosnoc_py.transcription.condensed import CondensedBranch, condensed
+from nosnoc_py.transcription.again import shifted, solve_along, solve_kept
+from nosnoc_py.transcription.condensed import CondensedBranch, condensed_at
 
 Array = np.ndarray
+# A part of the preparation: seconds that are left -> a plan.
+Work = Callable[[float], Answer | Solution | None]
 # Time limit [s] of the first plan, of plans without a deadline, and of preparations: no control loop runs yet.
 FIRST_PLAN_SECONDS = 20.0
 # Fraction of the time limit that the global search for the first plan may use.
@@ -67,11 +70,11 @@ COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
 # The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
-# has predicted: median of the last five, and of three at least. Its steps are too long then.
-DECEIVED, LEAST_SEEN = 10.0, 3
-# After so many samples in a row without a plan of finite elements the fixed grid is used in any case; more are allowed
-# where there was one after the first.
-MOST_UNSOLVED, MORE_UNSOLVED = 3, 10
+# has predicted: median of the last five. Its steps are too long then.
+DECEIVED = 10.0
+# It is used in any case after so many samples in a row without a plan of finite elements in time; after the second one
+# if the first plan was the only one.
+MOST_UNSOLVED = 10
 # Fraction of the deadline that the solver may use; the rest is left for the fallback control.
 SOLVER_FRACTION = 0.6
 
@@ -307,12 +310,13 @@ class MPC:
         self._lowest = np.inf
         self._predictor: Any = None
         self._follower: Any = None
+        self._durations = Durations()
         stages = self.problem.grid.control_stages
         self._planner = GridPlanner.of(self.ocp, self.period, stages) if fixed_grid else None
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
         self._condensed: CondensedBranch | None = None
-        self._ratios, self._unsolved = list[float](), 0
+        self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
 
     @property
     def lower(self) -> Array:
@@ -341,7 +345,7 @@ class MPC:
         """
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
         self._searched = self._kept = self._condensed = None
-        self._ratios, self._unsolved = list[float](), 0
+        self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
         if self._planner is not None:
             self._planner.reset()
 
@@ -416,12 +420,12 @@ class MPC:
             self._plan, self._began = answer, t + self.delay
             how = answer.how if isinstance(answer, Answer) else "first"
             step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
-            self._unsolved = 0 if self.last is None else MOST_UNSOLVED - MORE_UNSOLVED
+            self._late = MOST_UNSOLVED - 1 if self.last is None else 0
             return self._record(step, began)
         if self._grid_holds and self.last is None:
             # Finite elements have no first plan: the fixed grid may have one.
             return self._record(self._feedback(fields, t, values), began)
-        self._unsolved += 1
+        self._late += 1
         u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
             # Too late to act, but still the best start for the next sample.
@@ -439,6 +443,7 @@ class MPC:
     def _feedback(self, fields: dict[str, Any], t: float, p: Any) -> MPCStep:
         """Return the better control of the fixed grid and of the plan on its own branch, else a fallback."""
         x0, grid = fields["planned_from"], self._searched
+        below = np.inf if grid is None else grid.objective - COST_RISE * abs(grid.objective)
         kept, quality, loss = self._on_branch(x0, t, p), Quality(), 0.0
         if grid is not None:
             best = max(abs(grid.objective), np.finfo(float).tiny)
@@ -448,7 +453,8 @@ class MPC:
             )  # fmt: skip
             if kept is not None:
                 loss = (grid.objective_of(kept.u) - grid.objective) / best
-        if kept is not None and loss <= COST_RISE:
+        # The grid does not see every order from where it is expanded; what finite elements say of a plan is exact.
+        if kept is not None and (loss <= COST_RISE or kept.objective < below or self._deceived):
             own = {"objective": kept.objective, "residual": kept.residual}
             quality = replace(quality, **own, **({} if grid is None else {"loss": loss}))
             u = self._within_bounds(kept.u[0])
@@ -467,14 +473,13 @@ class MPC:
 
         A prepared plan has its program condensed: one quadratic program of a few unknowns.
         """
-        self._kept = None
+        self._kept, ready = None, self._ready
         try:
-            if self._condensed is not None and self._is_ready(t):
+            if self._condensed is not None and ready is not None and self._is_ready(t):
                 step = self._condensed.at(x0)
-                if not step.ok:
-                    return None
-                assert self._ready is not None
-                return _Kept(step.u, step.objective, step.step.residual, self._ready)
+                return _Kept(step.u, step.objective, step.step.residual, ready) if step.ok else None
+            if self._is_of(self._tried_for, t):
+                return None  # the preparation has found that it does not hold, or was cut
             plan, shift = self._plan, self._stages_since(t + self.delay)
             if plan is None or not 0 <= shift < self.problem.grid.control_stages:
                 return None
@@ -492,46 +497,77 @@ class MPC:
         state = self._next_state(p)
         self._planner.prepare(state, begin, p)
         plan = self._polished(ready, p, end_time)
-        self._plan = plan
         if plan is None:
             return
-        self._began = begin - self.period
+        self._plan, self._began = plan, begin - self.period
         shift, values = self._stages_since(begin), self.problem.parameters(state, p)
-        if not 0 <= shift < self.problem.grid.control_stages or (limit := end_time - time.monotonic()) <= 0.0:
+        if not 0 <= shift < self.problem.grid.control_stages:
             return
-        following = solve_kept(self.problem, plan, shift, values, limit)
-        if following is None and time.monotonic() < end_time:
+        # As it is, for the case that there is no time for more: the feedback is a step of Newton's method from there.
+        run, moved = self._durations.run, shifted(self.problem, plan, shift, values)
+        run("condense", lambda left: self._condense(moved, begin), np.inf)
+        following = run(
+            "following", lambda left: solve_kept(self.problem, plan, shift, values, left), self._begins(end_time)
+        )
+        if following is None:
             # With time left: other branches, relaxed problems, homotopies.
-            following = self._ahead(plan, shift, p, end_time)
-        if following is None or not following.success:
-            # A plan whose branch does not hold at the next sample is none; that of the fixed grid goes on.
-            self._plan = None
+            following = run("ahead", lambda left: self._ahead(plan, shift, p, end_time), self._begins(end_time))
+        if following is not None and following.success:
+            self._condense(following, begin)
+        elif time.monotonic() < self._begins(end_time) and following is not None:
+            self._ready = self._condensed = None  # not for lack of time: the branch does not hold at the next sample
+
+    def _begins(self, end_time: float) -> float:
+        """Return when the plan has to be condensed, which takes some milliseconds."""
+        return end_time - self._durations.of("condense")
+
+    def _condense(self, plan: Answer | None, begin: float) -> None:
+        """Make a plan that begins at the next sample ready for its feedback."""
+        if plan is None or plan.state.solved_branch is None:
             return
-        self._ready, self._ready_for = following, begin
-        if time.monotonic() < end_time:
-            self._condensed = condensed(self.problem, following)
+        state = plan.state
+        program = condensed_at(self.problem, state.w, state.p, state.solved_branch)
+        self._ready, self._ready_for, self._condensed = plan, begin, program
 
     def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | Solution | None:
-        """Return the plan of the last sample: on its own branch, or on that of the motion of the fixed grid."""
-        last, grid, plans = self.last, self._searched, list[Answer | Solution | None]([self._kept])
+        """Return the best plan of the last sample: on its own branch, or on those of simulated controls."""
+        last, plans = self.last, list[Answer | Solution | None]([self._kept])
         assert last is not None
-        x0, values = last.planned_from, self.problem.parameters(last.planned_from, p)
-        if ready is not None and self._kept is None and (left := end_time - time.monotonic()) > 0.0:
-            # The feedback had its condensed program only.
-            plans.append(solve_kept(self.problem, ready, 0, values, left))
-        elif self._kept is None and last.source is Source.SOLVED:
-            plans.append(self._plan)  # the first one, of finite elements alone
-        doubted = last.source is Source.SEARCHED or last.quality.loss > COST_GAIN
-        if doubted and grid is not None and (left := end_time - time.monotonic()) > 0.0:
-            motion = simulate(
-                self.system, x0=x0, duration=float(self.ocp.horizon), p=p, time_limit=left, method=COMPARISON,
-                u=self._within_bounds(grid.u),
-            )  # fmt: skip
-            if motion.success:
-                simulated = self._simulated(motion, grid, p)
-                self.last = replace(last, quality=replace(last.quality, simulated=simulated))
-                left = end_time - time.monotonic()
-                plans.append(solve_along(self.problem, motion, values, left) if left > 0.0 else None)
+        values = self.problem.parameters(last.planned_from, p)
+
+        def kept(left: float) -> Answer | Solution | None:
+            """The feedback had its condensed program only, or the plan is the first one, of finite elements alone."""
+            if ready is not None and self._kept is None:
+                return solve_kept(self.problem, ready, 0, values, left)
+            return self._plan if self._kept is None and last.source is Source.SOLVED else None
+
+        def along(u: Array | None, left: float, grid: GridAnswer | None = None) -> Answer | None:
+            """Solve on the branch that controls lead to, unless a plan is cheaper than what they cost."""
+            began = time.monotonic()
+            motion = None if u is None else self._motion(last.planned_from, u, p, left)
+            if motion is None or not motion.success:
+                return None
+            cost = self._cost_of(motion, p) if grid is None else self._simulated(motion, grid, p)
+            left -= time.monotonic() - began
+            if left <= 0.0 or any(plan is not None and plan.objective < cost for plan in plans if grid is None):
+                return None
+            return solve_along(self.problem, motion, values, left)
+
+        grid = self._searched
+
+        def searched(left: float) -> Answer | None:
+            return None if grid is None else along(grid.u, left, grid)
+
+        def earlier(left: float) -> Answer | None:
+            return along(self._rest(self._plan, self._stages_from(self._began, last.t)), left)
+
+        tasks: dict[str, Work] = {"kept": kept}
+        if last.source is not Source.SOLVED:
+            tasks = {"searched": searched, "kept": kept, "earlier": earlier}
+        elif last.quality.loss > COST_GAIN and not self._deceived:
+            tasks = {"kept": kept, "searched": searched}
+        for name, task in tasks.items():
+            plans.append(self._durations.run(name, task, self._begins(end_time)))
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.objective, default=None)
 
     @named_arguments
@@ -561,7 +597,7 @@ class MPC:
         ready, self._ready, self._condensed, self._gain = self._ready, None, None, None
         if self.last is None:
             return
-        begin = self.last.t + self.period + self.delay
+        begin = self._tried_for = self.last.t + self.period + self.delay
         limit = self.preparation if time_limit is None else time_limit
         end_time = time.monotonic() + limit
         try:
@@ -679,13 +715,8 @@ class MPC:
         if "track" in self.on_failure and ready is not None and self._gain is not None:
             rows[Source.TRACKED] = self._gain.predict(x0=x0).u
         plan, began = (self._plan, self._began) if ready is None else (ready, self._ready_for)
-        if (
-            "shift" in self.on_failure
-            and plan is not None
-            and 0 <= (passed := self._stages_from(began, t)) < len(plan.u)
-        ):
-            # The rest of the plan; its last control fills the end of the horizon, so that both candidates cover it.
-            rows[Source.SHIFTED] = np.vstack([plan.u[passed:], np.repeat(plan.u[-1:], passed, axis=0)])
+        if "shift" in self.on_failure and (rest := self._rest(plan, self._stages_from(began, t))) is not None:
+            rows[Source.SHIFTED] = rest
         rows = {
             source: self._within_bounds(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()
         }
@@ -700,21 +731,38 @@ class MPC:
 
     def _simulated_cost(self, x0: Array, u: Array, p: Any) -> float:
         """Return the simulated cost of controls (N, n_u) over the horizon; infinite if the simulation stops early."""
-        motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARISON)
+        motion = self._motion(x0, u, p)
         return self._cost_of(motion, p) if motion.success else np.inf
+
+    def _motion(self, x0: Array, u: Array, p: Any, limit: float | None = None) -> Trajectory:
+        """Return the motion under controls (N, n_u) over the horizon."""
+        horizon, u = float(self.ocp.horizon), self._within_bounds(u)
+        return simulate(self.system, x0=x0, duration=horizon, u=u, p=p, time_limit=limit, method=COMPARISON)
+
+    def _rest(self, plan: Answer | Solution | None, passed: int) -> Array | None:
+        """Return the controls of a plan after some stages; the last one fills the end of the horizon."""
+        if plan is None or not 0 <= passed < len(plan.u):
+            return None
+        return np.vstack([plan.u[passed:], np.repeat(plan.u[-1:], passed, axis=0)])
 
     def _simulated(self, motion: Trajectory, grid: GridAnswer, p: Any) -> float:
         """Return the objective of a simulation of the fixed grid's controls, and note its ratio to the prediction."""
         cost = self._cost_of(motion, p)
+        if self.last is not None:
+            self.last = replace(self.last, quality=replace(self.last.quality, simulated=cost))
         if np.isfinite(cost):
             self._ratios = [*self._ratios[-4:], cost / max(abs(grid.objective), np.finfo(float).tiny)]
         return cost
 
     @property
+    def _deceived(self) -> bool:
+        """True if simulations have refuted the predictions of the fixed grid."""
+        return bool(self._ratios) and float(np.median(self._ratios)) > DECEIVED
+
+    @property
     def _grid_holds(self) -> bool:
-        """True if there is a fixed grid that its simulations have not refuted, or if finite elements alone do worse."""
-        refuted = len(self._ratios) >= LEAST_SEEN and float(np.median(self._ratios)) > DECEIVED
-        return self._planner is not None and (not refuted or self._unsolved >= MOST_UNSOLVED)
+        """True if there is a fixed grid that is not refuted, or if finite elements alone come too late."""
+        return self._planner is not None and (not self._deceived or self._late >= MOST_UNSOLVED)
 
     def _cost_of(self, motion: Trajectory, p: Any) -> float:
         if self.cost is None:
@@ -734,7 +782,11 @@ class MPC:
 
     def _is_ready(self, t: float) -> bool:
         """True if the prepared plan belongs to a sample at t."""
-        return self._ready is not None and abs(self._ready_for - t - self.delay) <= STAGE_TOLERANCE * self.period
+        return self._ready is not None and self._is_of(self._ready_for, t)
+
+    def _is_of(self, begin: float, t: float) -> bool:
+        """True if a plan that begins at `begin` is one for a sample at t."""
+        return abs(begin - t - self.delay) <= STAGE_TOLERANCE * self.period
 
     def _predicted_start(self, x: Array, t: float, p: Any) -> Array:
         """Return the state (n_x,) when the control begins to act: without penetration, predicted over the delay."""

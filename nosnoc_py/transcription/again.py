@@ -241,6 +241,20 @@ def solve_kept(
     return Answer(problem=problem, state=state, how=KEPT, solver="", seconds=seconds) if _solved(state) else None
 
 
+def shifted(problem: Transcription, last: Answer | Solution, shift: int, values: Array) -> Answer | None:
+    """Return a plan moved by control stages for other data, not solved; None without a branch that can be moved.
+
+    It is where the real-time iteration begins (Diehl, Bock, Schloeder 2005): one step from there is the feedback.
+    """
+    begin = start_again(problem, last, shift)
+    if begin is None:
+        return None
+    w, solved = begin
+    state = Resolve(problem.solvers, values, Auto(), np.inf).at(w)
+    state = replace(state, solved_branch=solved, status=Status.STOPPED)
+    return Answer(problem=problem, state=state, how=PREPARED, solver="", seconds=0.0)
+
+
 def solve_along(problem: Transcription, motion: Trajectory, values: Array, limit: float) -> Answer | None:
     """Solve on the branch that a simulated motion shows; None where that fails within `limit` seconds."""
     started = time.monotonic()

@@ -17,6 +17,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.branch_qp import BranchQP, BranchStep
 from nosnoc_py.solution import Solution
+from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription.again import Answer
 from nosnoc_py.transcription.optimum import solved_branch
@@ -77,7 +78,17 @@ def condensed(problem: Transcription, last: Answer | Solution) -> CondensedBranc
     OptionError
         If the solution is of another transcription, not solved or not on a branch, or the OCP has no fixed x0.
     """
-    w, p, solved = solved_branch("condensed", problem, last)
+    return condensed_at(problem, *solved_branch("condensed", problem, last))
+
+
+def condensed_at(problem: Transcription, w: Array, p: Array, solved: SolvedBranch) -> CondensedBranch:
+    """Prepare the program of a branch at an iterate w for the parameters p, whether it is solved or not.
+
+    Raises
+    ------
+    OptionError
+        If the OCP has no fixed x0.
+    """
     if "x0" not in problem.mpcc.parameters.names:
         raise OptionError("condensed: the OCP does not fix x0, so that there is no measured state to answer to.")
     place = problem.mpcc.parameters["x0"]
