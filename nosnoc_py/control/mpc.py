@@ -61,6 +61,8 @@ SEARCH_SECONDS = 2.0
 # Relative increase of the objective over the cheapest plan so far that triggers a comparison with other starts, and the
 # relative gain that another plan needs to replace it (avoids switching between plans of equal cost).
 COST_RISE, COST_GAIN = 0.2, 0.02
+# A plan acts if it loses at most this on the fixed grid against the best order there: the grid is coarse.
+LOSS = 0.05
 # Tolerance for "whole control stages" and for "prepared for this sample", relative to a stage or period.
 STAGE_TOLERANCE = 1e-6
 # Simulator of predictions over delay and period: its errors are far below usual measurement noise.
@@ -454,7 +456,7 @@ class MPC:
             if kept is not None:
                 loss = (grid.objective_of(kept.u) - grid.objective) / best
         # The grid does not see every order from where it is expanded; what finite elements say of a plan is exact.
-        if kept is not None and (loss <= COST_RISE or kept.objective < below or self._deceived):
+        if kept is not None and (loss <= LOSS or kept.objective < below or self._deceived):
             own = {"objective": kept.objective, "residual": kept.residual}
             quality = replace(quality, **own, **({} if grid is None else {"loss": loss}))
             u = self._within_bounds(kept.u[0])
