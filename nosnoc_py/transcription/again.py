@@ -216,10 +216,13 @@ def resolve(
     # Nobody has prepared what to expect: a neighbour that is far worse than the plan before is looked at twice.
     most = above(last.objective)
     if state is None or (how == NEIGHBOUR and known is None and state.values.objective > most):
-        guess = last.solution if isinstance(last, Answer) else last
-        # The last resort needs a `Solution` as guess, and reading one out is slow: only here.
-        w = problem.initial_guess(guess.shift(stages=shift) if shift else guess, values)
-        other = problem.run(solver, w, values, program.deadline, None, guess=guess)
+        if begin is None:
+            # Reading a solution out is slow: only for one without a branch, or for stages that differ.
+            guess = last.solution if isinstance(last, Answer) else last
+            w = problem.initial_guess(guess.shift(stages=shift) if shift else guess, values)
+        else:
+            w = begin[0]
+        other = problem.run(solver, w, values, program.deadline, None, is_motion=True, own=True)
         better = state is None or other.values.objective < state.values.objective
         # The neighbour is kept if the solver fails or finds something worse.
         if state is None or (better and other.status is Status.SOLVED):

@@ -316,7 +316,10 @@ class Transcription(EvaluatesProblem):
             # A guess that is an iterate of this problem has a branch: some Newton steps instead of a homotopy.
             state = self._again(solver, guess, values, started + limit, callback)
             if state is None:
-                state = self.run(solver, w, values, started + limit, callback, guess=guess, nearby=nearby)
+                is_motion, own = isinstance(guess, Trajectory), keeps_its_iterate(self, guess)
+                state = self.run(
+                    solver, w, values, started + limit, callback, is_motion=is_motion, own=own, nearby=nearby
+                )
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     @cached_property
@@ -513,13 +516,14 @@ class Transcription(EvaluatesProblem):
         deadline: float,
         callback: Any,
         *,
-        guess: Any,
+        is_motion: bool,
+        own: bool,
         nearby: Callable[[Solution], Trajectory | None] | None = None,
     ) -> SolverState:
         """Run the strategy; a guess that is a motion is first tried with a small sigma, which keeps it.
 
         Where that fails the motion belongs to another branch, and a large sigma forgets it in any case: for an iterate
-        of this transcription the default start is as good.
+        of this transcription (`own`) the default start is as good.
         """
 
         def start_of(state: SolverState) -> np.ndarray | None:
@@ -535,13 +539,13 @@ class Transcription(EvaluatesProblem):
             return strategy.run(self.mpcc, start, values, **how)
 
         records: tuple[StepRecord, ...] = ()
-        if isinstance(guess, Trajectory):
+        if is_motion:
             first, sigma = solver.warm(self.mpcc)
             state = once(first, w, sigma)
             # Any other end (solved, a limit of time, a callback that stops) is final.
             if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
-            records, w = state.records, self.initial_guess(None, values) if keeps_its_iterate(self, guess) else w
+            records, w = state.records, self.initial_guess(None, values) if own else w
         state = once(solver, w)
         # Steps of both attempts are numbered through.
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
