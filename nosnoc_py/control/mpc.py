@@ -104,7 +104,8 @@ class Quality:
         Predicted objective of the controls, by the model that they are from.
     loss : float
         Estimated loss: by how much the objective of the controls exceeds the best one that the fixed grid has found,
-        relative to that; NaN without a fixed grid.
+        relative to that; negative for a plan of finite elements in an order that the grid does not see from where it is
+        expanded, NaN without a fixed grid.
     gap : float
         Relative difference of that best objective and its lower bound: above zero if the search was cut.
     margin : float
@@ -445,7 +446,7 @@ class MPC:
     def _feedback(self, fields: dict[str, Any], t: float, p: Any) -> MPCStep:
         """Return the better control of the fixed grid and of the plan on its own branch, else a fallback."""
         x0, grid = fields["planned_from"], self._searched
-        below = np.inf if grid is None else grid.objective - COST_RISE * abs(grid.objective)
+        below = -np.inf if grid is None else grid.objective - COST_RISE * abs(grid.objective)
         kept, quality, loss = self._on_branch(x0, t, p), Quality(), 0.0
         if grid is not None:
             best = max(abs(grid.objective), np.finfo(float).tiny)
@@ -453,10 +454,11 @@ class MPC:
                 objective=grid.objective, loss=0.0, gap=(grid.objective - grid.search.bound) / best,
                 margin=(grid.search.kept - grid.objective) / best,
             )  # fmt: skip
+            # The grid does not see every order from where it is expanded; what finite elements say of a plan is exact.
             if kept is not None:
-                loss = (grid.objective_of(kept.u) - grid.objective) / best
-        # The grid does not see every order from where it is expanded; what finite elements say of a plan is exact.
-        if kept is not None and (loss <= LOSS or kept.objective < below or self._deceived):
+                on_grid = kept.objective if kept.objective < below else grid.objective_of(kept.u)
+                loss = (on_grid - grid.objective) / best
+        if kept is not None and (loss <= LOSS or self._deceived):
             own = {"objective": kept.objective, "residual": kept.residual}
             quality = replace(quality, **own, **({} if grid is None else {"loss": loss}))
             u = self._within_bounds(kept.u[0])
@@ -525,11 +527,10 @@ class MPC:
 
     def _condense(self, plan: Answer | None, begin: float) -> None:
         """Make a plan that begins at the next sample ready for its feedback."""
-        if plan is None or plan.state.solved_branch is None:
-            return
-        state = plan.state
-        program = condensed_at(self.problem, state.w, state.p, state.solved_branch)
-        self._ready, self._ready_for, self._condensed = plan, begin, program
+        solved = None if plan is None else plan.state.solved_branch
+        if plan is not None and solved is not None:
+            program = condensed_at(self.problem, plan.state.w, plan.state.p, solved)
+            self._ready, self._ready_for, self._condensed = plan, begin, program
 
     def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | Solution | None:
         """Return the best plan of the last sample: on its own branch, or on those of simulated controls."""
