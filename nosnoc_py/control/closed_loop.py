@@ -18,7 +18,8 @@ import numpy as np
 from nosnoc_py.api import Simulator
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible
-from nosnoc_py.control.mpc import MPC, Source, plan_of
+from nosnoc_py.control.mpc import MPC
+from nosnoc_py.control.mpc_step import Source, plan_of
 from nosnoc_py.control.predicted import by_names
 from nosnoc_py.errors import ModelError, OptionError, check_positive
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES

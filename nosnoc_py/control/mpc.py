@@ -23,7 +23,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from numbers import Real
 from typing import Any, Literal
 
@@ -36,6 +35,7 @@ from nosnoc_py.control.costs import MotionCost
 from nosnoc_py.control.durations import Durations
 from nosnoc_py.control.grid_plan import GridAnswer, GridPlanner, answered
 from nosnoc_py.control.measured import admissible
+from nosnoc_py.control.mpc_step import MPCStep, Quality, Source
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
 from nosnoc_py.mpcc.again import KEPT
@@ -81,51 +81,6 @@ MOST_UNSOLVED = 10
 SOLVER_FRACTION = 0.6
 
 
-class Source(StrEnum):
-    """Source of a control."""
-
-    SOLVED = "solved"  # first control of a plan solved for the measured state
-    SEARCHED = "order searched"  # control of the fixed grid, whose order of contacts was searched
-    TRACKED = "plan tracked"  # prepared plan, corrected to first order by the measured state
-    SHIFTED = "plan shifted"  # control of an earlier plan at this time
-    HELD = "held"  # last control repeated
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Quality:
-    """What is known of a control when it is applied, and of its motion afterwards.
-
-    Objectives are those of the horizon. The fixed grid has an error of its own, so that its objectives are compared
-    with each other only.
-
-    Attributes
-    ----------
-    objective : float
-        Predicted objective of the controls, by the model that they are from.
-    loss : float
-        Estimated loss: by how much the objective of the controls exceeds the best one that the fixed grid has found,
-        relative to that; negative for a plan of finite elements in an order that the grid does not see from where it is
-        expanded, NaN without a fixed grid.
-    gap : float
-        Relative difference of that best objective and its lower bound: above zero if the search was cut.
-    margin : float
-        Relative rise of the best objective if the expected order of contacts had been kept: small next to a change of
-        order, infinite if that order is impossible, zero if it is the best.
-    residual : float
-        Largest residual of the plan: of the unrelaxed problem, or of its linearised equations where the plan was
-        condensed; NaN for controls of the fixed grid.
-    simulated : float
-        Objective of the controls simulated event by event, known after `MPC.prepare`; NaN where it was not simulated.
-    """
-
-    objective: float = np.nan
-    loss: float = np.nan
-    gap: float = np.nan
-    margin: float = np.nan
-    residual: float = np.nan
-    simulated: float = np.nan
-
-
 @dataclass(frozen=True, eq=False)
 class _Kept:
     """Answer of a plan on its own branch: controls (N, n_u), predicted objective, residual, and the plan."""
@@ -137,52 +92,6 @@ class _Kept:
 
 
 ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.HELD}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MPCStep:
-    """Result of a controller at one sample.
-
-    Attributes
-    ----------
-    t : float
-        Time of the measurement [s].
-    x : (n_x,)
-        Measured state.
-    planned_from : (n_x,)
-        Initial state of the plan: without penetration, predicted over the delay.
-    u : (n_u,)
-        Control that acts, within the bounds.
-    source : Source
-    how : str
-        Method that solved the plan, see `Answer.how`; "first" for a plan without a predecessor.
-    status : Status
-        Status of the solver.
-    seconds : float
-        Computing time from x to u [s].
-    late : bool
-        True if the control, or a solved plan that was discarded for it, came after the deadline; without one, after a
-        period.
-    message : str
-        Reason why the control does not belong to a solved plan, else empty.
-    plan : Answer or Solution, optional
-        Plan that is followed from this sample on.
-    quality : Quality
-        Estimates of what the control loses.
-    """
-
-    t: float
-    x: Array
-    planned_from: Array
-    u: Array
-    source: Source
-    how: str = ""
-    status: Status = Status.SOLVED
-    seconds: float = 0.0
-    late: bool = False
-    message: str = ""
-    plan: Answer | Solution | None = None
-    quality: Quality = Quality()
 
 
 @named_arguments
@@ -822,13 +731,6 @@ class MPC:
         late = step.late or (self.last is not None and seconds > deadline)
         self.last = replace(step, seconds=seconds, late=late)
         return self.last.u
-
-
-def plan_of(step: MPCStep) -> Trajectory | None:
-    """Return the planned motion that a step follows, or None without a plan."""
-    if step.plan is None:
-        return None
-    return step.plan.solution if isinstance(step.plan, Answer) else step.plan
 
 
 def _transcribed(problem: Any, method: Any, period: float | None) -> Transcription:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from nosnoc_py.control.mpc import Source
+from nosnoc_py.control.mpc_step import Source
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.plotting.sheets import COLOURS, GREY, finished, new_figure, tidy
 from nosnoc_py.solution.closed_loop import ClosedLoop

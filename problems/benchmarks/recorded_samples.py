@@ -35,7 +35,7 @@ from attrs import evolve
 
 import nosnoc_py as ns
 from nosnoc_py.control.grid_plan import GridAnswer
-from nosnoc_py.control.mpc import Source
+from nosnoc_py.control.mpc_step import Source
 from nosnoc_py.errors import NosnocError
 from nosnoc_py.processes import Forked, can_fork
 from nosnoc_py.progress import Progress

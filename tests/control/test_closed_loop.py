@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.control.mpc import Source
+from nosnoc_py.control.mpc_step import Source
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.plotting.figures import plot
 from nosnoc_py.status import Status, Stop

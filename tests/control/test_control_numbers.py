@@ -17,7 +17,8 @@ from nosnoc_py.control.estimation import _estimate, _identifiability, _starts
 from nosnoc_py.control.fitted import Optimum
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.moving_horizon import OUTLIER
-from nosnoc_py.control.mpc import MPC, MPCStep, Source
+from nosnoc_py.control.mpc import MPC
+from nosnoc_py.control.mpc_step import MPCStep, Source
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
 from nosnoc_py.control.references import Reference, references_of
 from nosnoc_py.control.robustness import deviation
@@ -628,7 +629,7 @@ def controller(**more: Any) -> Any:
         "on_failure": ("track", "shift", "hold"),
         "not_finite": "error", "p": None, "spread": None, "solver": None, "guess": None, "cost": None, "last": None,
         "_plan": None,
-        "_planner": None, "_searched": None, "_kept": None, "_condensed": None, "_ratios": [], "_unsolved": 0,
+        "_planner": None, "_searched": None, "_kept": None, "_condensed": None, "_ratios": [], "_late": 0, "_tried_for": np.nan,
         "_began": 0.0, "_ready": None, "_ready_for": 0.0, "_gain": None, "_lowest": INF,
         "ocp": SimpleNamespace(u_bounds=(np.array([-2.0, 0.0]), np.array([3.0, INF])), horizon=1.0),
         "problem": SimpleNamespace(grid=SimpleNamespace(control_stages=10)),

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.control.durations import Durations
 from nosnoc_py.control.grid_plan import GridPlanner
-from nosnoc_py.control.mpc import Source
+from nosnoc_py.control.mpc_step import Source
+from nosnoc_py.transcription.again import shifted, solve_kept
+from nosnoc_py.transcription.condensed import condensed_at
 from problems import paddle_loop, walled_cart_pole
+from problems.loops import projected_discs
+from problems.loops.common import closed
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("compiled_search")]
 
@@ -127,3 +132,50 @@ def test_a_delay_is_predicted_through_impacts():
     mpc.step([0.01, -1.0], 0.05)
     assert mpc.last.planned_from[1] > 0.4
     assert mpc.last.source in (Source.SOLVED, Source.SEARCHED)
+
+
+def test_a_plan_in_an_order_that_the_grid_does_not_see_acts():
+    """Two discs in the plane: expanded at rest, the grid pushes nothing (objective 166), finite elements do (85)."""
+    loop = projected_discs.task()
+    mpc = ns.MPC(loop.ocp, loop.method, period=loop.period)
+    log = closed(loop, mpc, samples=4, seed=0)
+    assert log.counts == {"solved": 4}
+    assert mpc.last.quality.objective < 100.0
+    assert mpc.last.quality.loss < -0.2
+    # The driven disc has moved towards the other one at full speed.
+    np.testing.assert_allclose(np.asarray(log.u)[:, 1], -3.0, rtol=0, atol=0.1)
+
+
+def test_a_plan_that_is_shifted_and_not_solved_is_one_newton_step_from_its_answer():
+    mpc = ns.MPC(paddle_loop.build(), paddle_loop.METHOD, guess=[9.81])
+    mpc.step([0.0, 0.5, 0.0, 0.0], 0.0)
+    problem, plan = mpc.problem, mpc.last.plan
+    ahead = np.asarray(plan(mpc.stage)) + [1e-3, -1e-3, 0.0, 5e-3]
+    values = problem.parameters(ahead)
+    moved = shifted(problem, plan, 1, values)
+    np.testing.assert_array_equal(moved.u[:-1], plan.u[1:])
+    assert moved.status is ns.Status.STOPPED  # it is no solution, and does not say so
+    by_step = condensed_at(problem, moved.state.w, moved.state.p, moved.state.solved_branch).at(ahead)
+    solved = solve_kept(problem, plan, 1, values, np.inf)
+    assert by_step.ok and solved.success
+    errors = [np.abs(u[0] - solved.u[0]).max() for u in (moved.u, by_step.u)]
+    assert errors[1] < 0.1 * errors[0]
+    assert errors[1] < 0.02 * (mpc.upper - mpc.lower)[0]
+
+
+def test_a_preparation_without_time_leaves_a_control():
+    mpc = between_walls()
+    mpc.step(walled_cart_pole.START, 0.0)
+    mpc.prepare(time_limit=1e-9)
+    mpc.step(walled_cart_pole.START, mpc.period)
+    assert mpc.last.source in (Source.SOLVED, Source.SEARCHED)
+
+
+def test_a_part_that_does_not_fit_is_not_begun_and_tried_again_later():
+    durations, now = Durations(), time.monotonic()
+    assert durations.run("built", lambda left: left, np.inf) == np.inf
+    assert durations.of("built") == 0.0  # functions are built the first time
+    durations.last["long"] = 1000.0
+    begun = [durations.run("long", lambda left: True, now + 300.0) for _ in range(3)]
+    assert begun == [None, None, True]
+    assert durations.of("long") < 300.0
