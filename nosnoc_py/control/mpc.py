@@ -74,9 +74,9 @@ SAMPLES = 9
 # The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
 # has predicted: median of the last five. Its steps are too long then.
 DECEIVED = 10.0
-# It is used in any case after so many samples in a row without a plan of finite elements in time; after the second one
-# if the first plan was the only one.
-MOST_UNSOLVED = 10
+# It is used in any case after so many samples in a row without a plan of finite elements in time; after fewer if the
+# first plan was the only one.
+MOST_UNSOLVED, FIRST_UNSOLVED = 10, 3
 # Fraction of the deadline that the solver may use; the rest is left for the fallback control.
 SOLVER_FRACTION = 0.6
 
@@ -332,7 +332,7 @@ class MPC:
             self._plan, self._began = answer, t + self.delay
             how = answer.how if isinstance(answer, Answer) else "first"
             step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
-            self._late = MOST_UNSOLVED - 1 if self.last is None else 0
+            self._late = MOST_UNSOLVED - FIRST_UNSOLVED if self.last is None else 0
             return self._record(step, began)
         if self._grid_holds and self.last is None:
             # Finite elements have no first plan: the fixed grid may have one.

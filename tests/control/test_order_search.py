@@ -150,14 +150,15 @@ def test_a_plan_that_is_shifted_and_not_solved_is_one_newton_step_from_its_answe
     mpc = ns.MPC(paddle_loop.build(), paddle_loop.METHOD, guess=[9.81])
     mpc.step([0.0, 0.5, 0.0, 0.0], 0.0)
     problem, plan = mpc.problem, mpc.last.plan
-    ahead = np.asarray(plan(mpc.stage)) + [1e-3, -1e-3, 0.0, 5e-3]
+    ahead = np.add(plan(mpc.stage), [1e-3, -1e-3, 0.0, 5e-3])
     values = problem.parameters(ahead)
     moved = shifted(problem, plan, 1, values)
     np.testing.assert_array_equal(moved.u[:-1], plan.u[1:])
     assert moved.status is ns.Status.STOPPED  # it is no solution, and does not say so
     by_step = condensed_at(problem, moved.state.w, moved.state.p, moved.state.solved_branch).at(ahead)
     solved = solve_kept(problem, plan, 1, values, np.inf)
-    assert by_step.ok and solved.success
+    assert by_step.ok
+    assert solved.success
     errors = [np.abs(u[0] - solved.u[0]).max() for u in (moved.u, by_step.u)]
     assert errors[1] < 0.1 * errors[0]
     assert errors[1] < 0.02 * (mpc.upper - mpc.lower)[0]
