@@ -8,7 +8,8 @@ advanced-step NMPC):
   unless the grid expects a much lower objective of another order; then those of the grid do.
 * Preparation, while the control acts: the controls of a new order are simulated event by event, the finite elements are
   solved on the order of that motion, and the cheaper one of this plan and of the last is kept. It is shifted to the
-  state that is predicted for the next sample, and both models are expanded there.
+  state that is predicted for the next sample, and both models are expanded there. Parts for which there is no time are
+  left out: the feedback then is one step of Newton's method from the shifted plan.
 
 Without the fixed grid the feedback solves the plan again, on other branches where its own fails
 (`Transcription.resolve`), and the preparation looks for them (`Transcription.prepare`), which takes seconds.
@@ -116,8 +117,8 @@ class MPC:
         Time from a measurement until its control acts [s], at most one period. The state is predicted over the delay
         with the control that still acts, and the plan starts from the predicted state.
     deadline : float, optional
-        Computing time available for a control [s]. A plan that comes later does not act, but initialises the next
-        sample. The first plan has no deadline.
+        Computing time available for a control [s]. A plan of finite elements alone that comes later does not act, but
+        initialises the next sample; controls of the fixed grid act, and count as late. The first plan has no deadline.
     on_failure : sequence of {"track", "shift", "hold"}
         Fallback controls that may act without a plan in time: the prepared plan corrected to first order by the
         measured state, an earlier plan's control at this time, or the last control. If the first two are available, the
