@@ -140,3 +140,24 @@ def test_a_period_is_a_positive_number(tmp_path):
     problem = ns.transcribe(walled_cart_pole.build(), walled_cart_pole.METHOD)
     with pytest.raises(OptionError, match="period"):
         problem.generate(tmp_path / "c", period=-1.0)
+
+
+def test_parameters_bounds_and_periods(tmp_path):
+    q, v, u, p = (ca.SX.sym(name) for name in "qvup")
+    wall = ns.Contact("wall", gap=3 - q, restitution=0.4)
+    cart = ns.CLS(q=q, v=v, u=u, p=p, p_default=[0.0], mass_matrix=1, force=u, contacts=[wall])
+    cost = 10 * (q - p) ** 2 + 0.1 * v**2 + 0.01 * u**2
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=cost, bounds={"u_0": (5, 10)})
+    problem = ns.transcribe(ocp, ns.FESDJ(control_stages=20, finite_elements=2))
+    for period in (0.3, 1.0):
+        with pytest.raises(OptionError, match="whole fraction of the horizon"):
+            problem.generate(tmp_path / "refused", period=period)
+    made = Controller(problem, tmp_path / "c", 0.05)
+    status, u_first = made.feedback([np.nan, 0.0])
+    assert status == 4
+    assert u_first == 5.0  # within the bounds before there is a plan
+    made.feedback([0.0, 0.0])
+    made.prepare()
+    measured, u_now, other = np.zeros(2), np.zeros(1), np.array([2.0])
+    made.code.mpc_feedback(_address(measured), _address(other), 0, _address(u_now))
+    assert u_now == pytest.approx(10.0, abs=1e-6)  # prepared for p = 0, where it is the lower bound

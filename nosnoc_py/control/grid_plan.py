@@ -81,25 +81,28 @@ class GridPlanner:
         self.ends = float(ocp.horizon) / stages * np.arange(1, stages + 1)
         self._period = period
         self._motion: Motion | None = None
-        self._began = 0.0
+        self._began, self._begun = 0.0, False
         self._ready: Condensed | None = None
+        self._p = np.zeros(0)
 
     @classmethod
-    def of(cls, ocp: OCP, period: float, stages: int) -> GridPlanner | None:
-        """Return the planner, or None for problems that the grid has no place for."""
+    def of(cls, ocp: OCP, period: float, stages: int) -> tuple[GridPlanner | None, str]:
+        """Return the planner; for problems that the grid has no place for None, and the reason."""
+        if not ocp.system.n_u:
+            return None, "fixed grid: the system has no controls."
         try:
-            return cls(ocp, period, stages)
+            return cls(ocp, period, stages), ""
         # Laws without a DCS, and whatever CasADi refuses: finite elements alone go on.
-        except (NosnocError, RuntimeError, ValueError):
-            return None
+        except (NosnocError, RuntimeError, ValueError) as error:
+            return None, str(error)
 
     def reset(self) -> None:
         """Forget the plan."""
-        self._motion = self._ready = None
+        self._motion, self._ready, self._begun = None, None, False
 
     def prepare(self, x: Array, t: float, p: Array) -> None:
         """Expand along the plan for the state (n_x,) that is expected at t [s]."""
-        self._ready = None
+        self._ready, self._p = None, p
         if self._motion is not None and t >= self._began - TIME_TOLERANCE * self._period:
             self._motion = self.grid.shifted(self._motion, max(0.0, t - self._began), x, p)
             self._began = t
@@ -108,8 +111,10 @@ class GridPlanner:
     def answer(self, x: Array, t: float, p: Array) -> GridAnswer | None:
         """Return the answer for a state (n_x,) at t [s], or None where the search finds none."""
         if self._motion is None:
-            return self.first(x, t, p, FIRST_ROUNDS, FIRST_FACTOR)
-        if self._ready is None or abs(t - self._began) > TIME_TOLERANCE * self._period:
+            # After a failure there is no time for a first plan.
+            return self.first(x, t, p, *((AGAIN_ROUNDS, 1) if self._begun else (FIRST_ROUNDS, FIRST_FACTOR)))
+        other = abs(t - self._began) > TIME_TOLERANCE * self._period or not np.array_equal(p, self._p)
+        if self._ready is None or other:
             self.prepare(x, t, p)
         found = None if self._ready is None else self._searched(self._ready, x)
         if found is None:  # the plan leads nowhere
@@ -122,7 +127,7 @@ class GridPlanner:
 
     def first(self, x: Array, t: float, p: Array, rounds: int, factor: int) -> GridAnswer | None:
         """Return an answer without a plan before it: expanded again until its objective stays."""
-        self.reset()
+        self._motion = self._ready = None
         motion, found = self.grid.at_rest(x), None
         for _ in range(rounds):
             last, found = found, self._searched(self.grid.linearised(motion, p), x, factor)
@@ -133,7 +138,7 @@ class GridPlanner:
             if last is not None and abs(found.objective - last.objective) <= SAME * abs(found.objective):
                 break
         if found is not None:
-            self._motion, self._began = found.motion, t
+            self._motion, self._began, self._begun = found.motion, t, True
         return found
 
     def _searched(self, condensed: Condensed, x: Array, factor: int = 1) -> GridAnswer | None:

@@ -41,6 +41,7 @@ from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
 from nosnoc_py.mpcc.again import KEPT
 from nosnoc_py.mpcc.strategy import Strategy
+from nosnoc_py.mpcc.threads import one_numpy_thread
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.soft_constraints import without_slacks
@@ -73,8 +74,9 @@ COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
 # The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
-# has predicted: median of the last five. Its steps are too long then.
-DECEIVED = 10.0
+# has predicted: median of the last five, and of three at least. Its steps are too long then. Predictions below the last
+# number, relative to the cost of states of typical size, are not counted.
+DECEIVED, LEAST_SEEN, VANISHES = 10.0, 3, 1e-4
 # It is used in any case after so many samples in a row without a plan of finite elements in time; after fewer if the
 # first plan was the only one.
 MOST_UNSOLVED, FIRST_UNSOLVED = 10, 3
@@ -225,11 +227,14 @@ class MPC:
         self._follower: Any = None
         self._durations = Durations()
         stages = self.problem.grid.control_stages
-        self._planner = GridPlanner.of(self.ocp, self.period, stages) if fixed_grid else None
+        self._planner, self.without_grid = (
+            GridPlanner.of(self.ocp, self.period, stages) if fixed_grid else (None, "fixed_grid=False")
+        )
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
         self._condensed: CondensedBranch | None = None
         self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
+        self._p: Any = None  # of the last sample
 
     @property
     def lower(self) -> Array:
@@ -259,10 +264,12 @@ class MPC:
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
         self._searched = self._kept = self._condensed = None
         self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
+        self._p, self._durations = None, Durations()
         if self._planner is not None:
             self._planner.reset()
 
     @named_arguments
+    @one_numpy_thread
     def step(self, x: Any, t: float, p: Any = None) -> Array:
         """Return the control (n_u,) for a state measured at t; `last` holds its source and the plan.
 
@@ -301,6 +308,7 @@ class MPC:
         if not np.isfinite(x).all():
             if self.not_finite == "error":
                 raise ModelError(f"x: the measurement at {t:g} s is not finite: {x.tolist()}.")
+            self._searched = self._kept = None
             # The next prediction starts from the state that the last one leads to, not from numbers that are none.
             if self.last is not None:
                 fields["planned_from"] = self._held_state(self._parameters(t, p))
@@ -308,6 +316,7 @@ class MPC:
                 **fields, u=self._last_control(), source=Source.HELD, message="the measurement is not finite"
             )
             return self._record(fallback, began)
+        self._p = p
         values = self._parameters(t, p)
         answer: Answer | Solution | None = None
         reason, planned_from = "", x
@@ -389,7 +398,8 @@ class MPC:
         """
         self._kept, ready = None, self._ready
         try:
-            if self._condensed is not None and ready is not None and self._is_ready(t):
+            values = self.problem.parameters(x0, p)
+            if self._condensed is not None and ready is not None and self._is_ready(t) and self._condensed.fits(values):
                 step = self._condensed.at(x0)
                 return _Kept(step.u, step.objective, step.step.residual, ready) if step.ok else None
             if self._is_of(self._tried_for, t):
@@ -398,7 +408,7 @@ class MPC:
             if plan is None or not 0 <= shift < self.problem.grid.control_stages:
                 return None
             limit = self.period if self.deadline is None else SOLVER_FRACTION * self.deadline
-            self._kept = answer = solve_kept(self.problem, plan, shift, self.problem.parameters(x0, p), limit)
+            self._kept = answer = solve_kept(self.problem, plan, shift, values, limit)
         except Exception:  # a function of the user without a value: the fixed grid, or a fallback, answers
             return None
         if answer is None:
@@ -432,8 +442,8 @@ class MPC:
             self._ready = self._condensed = None  # not for lack of time: the branch does not hold at the next sample
 
     def _begins(self, end_time: float) -> float:
-        """Return when the plan has to be condensed, which takes some milliseconds."""
-        return end_time - self._durations.of("condense")
+        """Return when the plan has to be condensed, which takes some milliseconds; not more than half of the time."""
+        return end_time - min(self._durations.of("condense"), 0.5 * self._limit)
 
     def _condense(self, plan: Answer | None, begin: float) -> None:
         """Make a plan that begins at the next sample ready for its feedback."""
@@ -484,6 +494,7 @@ class MPC:
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.objective, default=None)
 
     @named_arguments
+    @one_numpy_thread
     def prepare(self, *, time_limit: float | None = None) -> None:
         """Solve the plan for the state predicted at the next sample; call it while the last control acts.
 
@@ -507,14 +518,15 @@ class MPC:
         'kept'
         """
         # First of all: a plan prepared for an earlier sample must not survive a failure below.
-        ready, self._ready, self._condensed, self._gain = self._ready, None, None, None
+        ready = None if self.last is None or not self._is_ready(self.last.t) else self._ready
+        self._ready = self._condensed = self._gain = None
         if self.last is None:
             return
         begin = self._tried_for = self.last.t + self.period + self.delay
         limit = self.preparation if time_limit is None else time_limit
-        end_time = time.monotonic() + limit
+        end_time, self._limit = time.monotonic() + limit, limit
         try:
-            p = self._parameters(begin, None)
+            p = self._parameters(begin, self._p)
             if self._grid_holds and (self._searched is not None or self.last.source is Source.SOLVED):
                 self._prepare_both(ready, begin, p, end_time)
                 return
@@ -664,13 +676,21 @@ class MPC:
         if self.last is not None:
             self.last = replace(self.last, quality=replace(self.last.quality, simulated=cost))
         if np.isfinite(cost):
-            self._ratios = [*self._ratios[-4:], cost / max(abs(grid.objective), np.finfo(float).tiny)]
+            # Two costs that vanish say nothing.
+            self._ratios = [*self._ratios[-4:], cost / max(abs(grid.objective), VANISHES * self._typical_cost(p))]
         return cost
+
+    def _typical_cost(self, p: Any) -> float:
+        """Return the cost of states of typical size over the horizon."""
+        if self.cost is None:
+            return np.finfo(float).tiny
+        t, x = np.linspace(0.0, float(self.ocp.horizon), SAMPLES), np.tile(self.system.x_nominal, (SAMPLES, 1))
+        return max(abs(self.cost.running(t, x, np.tile(self._zero_control(), (SAMPLES, 1)), p)), np.finfo(float).tiny)
 
     @property
     def _deceived(self) -> bool:
         """True if simulations have refuted the predictions of the fixed grid."""
-        return bool(self._ratios) and float(np.median(self._ratios)) > DECEIVED
+        return len(self._ratios) >= LEAST_SEEN and float(np.median(self._ratios)) > DECEIVED
 
     @property
     def _grid_holds(self) -> bool:

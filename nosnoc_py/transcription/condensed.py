@@ -61,6 +61,10 @@ class CondensedBranch:
     w: Array
     p: Array
 
+    def fits(self, p: Array) -> bool:
+        """Return True if parameters other than x0 are as they were."""
+        return self.program.elimination.at.fits(p)
+
     def at(self, x0: Any) -> CondensedStep:
         """Return the controls for a measured state."""
         p, place = self.p.copy(), self.problem.mpcc.parameters["x0"]

@@ -37,6 +37,7 @@ from nosnoc_py.mpcc.qpcc import QPCC, QPCCResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.roles import Role
+from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription.reformulate import dcs_of
 
@@ -46,6 +47,9 @@ Array = np.ndarray
 PAIRS, LEAST_STEPS, MOST_INNER = 24, 5, 4
 # Curvature added to every unknown, relative to the largest one of typical values: forces that change nothing.
 FLAT = 1e-8
+# Least curvature of an unknown that the objective is linear in, relative to its slope, for typical values: its minimum
+# without constraints would be so far that digits are lost. A linear cost of typical size changes by half of this.
+LINEAR = 1e-3
 # Price of the largest violation of the constraints of states in a step, relative to the largest curvature of the
 # objective, each for typical values: an exact penalty (Fletcher 1975) unless a multiplier is larger.
 # STIFF is the weight of its square: without it the minimum without constraints would be so far that digits are lost.
@@ -245,7 +249,7 @@ class Condensed:
         order : (pairs,) int, optional
             Sides that are zero in a known order.
         moves : (moves, n_u), optional
-            Controls that are given: only the forces are sought, and the objective is that of these controls.
+            Controls that are given: only forces and slacks are sought, and the objective is that of these controls.
         limits
             Of `QPCC.solve`.
         """
@@ -255,8 +259,10 @@ class Condensed:
         shift = self.lower_x @ dx
         lower, upper = self.lower - shift, self.grid.upper - shift
         if moves is not None:
-            # The first rows are the controls themselves.
-            lower[: moves.size] = upper[: moves.size] = np.clip(moves.ravel(), lower[: moves.size], upper[: moves.size])
+            # The first rows are the controls themselves; behind those of the system are slacks, which stay free.
+            own = without_slacks(self.grid.ocp.system).n_u
+            rows = np.arange(moves.size).reshape(moves.shape)[:, :own].ravel()
+            lower[rows] = upper[rows] = np.clip(moves[:, :own].ravel(), lower[rows], upper[rows])
         constant = 0.5 * float(one @ self.constant @ one)
         return self.qpcc.solve(self.c + self.c_x @ dx, lower, upper, constant=constant, order=known, **limits)
 
@@ -328,7 +334,8 @@ class _StepFunctions:
         )
         path, limits = _path(ocp)
         end_rows, end_limits = _joined([(c.expression, c.lower, c.upper) for c in ocp.terminal_constraints])
-        terminal = ca.SX(ocp.terminal_cost)
+        # They may also depend on the state at the start, which is the measured one.
+        terminal, ends = ca.SX(ocp.terminal_cost), ca.vertcat(x, system.x_initial)
         moved = _step(dcs, system, *ca.vertsplit(times)) if mechanical else dcs.flow
         after = moved if mechanical else x + times[0] * dcs.flow
         algebraic, others = _algebraic(dcs, moved)
@@ -343,7 +350,7 @@ class _StepFunctions:
             before=_with_jacobian("before", [x, p, h], _before(system, own, h), x), algebraic=algebraic,
             cost=ca.Function("cost", [x, u, z, p], _second_order(dcs.running_cost, xuz)),
             last=ca.Function("last", [x, p, system.x_initial], [
-                *_second_order(terminal, x), ca.densify(end_rows), ca.densify(ca.jacobian(end_rows, x))]),
+                *_second_order(terminal, ends), ca.densify(end_rows), ca.densify(ca.jacobian(end_rows, ends))]),
             limits=limits, end_limits=end_limits, scales=np.concatenate(scales).astype(float),
             free_scales=z_scale[others].astype(float),
         )  # fmt: skip
@@ -625,10 +632,10 @@ def _condensation(
         algebraic.append(z_y)
         state, last_u = after, u_y
     value, gradient, hessian, E, E_x = f.last(X[:, count], p, X[:, 0])
-    end = state - fixed(X[:, count])
+    end = ca.vertcat(state - fixed(X[:, count]), chosen(n_x, 1))
     quadratic(1.0, value, gradient, hessian, end)
     if f.end_limits[0].size:
-        typical = ca.fmax(ca.fabs(E_x) @ ca.DM(f.scales[:n_x]), TINY)
+        typical = ca.fmax(ca.fabs(E_x) @ ca.DM(np.tile(f.scales[:n_x], 2)), TINY)
         soft(ca.diag(1.0 / typical) @ (fixed(E) + E_x @ end), typical, f.end_limits, slacks - 1)
     # The linear part of the objective belongs to the first row and column of the form: v has a one there.
     S = S + ca.vertcat(objective, ca.MX(width - 1, width)) + ca.horzcat(objective.T, ca.MX(width, width - 1))
@@ -636,14 +643,14 @@ def _condensation(
     of_u = np.tile(f.scales[n_x : n_x + n_u], n_moves)
     typical = np.concatenate([of_u, np.tile(f.free_scales, count), np.ones(slacks)])
     diagonal = ca.diag(ca.densify(S[y, y])) * typical**2
-    largest = ca.fmax(ca.mmax(diagonal), TINY)
+    slope = ca.fabs(ca.densify(S[y, 0])) * typical
+    largest = ca.fmax(ca.fmax(ca.mmax(diagonal), LINEAR * ca.mmax(slope)), TINY)
+    # Curvature that is added: a little everywhere, and more to what has a slope and hardly any curvature.
+    added = FLAT * largest + ca.fmax(0.0, LINEAR * slope - diagonal)
     diagonal = ca.vertcat(diagonal[: total - slacks], ca.repmat(STIFF * largest, slacks, 1))
-    # Unit diagonal, with the added curvature.
-    added = FLAT * largest
     scale = typical / ca.sqrt(diagonal + added)
     turned = ca.diag(scale)
-    more = ca.MX(added / typical**2)
-    more = ca.vertcat(more[: total - slacks], ca.repmat(STIFF * largest + added, slacks, 1))
+    more = ca.vertcat((added / typical**2)[: total - slacks], STIFF * largest + added[total - slacks :])
     P = turned @ (S[y, y] + ca.diag(more)) @ turned
     add(chosen(slacks, width - slacks), ca.DM(slacks, 1))
     prices = ca.vertcat(ca.MX(total - slacks, 1), ca.repmat(SOFT * largest, slacks, 1))

@@ -39,6 +39,8 @@ STEP_FILES = (generated_step.SOURCE, generated_step.HEADER)
 LOOP_FILES = (generated_loop.SOURCE, generated_loop.HEADER, generated_loop.LIBRARY)
 # Mark by which a folder is known to be generated here, so that it may be replaced.
 FORMAT = "nosnoc_py NLP functions 1"
+# Tolerance for a whole number of periods.
+WHOLE = 1e-6
 # Exported functions in the order of the README, with their descriptions.
 WORDS = {
     "nlp_f": "objective",
@@ -103,6 +105,12 @@ def generate(
         description |= {"step": generated_step.described(problem, step)}
         text += generated_step.readme(step)
     if period is not None:
+        periods = float(problem.ocp.horizon) / period if period > 0.0 else 0.0
+        if not round(periods) > 1 or abs(periods - round(periods)) > WHOLE:
+            raise OptionError(
+                f"generate: period: expected a whole fraction of the horizon, {float(problem.ocp.horizon):g} s, given "
+                f"{period!r}."
+            )
         grid, p = FixedGrid.of(problem.ocp, period), problem.parameter_values(w, values)
         contents |= generated_loop.sources(grid, period, p)
         description |= {"controller": generated_loop.described(problem, grid, period)}

@@ -51,8 +51,10 @@ void mpc_reset(void);
  * (NULL: the one that the plan predicts), with parameters p[MPC_P] (NULL: those of layout.json). Returns a status. */
 int mpc_prepare(const double *x, const double *p);
 
-/* The control u[MPC_U] for the measured state. Without a call of mpc_prepare before, that is done first; the first call
- * makes the first plan. At most `nodes` programs are solved, 0 for MPC_NODES; u is finite for every status. Returns
+/* The control u[MPC_U] for the measured state; behind the controls are slacks of soft constraints. Without a call of
+ * mpc_prepare before, that is done first; the first call makes the first plan, which takes longer. A search solves at
+ * most `nodes` programs, 0 for MPC_NODES. One search is made, two for a state far from the expected one, and
+ * @again_rounds@ more if these fail. u is finite for every status. Returns
 @statuses@
  * Memory is static: one call at a time. */
 int mpc_feedback(const double *x, const double *p, int nodes, double *u);
@@ -83,7 +85,7 @@ static const double row_upper[] = {@upper@}, nominal[] = {@nominal@}, default_p[
 static const double u_lower[] = {@u_lower@}, u_upper[] = {@u_upper@};
 
 static double X[X_ROOM], U[U_ROOM], Z[Z_ROOM], next_X[X_ROOM], next_U[U_ROOM], next_Z[Z_ROOM], p_now[P_ROOM];
-static int sides[PAIR_ROOM], next_sides[PAIR_ROOM], chosen[PAIR_ROOM], planned, ready;
+static int sides[PAIR_ROOM], next_sides[PAIR_ROOM], chosen[PAIR_ROOM], planned, ready, begun;
 static double P[N * N], A[M * N], A_rows[M * N], c[N], c_x[N * N_X], constant[(1 + N_X) * (1 + N_X)];
 static double lower[M], lower_x[M * N_X], states[@states@], algebraic[@algebraic@], scale[N];
 static double R[N * N], rows[M * N], row_length[M], c_now[N], low[M], z[N], multipliers[M], report[3], last_u[U_ROOM];
@@ -160,9 +162,19 @@ static int search(const double *x, int nodes) {
   return status;
 }
 
-void mpc_reset(void) { planned = ready = 0; }
+void mpc_reset(void) {
+  planned = ready = begun = 0;
+  take(last_u, idle, N_U);
+}
 
-static void parameters(const double *p) { take(p_now, p ? p : default_p, N_P); }
+/* Take the parameters; return whether they are others than before. */
+static int parameters(const double *p) {
+  int i, other = 0;
+  const double *now = p ? p : default_p;
+  for (i = 0; i < N_P; i++) other = other || now[i] != p_now[i];
+  take(p_now, now, N_P);
+  return other;
+}
 
 int mpc_prepare(const double *x, const double *p) {
   int i, k, status;
@@ -214,16 +226,18 @@ static int first(const double *x, int rounds, int nodes) {
 
 int mpc_feedback(const double *x, const double *p, int nodes, double *u) {
   int i, status, far = 0;
+  if (!begun) take(last_u, idle, N_U);
   take(u, last_u, N_U);
   for (i = 0; i < N_X; i++)
     if (!isfinite(x[i])) return QPCC_NUMBERS;
   if (nodes <= 0 || nodes > MPC_NODES) nodes = MPC_NODES;
   if (!planned) {
     parameters(p);
-    status = first(x, FIRST_ROUNDS, FIRST_NODES);
+    status = begun ? first(x, AGAIN_ROUNDS, nodes) : first(x, FIRST_ROUNDS, FIRST_NODES);
+    begun = begun || planned;
   } else {
     if (!ready) mpc_prepare(x, p);
-    parameters(p);
+    if (parameters(p) && ready) ready = expand() == QPCC_SOLVED; /* it was expanded with others */
     for (i = 0; i < N_X; i++) far = far || fabs(x[i] - X[i]) > @far@ * nominal[i];
     status = ready ? search(x, nodes) : QPCC_NUMBERS;
     if (far && status <= QPCC_LIMIT && expand() == QPCC_SOLVED) { /* the functions are nonlinear: expand again */
@@ -259,7 +273,8 @@ def sources(grid: FixedGrid, period: float, p: Array) -> dict[str, str]:
     n_x, n_u, _ = grid.n
     explained = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
     sizes = {"x": n_x, "u": n_u, "p": p.size, "nodes": grid.nodes}
-    header = filled(HEADER_TEXT, {**sizes, "period": repr(period), "statuses": explained})
+    about = {"period": repr(period), "statuses": explained, "again_rounds": AGAIN_ROUNDS}
+    header = filled(HEADER_TEXT, {**sizes, **about})
     search = "\n/* ---- the search ---- */\n" + native.source()
     return {SOURCE: code + search + filled(BODY, _numbers(grid, period, p) | sizes), HEADER: header}
 
@@ -300,7 +315,8 @@ def readme(grid: FixedGrid, period: float, p: Array) -> str:
 
 `{HEADER}` declares a model predictive controller with a period of {period:g} s whose order of contacts is free:
 `mpc_prepare(x, p)` between two samples, `mpc_feedback(x, p, nodes, u)` when the state ({n_x} numbers) is measured; u
-has {n_u} numbers, p {p.size}, or is NULL for the values of `layout.json`. It is a program of its own:
+has {n_u} numbers (behind the controls are slacks of soft constraints), p {p.size}, or is NULL for the values of
+`layout.json`. It is a program of its own:
 
     {COMPILE}
 
@@ -313,8 +329,9 @@ It returns
 {statuses}
 
 The horizon has {grid.lengths.size} steps ({lengths} s) and {len(grid.pairs)} pairs of complementary quantities. Their
-orders are searched by branch and bound, with at most {grid.nodes} programs in a sample, and {FIRST_FACTOR} times as
-many for the first plan.
+orders are searched by branch and bound, with at most {grid.nodes} programs in a search, and {FIRST_FACTOR} times as
+many in those for the first plan. A sample makes one search, two if the state is far from the expected one, and
+{AGAIN_ROUNDS} more if these fail.
 Memory is static and nothing is allocated.
 """
 

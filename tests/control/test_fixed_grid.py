@@ -197,7 +197,9 @@ def test_what_has_no_place_on_the_grid_is_refused():
     ocp = ns.OCP(system, horizon=1.0, x0=[1, 0], point_costs=[point])
     with pytest.raises(OptionError, match="chosen times"):
         FixedGrid.of(ocp, 0.1)
-    assert GridPlanner.of(ocp, 0.1, 10) is None
+    planner, reason = GridPlanner.of(ocp, 0.1, 10)
+    assert planner is None
+    assert "fixed grid" in reason
 
 
 def test_a_search_proves_the_best_order_where_going_down_alone_takes_ten_thousand_nodes():
@@ -225,3 +227,50 @@ def test_orders_have_the_same_objective_when_they_are_given():
         assert again.kept == pytest.approx(free.objective, rel=1e-7)
         rows = condensed.qpcc.A @ free.z - (condensed.lower - condensed.lower_x @ (x - condensed.motion.x[0]))
         assert rows.min() > -1e-10
+
+
+@pytest.mark.parametrize(
+    ("cost", "objective", "end"),
+    [
+        # From 1 to .5 at full speed (30 downwards, then upwards), then rest.
+        (lambda q, v, u: 1e3 * ca.fabs(q - 0.5) + 0.1 * v**2 + 0.001 * u**2, (40.0, 60.0), 0.5),
+        # Up with the largest force, 20 m/s^2 net: the integral of -(1 + 10 t^2) is -13 / 3, the end 11.
+        (lambda q, v, u: -q, (-4.34, -4.25), 11.0),
+        # Least fuel without a goal: nothing; the ball falls, hits with .4 and bounces.
+        (lambda q, v, u: u, (-1e-6, 1e-6), None),
+    ],
+)
+def test_costs_without_curvature(cost, objective, end):
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    floor = ns.Contact("floor", gap=q, restitution=0.4)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 10.0, contacts=[floor])
+    bounds = {"u_0": (0 if end is None else -30, 30)}
+    answer = planned(ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=cost(q, v, u), bounds=bounds), 0.05, 20)
+    assert objective[0] <= answer.objective <= objective[1]
+    # A step in which a bounce falls ends below the floor by up to e times its way.
+    assert answer.motion.x[:, 0].min() > (-1e-6 if end is not None else -0.1)
+    if end is not None:
+        assert answer.motion.x[-1, 0] == pytest.approx(end, abs=0.15)
+
+
+@pytest.mark.parametrize("weight", [1e2, 1e3, 1e5])
+def test_soft_constraints_of_the_user_hold_and_their_slacks_are_no_controls(weight):
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=3 - q)])
+    slow = ns.Constraint(v, upper=0.5, soft="l1", weight=weight, name="slow")
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=10 * (q - 1) ** 2 + 0.01 * u**2, path_constraints=[slow])
+    answer = planned(ocp, 0.05, 20)
+    assert answer.motion.x[:, 1].max() < 0.501
+    # Its own controls, with slacks that say nothing, cost the same: slacks are found again.
+    u = answer.u.copy()
+    u[:, cart.n_u :] = 0.0
+    assert answer.objective_of(u) == pytest.approx(answer.objective, rel=1e-3)
+
+
+def test_the_end_follows_the_measured_start():
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=9 - q)])
+    step = ns.Constraint(q - cart.x_initial[0], 1.0, 1.0, name="step")
+    grid = FixedGrid.of(ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=[step]), 0.1)
+    condensed, measured = grid.linearised(grid.at_rest(np.zeros(2)), NONE), np.array([0.4, 0.0])
+    assert condensed.motion_of(condensed.solve(measured), measured).x[-1, 0] == pytest.approx(1.4, abs=1e-6)

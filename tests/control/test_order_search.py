@@ -180,3 +180,67 @@ def test_a_part_that_does_not_fit_is_not_begun_and_tried_again_later():
     begun = [durations.run("long", lambda left: True, now + 300.0) for _ in range(3)]
     assert begun == [None, None, True]
     assert durations.of("long") < 300.0
+
+
+def to_reference(**options) -> ns.MPC:
+    q, v, u, p = (ca.SX.sym(name) for name in "qvup")
+    wall = ns.Contact("wall", gap=3 - q, restitution=0.4)
+    cart = ns.CLS(q=q, v=v, u=u, p=p, p_default=[0.0], mass_matrix=1, force=u, contacts=[wall])
+    cost = 10 * (q - p) ** 2 + 0.1 * v**2 + 0.01 * u**2
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=cost, bounds={"u_0": (-10, 10)})
+    return ns.MPC(ocp, period=0.05, guess=[0.0], **options)
+
+
+def test_parameters_of_a_sample_are_those_of_its_control_and_of_the_next_preparation():
+    mpc = to_reference()
+    mpc.step([0, 0], 0.0, p=[0.0])
+    mpc.prepare()
+    assert mpc.step([0, 0], 0.05, p=[2.0]) == pytest.approx(10.0)  # prepared for 0, where it would be 0
+    mpc.prepare()
+    assert mpc.last.quality.gap == pytest.approx(0.0, abs=1e-3)
+    assert mpc.step([0, 0], 0.1, p=[2.0]) == pytest.approx(10.0)
+    assert mpc.last.source is Source.SOLVED
+
+
+def test_a_slow_part_does_not_keep_finite_elements_out_for_ever():
+    mpc = to_reference(preparation=0.5)
+    for k in range(6):
+        mpc.step([0.1, 0.0], 0.05 * k)
+        if k == 2:
+            mpc._durations.last["condense"] = 100.0
+        mpc.prepare()
+    assert mpc._condensed is not None
+    assert mpc._durations.of("condense") < 1.0
+    mpc.reset()
+    assert not mpc._durations.last
+
+
+def test_a_held_sample_has_no_search_and_a_second_preparation_changes_nothing():
+    mpc = to_reference(not_finite="hold")
+    mpc.step([0.5, 0.0], 0.0)
+    mpc.prepare()
+    mpc.step([np.nan, 0.0], 0.05)
+    assert mpc.last.source is Source.HELD
+    assert mpc._searched is None
+    mpc.prepare()
+    mpc.step([0.4, 0.0], 0.1)
+    mpc.prepare()
+    first = mpc._ready
+    mpc.prepare()
+    assert mpc._ready.objective == pytest.approx(first.objective, rel=1e-6)
+    assert mpc._ready.u[0] == pytest.approx(first.u[0], abs=1e-5)
+
+
+def test_a_control_of_the_grid_acts_late_and_counts_as_late():
+    mpc = to_reference(deadline=1e-6)
+    mpc.step([0.5, 0.0], 0.0)
+    mpc.prepare()
+    u = mpc.step([0.5, 0.0], 0.05)
+    assert mpc.last.late
+    assert mpc.last.source in (Source.SOLVED, Source.SEARCHED)
+    assert u == pytest.approx(to_reference().step([0.5, 0.0], 0.05), abs=0.2)
+
+
+def test_why_there_is_no_grid_is_told():
+    assert to_reference().without_grid == ""
+    assert to_reference(fixed_grid=False).without_grid == "fixed_grid=False"

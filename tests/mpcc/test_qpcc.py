@@ -38,9 +38,18 @@ def test_both_means_search_in_the_same_way():
     rng = np.random.default_rng(2)
     for _ in range(30):
         problem = random_problem(rng, int(rng.integers(8, 14)), int(rng.integers(1, 6)))
-        fast, slow = (problem.solve(gap=1e-9, means=means) for means in MEANS)
-        assert slow.objective == pytest.approx(fast.objective, abs=CLOSE)
-        assert slow.bound <= fast.objective + CLOSE
+        for nodes in (2000, 6):
+            fast, slow = (problem.solve(gap=1e-9, nodes=nodes, means=means) for means in MEANS)
+            assert (slow.nodes, slow.outcome) == (fast.nodes, fast.outcome)
+            if fast.found:
+                assert slow.objective == pytest.approx(fast.objective, abs=CLOSE)
+                assert slow.bound == pytest.approx(fast.bound, abs=CLOSE)
+
+
+def test_bounds_that_nothing_satisfies_have_no_answer():
+    for lower, upper in ((np.inf, np.inf), (-np.inf, -np.inf)):
+        answer = QPCC.of(np.eye(1), [[1.0]], []).solve(np.zeros(1), np.array([lower]), np.array([upper]))
+        assert not answer.found
 
 
 def test_multipliers_satisfy_the_conditions_of_the_order():

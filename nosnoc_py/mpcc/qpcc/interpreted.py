@@ -17,6 +17,8 @@ EARLY = 0.35
 # Tolerances of DAQP, and the largest violation of a row of length one that counts as solved.
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12}
 OUTSIDE = 1e-7
+# What DAQP returns for a program without a solution; other numbers are failures.
+INFEASIBLE = -1
 
 
 def definite(P: Array) -> bool:
@@ -49,10 +51,10 @@ def search(
     turned, one = np.linalg.solve(R.T, c), np.eye(P.shape[0])
     shapes = {"h": ca.Sparsity.dense(*P.shape), "a": ca.Sparsity.dense(*A.shape)}
     solver = ca.conic("node", "daqp", shapes, {"error_on_fail": False, "daqp": TOLERANCES})
-    counts, kept = 0, np.inf
+    counts, kept, failed = 0, np.inf, list[float]()
     best: Any = None
 
-    def solved(state: Array) -> tuple[float, Array, Array] | None:
+    def solved(state: Array, bound: float = -np.inf) -> tuple[float, Array, Array] | None:
         fixed = state >= 0
         high = upper.copy()
         zero = pairs[fixed, state[fixed]]
@@ -60,7 +62,9 @@ def search(
         at = solver(h=one, g=turned, a=rows, lba=lower / lengths, uba=high / lengths)
         z = np.linalg.solve(R, np.array(at["x"]).reshape(-1))
         outside = np.maximum(lower - A @ z, A @ z - high) / lengths
-        if not solver.stats()["success"] or not outside.max(initial=0.0) <= OUTSIDE:
+        status = solver.stats()
+        if not status["success"] or not outside.max(initial=0.0) <= OUTSIDE:
+            failed.extend([bound] if status["return_status"] != INFEASIBLE else [])
             return None
         return float(0.5 * z @ P @ z + c @ z) + constant, z, np.array(at["lam_a"]).reshape(-1) / lengths
 
@@ -70,13 +74,18 @@ def search(
         if known is not None:
             kept, best = known[0], (known, order.copy())
     stack: list[tuple[float, Array]] = [(-np.inf, np.full(len(pairs), -1))]
+    plunges = True
     while stack and counts < nodes:
+        if not plunges:  # a plunge has ended: on with the node that promises most
+            lowest = min([len(stack) - 1, *range(len(stack) - 1)], key=lambda k: stack[k][0])
+            stack[lowest], stack[-1] = stack[-1], stack[lowest]
         bound, state = stack.pop()
+        plunges = False
         cutoff = np.inf if best is None else best[0][0] - gap * abs(best[0][0])
         if bound >= cutoff:
             continue
         counts += 1
-        at = solved(state)
+        at = solved(state, bound)
         if at is None or at[0] >= cutoff:
             continue
         slacks = (A @ at[1] - lower)[pairs]
@@ -91,9 +100,11 @@ def search(
             child = state.copy()
             child[pair] = side
             stack.append((at[0], child))
-    left = min([bound for bound, _ in stack], default=np.inf)
+        plunges = True
+    # What was not searched is not claimed.
+    left = min([bound for bound, _ in stack] + failed, default=np.inf)
     if best is None:
-        outcome = QPCCOutcome.NOTHING if stack else QPCCOutcome.INFEASIBLE
+        outcome = QPCCOutcome.NOTHING if stack or failed else QPCCOutcome.INFEASIBLE
         nothing = np.zeros(P.shape[0]), np.zeros(len(pairs), int), np.zeros(A.shape[0])
         return QPCCResult(
             outcome=outcome, z=nothing[0], sides=nothing[1], multipliers=nothing[2], objective=np.inf, bound=left,

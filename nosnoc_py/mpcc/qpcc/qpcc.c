@@ -34,6 +34,9 @@ enum { BLOCK = 16, REFINED = 3 }; /* rows that are looked at together; steps of 
  * less than DEPENDENT is orthogonal to the working set depends on it; a pair with both sides above OPEN is violated. */
 static const double VIOLATED = 1e-10, MOVED = 1e-12, EXACT = 1e-14, DUAL = 1e-12, DEPENDENT = 1e-11, NEAR = 1e-6, SINKS = 1e-9, OPEN = 1e-7;
 
+/* Rows that are violated by more than this fraction of their size, or of one, belong to no answer. */
+static const double OUTSIDE = 1e-5;
+
 /* Weight of the first pair where a search chooses the one to branch on; that of the last one is one. */
 static const double EARLY = 0.35;
 
@@ -413,6 +416,7 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
     low[i] = lower[i] / length[i] + shift;
     high[i] = upper[i] / length[i] + shift;
     if (isnan(low[i]) || isnan(high[i])) return QPCC_NUMBERS;
+    if (low[i] == INFINITY || high[i] == -INFINITY) return QPCC_INFEASIBLE;
   }
   p.careful = 0;
   empty(&p);
@@ -531,6 +535,13 @@ int qpcc_solve(int n, int m, int pairs, const double *R, const double *rows, con
   report[1] = left + base;
   if (!answer) return top > 0 || failed ? QPCC_NOTHING : QPCC_INFEASIBLE;
   report[0] = best + base;
+  /* Tolerances are relative to |y|. Where unknowns have hardly any curvature that is large, and what holds in y may be
+   * violated in the caller's rows. */
+  for (i = 0; i < m; i++) {
+    double at = dot(rows + (size_t)i * n, z, n), shift = dot(rows + (size_t)i * n, v, n), over = low[i] - at;
+    if (at - high[i] > over) over = at - high[i];
+    if (over * length[i] > OUTSIDE * (1.0 + fabs(at - shift) * length[i])) return QPCC_NUMBERS;
+  }
   for (i = 0; i < n; i++) z[i] -= v[i];
   for (i = n - 1; i >= 0; i--) { /* R z = y - v */
     for (k = i + 1; k < n; k++) z[i] -= R[i * n + k] * z[k];
