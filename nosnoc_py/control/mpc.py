@@ -124,7 +124,7 @@ class MPC:
     on_failure : sequence of {"track", "shift", "hold"}
         Fallback controls that may act without a plan in time: the prepared plan corrected to first order by the
         measured state, an earlier plan's control at this time, or the last control. If the first two are available, the
-        one with the lower simulated cost acts.
+        one with the lower simulated cost acts. Corrected plans are there for finite elements alone.
     not_finite : {"error", "hold"}
         Reaction to a measurement with NaN or inf: raise a `ModelError`, or repeat the last control.
     preparation : float, optional
@@ -137,7 +137,8 @@ class MPC:
         Expected distance of measured from predicted states; see `Transcription.prepare`. Without a fixed grid only.
     fixed_grid : bool
         False does without the fixed grid: where the order of contacts changes, a sample then takes a tenth of a second
-        to many seconds. Problems that it has no place for (costs at chosen times, free parameters) do without it, too.
+        to many seconds. Problems that it has no place for (costs at chosen times, free parameters) do without it, too;
+        the attribute `without_grid` has the reason.
     guess : optional
         Initial guess of the first plan, as for `ns.solve`. Default: the better of the plans found from the motion with
         zero control and from `ns.solve` without a method (effort "quick").

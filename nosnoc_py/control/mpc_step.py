@@ -43,7 +43,7 @@ class Quality:
         Relative difference of that best objective and its lower bound: above zero if the search was cut.
     margin : float
         Relative rise of the best objective if the expected order of contacts had been kept: small next to a change of
-        order, infinite if that order is impossible, zero if it is the best.
+        order, infinite if that order is impossible or none was expected, zero if it is the best.
     residual : float
         Largest residual of the plan: of the unrelaxed problem, or of its linearised equations where the plan was
         condensed; NaN for controls of the fixed grid.

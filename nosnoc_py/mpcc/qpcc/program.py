@@ -41,7 +41,7 @@ class QPCC:
     P, A : (n, n), (m, n)
         The Hessian, positive definite, and the rows.
     pairs : (k, 2) int
-        Rows of the pairs, in the order in which a search branches on them: that of time.
+        Rows of the pairs, in the order of time: of violated ones, a search prefers later ones to branch on.
     """
 
     P: Array
