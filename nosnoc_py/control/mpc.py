@@ -49,7 +49,7 @@ from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import Answer, Transcription
 from nosnoc_py.transcription.again import shifted, solve_along, solve_kept
-from nosnoc_py.transcription.condensed import CondensedBranch, condensed_at
+from nosnoc_py.transcription.condensed import CondensedBranch, CondensedStep, condensed_at
 
 Array = np.ndarray
 # A part of the preparation: seconds that are left -> a plan.
@@ -91,7 +91,34 @@ class _Kept:
     u: Array
     objective: float
     residual: float
-    plan: Answer
+    plan: Answer | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """What a preparation has found for the sample whose control begins to act at `begin` [s], and for no other.
+
+    Attributes
+    ----------
+    plan : Answer, optional
+        Plan from the expected state.
+    program : CondensedBranch, optional
+        Its quadratic program.
+    gain : Derivatives, optional
+        Its derivatives by the state, of finite elements alone.
+    """
+
+    begin: float
+    plan: Answer | None = None
+    program: CondensedBranch | None = None
+    gain: Any = None
+
+    def step(self, x0: Array, values: Array) -> CondensedStep | None:
+        """Return the answer of the program; None without one, without a solution, and for other parameters."""
+        if self.program is None or not self.program.fits(values):
+            return None
+        step = self.program.at(x0)
+        return step if step.ok else None
 
 
 ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.HELD}
@@ -220,9 +247,7 @@ class MPC:
         self.last: MPCStep | None = None
         self._plan: Answer | Solution | None = None
         self._began = 0.0
-        self._ready: Answer | None = None
-        self._ready_for = 0.0
-        self._gain: Any = None
+        self._prepared: Prepared | None = None
         self._lowest = np.inf
         self._predictor: Any = None
         self._follower: Any = None
@@ -233,8 +258,7 @@ class MPC:
         )
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
-        self._condensed: CondensedBranch | None = None
-        self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
+        self._ratios, self._late = list[float](), 0
         self._p: Any = None  # of the last sample
 
     @property
@@ -262,9 +286,9 @@ class MPC:
         >>> mpc.last is None
         True
         """
-        self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
-        self._searched = self._kept = self._condensed = None
-        self._ratios, self._tried_for, self._late = list[float](), np.nan, 0
+        self.last, self._plan, self._prepared, self._lowest = None, None, None, np.inf
+        self._searched = self._kept = None
+        self._ratios, self._late = list[float](), 0
         self._p, self._durations = None, Durations()
         if self._planner is not None:
             self._planner.reset()
@@ -397,14 +421,13 @@ class MPC:
 
         A prepared plan has its program condensed: one quadratic program of a few unknowns.
         """
-        self._kept, ready = None, self._ready
+        self._kept, prepared = None, self._prepared_for(t)
         try:
             values = self.problem.parameters(x0, p)
-            if self._condensed is not None and ready is not None and self._is_ready(t) and self._condensed.fits(values):
-                step = self._condensed.at(x0)
-                return _Kept(step.u, step.objective, step.step.residual, ready) if step.ok else None
-            if self._is_of(self._tried_for, t):
-                return None  # the preparation has found that it does not hold, or was cut
+            if prepared is not None:
+                # Without a program the preparation has found that the branch does not hold, or was cut.
+                step = prepared.step(x0, values)
+                return None if step is None else _Kept(step.u, step.objective, step.step.residual, prepared.plan)
             plan, shift = self._plan, self._stages_since(t + self.delay)
             if plan is None or not 0 <= shift < self.problem.grid.control_stages:
                 return None
@@ -440,7 +463,7 @@ class MPC:
         if following is not None and following.success:
             self._condense(following, begin)
         elif time.monotonic() < self._begins(end_time) and following is not None:
-            self._ready = self._condensed = None  # not for lack of time: the branch does not hold at the next sample
+            self._prepared = Prepared(begin=begin)  # not for lack of time: the branch does not hold at the next sample
 
     def _begins(self, end_time: float) -> float:
         """Return when the plan has to be condensed, which takes some milliseconds; not more than half of the time."""
@@ -451,7 +474,7 @@ class MPC:
         solved = None if plan is None else plan.state.solved_branch
         if plan is not None and solved is not None:
             program = condensed_at(self.problem, plan.state.w, plan.state.p, solved)
-            self._ready, self._ready_for, self._condensed = plan, begin, program
+            self._prepared = Prepared(begin=begin, plan=plan, program=program)
 
     def _polished(self, ready: Answer | None, p: Any, end_time: float) -> Answer | Solution | None:
         """Return the best plan of the last sample: on its own branch, or on those of simulated controls."""
@@ -519,13 +542,14 @@ class MPC:
         'kept'
         """
         # First of all: a plan prepared for an earlier sample must not survive a failure below.
-        ready = None if self.last is None or not self._is_ready(self.last.t) else self._ready
-        self._ready = self._condensed = self._gain = None
+        before = None if self.last is None else self._prepared_for(self.last.t)
+        ready, self._prepared = None if before is None else before.plan, None
         if self.last is None:
             return
-        begin = self._tried_for = self.last.t + self.period + self.delay
+        begin = self.last.t + self.period + self.delay
         limit = self.preparation if time_limit is None else time_limit
         end_time, self._limit = time.monotonic() + limit, limit
+        self._prepared = Prepared(begin=begin)
         try:
             p = self._parameters(begin, self._p)
             if self._grid_holds and (self._searched is not None or self.last.source is Source.SOLVED):
@@ -549,10 +573,10 @@ class MPC:
                 following = self._cheaper(following, p, end_time)
             # Reference for `_has_risen`.
             self._lowest = min(self._lowest, float(following.objective))
-            self._ready, self._ready_for = following, begin
+            self._prepared = Prepared(begin=begin, plan=following)
             if "track" in self.on_failure:
                 # First-order correction for the fallback "track", computed before it is needed.
-                self._gain = self.problem.differentiate(following, x0=True)
+                self._prepared = replace(self._prepared, gain=self.problem.differentiate(following, x0=True))
         except Exception:  # the next sample then starts from the last plan
             return
 
@@ -599,8 +623,8 @@ class MPC:
         """Solve a plan from x0: on the branch of the prepared or the last plan, else from several starts."""
         arguments: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
         # Prepared plan for exactly this sample: only the initial state has changed.
-        if (ready := self._ready) is not None and self._is_ready(t):
-            return self.problem.resolve(ready, **arguments, time_limit=limit)
+        if (prepared := self._prepared_for(t)) is not None and prepared.plan is not None:
+            return self.problem.resolve(prepared.plan, **arguments, time_limit=limit)
         shift = self._stages_since(t + self.delay)
         if self._plan is not None and 0 <= shift < self.problem.grid.control_stages:
             return self.problem.resolve(self._plan, shift=shift, **arguments, time_limit=limit)
@@ -637,10 +661,11 @@ class MPC:
     def _fallback(self, x0: Array, t: float, p: Any) -> tuple[Array, Source]:
         """Return the fallback control (n_u,) and its source if no plan was solved in time."""
         rows = dict[Source, Array]()
-        ready = self._ready if self._is_ready(t) else None
-        if "track" in self.on_failure and ready is not None and self._gain is not None:
-            rows[Source.TRACKED] = self._gain.predict(x0=x0).u
-        plan, began = (self._plan, self._began) if ready is None else (ready, self._ready_for)
+        prepared, plan, began = self._prepared_for(t), self._plan, self._began
+        if prepared is not None and prepared.plan is not None:
+            plan, began = prepared.plan, prepared.begin
+            if "track" in self.on_failure and prepared.gain is not None:
+                rows[Source.TRACKED] = prepared.gain.predict(x0=x0).u
         if "shift" in self.on_failure and (rest := self._rest(plan, self._stages_from(began, t))) is not None:
             rows[Source.SHIFTED] = rest
         rows = {
@@ -714,13 +739,11 @@ class MPC:
     def _stages_from(self, began: float, t: float) -> int:
         return round((t + self.delay - began) / self.stage)
 
-    def _is_ready(self, t: float) -> bool:
-        """True if the prepared plan belongs to a sample at t."""
-        return self._ready is not None and self._is_of(self._ready_for, t)
-
-    def _is_of(self, begin: float, t: float) -> bool:
-        """True if a plan that begins at `begin` is one for a sample at t."""
-        return abs(begin - t - self.delay) <= STAGE_TOLERANCE * self.period
+    def _prepared_for(self, t: float) -> Prepared | None:
+        """Return what was prepared for a sample at t, None if nothing was."""
+        prepared = self._prepared
+        there = prepared is not None and abs(prepared.begin - t - self.delay) <= STAGE_TOLERANCE * self.period
+        return prepared if there else None
 
     def _predicted_start(self, x: Array, t: float, p: Any) -> Array:
         """Return the state (n_x,) when the control begins to act: without penetration, predicted over the delay."""

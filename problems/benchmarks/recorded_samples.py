@@ -113,8 +113,8 @@ class RecordingMPC(ns.MPC):
 
     def step(self, x: Any, t: float, p: Any = None) -> Array:
         """Return the control, as `ns.MPC.step`."""
-        if self._is_ready(t):
-            self._known = self._ready, self._ready_for
+        if (prepared := self._prepared_for(t)) is not None and prepared.plan is not None:
+            self._known = prepared.plan, prepared.begin
         elif self._plan is not None:
             self._known = self._plan, self._began
         (before, began), index = self._known, len(self.samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from nosnoc_py.control.estimation import _estimate, _identifiability, _starts
 from nosnoc_py.control.fitted import Optimum
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.moving_horizon import OUTLIER
-from nosnoc_py.control.mpc import MPC
+from nosnoc_py.control.mpc import MPC, Prepared
 from nosnoc_py.control.mpc_step import MPCStep, Source
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
 from nosnoc_py.control.references import Reference, references_of
@@ -629,9 +630,8 @@ def controller(**more: Any) -> Any:
         "on_failure": ("track", "shift", "hold"),
         "not_finite": "error", "p": None, "spread": None, "solver": None, "guess": None, "cost": None, "last": None,
         "_plan": None,
-        "_planner": None, "_searched": None, "_kept": None, "_condensed": None, "_ratios": [], "_late": 0,
-        "_tried_for": np.nan, "_p": None,
-        "_began": 0.0, "_ready": None, "_ready_for": 0.0, "_gain": None, "_lowest": INF,
+        "_planner": None, "_searched": None, "_kept": None, "_ratios": [], "_late": 0, "_p": None,
+        "_began": 0.0, "_prepared": None, "_lowest": INF,
         "ocp": SimpleNamespace(u_bounds=(np.array([-2.0, 0.0]), np.array([3.0, INF])), horizon=1.0),
         "problem": SimpleNamespace(grid=SimpleNamespace(control_stages=10)),
     }  # fmt: skip
@@ -642,12 +642,12 @@ def controller(**more: Any) -> Any:
 
 class TestPredictiveControl:
     def test_stages_and_prepared_plans(self) -> None:
-        mpc = controller(_began=0.35, _ready=object(), _ready_for=0.6, delay=0.05)
+        mpc = controller(_began=0.35, _prepared=Prepared(begin=0.6), delay=0.05)
         assert mpc._stages_since(0.75) == 4
         assert mpc._stages_from(0.3, 0.55) == 3
-        assert mpc._is_ready(0.55)
-        assert not mpc._is_ready(0.65)
-        assert not controller()._is_ready(0.0)
+        assert mpc._prepared_for(0.55) is mpc._prepared
+        assert mpc._prepared_for(0.65) is None
+        assert controller()._prepared_for(0.0) is None
 
     def test_a_branch_has_become_poor_if_its_objective_has_risen(self) -> None:
         mpc = controller()
@@ -680,7 +680,8 @@ class TestPredictiveControl:
         assert controller(_plan=plan)._fallback(np.zeros(2), 1.0, None)[1] is Source.HELD
         assert controller(_plan=plan, on_failure=("hold",))._fallback(np.zeros(2), 0.2, None)[1] is Source.HELD
         gain = SimpleNamespace(predict=lambda x0: SimpleNamespace(u=np.array([[9.0]] * 10)))
-        ready: dict[str, Any] = {"_ready": plan, "_ready_for": 0.2, "_gain": gain, "_plan": plan}
+        prepared: Any = Prepared(begin=0.2, plan=plan, gain=gain)
+        ready: dict[str, Any] = {"_prepared": prepared, "_plan": plan}
         u, source = controller(**ready)._fallback(np.zeros(2), 0.2, None)
         assert (u.tolist(), source) == ([3.0], Source.TRACKED)
         # The prepared plan begins at this sample: none of its controls has passed.
@@ -693,7 +694,8 @@ class TestPredictiveControl:
         )
         assert (u.tolist(), source) == ([0.0], Source.SHIFTED)
         broken = SimpleNamespace(predict=lambda x0: SimpleNamespace(u=np.array([[np.nan]] * 10)))
-        assert controller(**{**ready, "_gain": broken})._fallback(np.zeros(2), 0.2, None)[1] is Source.SHIFTED
+        ready["_prepared"] = replace(prepared, gain=broken)
+        assert controller(**ready)._fallback(np.zeros(2), 0.2, None)[1] is Source.SHIFTED
 
     def test_plans_are_solved_on_the_branch_that_is_known(self) -> None:
         """The prepared plan at its own sample, else the last plan moved by whole stages, else from guesses."""
@@ -705,7 +707,8 @@ class TestPredictiveControl:
 
         grid = SimpleNamespace(control_stages=10)
         problem = SimpleNamespace(grid=grid, resolve=resolve, solve=lambda *a, guess, **k: guess)
-        mpc = controller(problem=problem, _ready="ready", _ready_for=0.2, _plan="plan")
+        prepared: Any = Prepared(begin=0.2, plan="ready")
+        mpc = controller(problem=problem, _prepared=prepared, _plan="plan")
         assert mpc._solve_from(np.zeros(2), 0.2, None, 1.0) == "ready"
         assert mpc._solve_from(np.zeros(2), 0.4, None, 1.0) == "plan"
         assert asked == [("ready", None), ("plan", 4)]
@@ -733,16 +736,17 @@ class TestPredictiveControl:
         mpc = controller(problem=problem, last=step, _plan=SimpleNamespace(success=True), preparation=9.0)
         mpc.prepare()
         assert asked == ([] if stages is None else [stages])
-        assert mpc._ready is (None if stages is None else ready)
+        assert mpc._prepared.plan is (None if stages is None else ready)
+        assert mpc._prepared.begin == pytest.approx(last + 0.2)
         if stages is not None:
-            assert (mpc._ready_for, mpc._lowest) == (pytest.approx(last + 0.2), 4.0)
-            assert mpc._gain == ("gain", ready)
-        failed = controller(problem=problem, last=step, _plan=SimpleNamespace(success=False), preparation=9.0, _ready=1)
+            assert mpc._lowest == 4.0
+            assert mpc._prepared.gain == ("gain", ready)
+        failed = controller(problem=problem, last=step, _plan=SimpleNamespace(success=False), preparation=9.0)
         failed.prepare()
-        assert failed._ready is None
+        assert failed._prepared.plan is None
         first = controller(problem=problem, preparation=9.0)
         first.prepare()
-        assert first._ready is None
+        assert first._prepared is None
 
     def test_after_a_fallback_the_plan_is_made_anew(self) -> None:
         begun: list[Any] = []

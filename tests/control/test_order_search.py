@@ -83,7 +83,7 @@ def test_a_new_order_is_found_simulated_and_solved_by_finite_elements():
     # The grid knows the time of an impact up to a step of 40 ms, in which the ball moves 8 cm.
     assert quality.objective < simulated < 3.0 * quality.objective
     # The plan of the next sample has this order, and at most this objective.
-    assert mpc._ready is not None
+    assert mpc._prepared.plan is not None
     assert mpc._plan.objective < simulated * (1.0 + 1e-3)
 
 
@@ -113,7 +113,7 @@ def test_where_both_models_fail_the_plan_goes_on(monkeypatch):
     mpc.prepare()
     monkeypatch.setattr(GridPlanner, "answer", lambda self, *given: None)
     monkeypatch.setattr(ns.MPC, "_on_branch", lambda self, *given: None)
-    planned = mpc._ready.u[0]
+    planned = mpc._prepared.plan.u[0]
     u = mpc.step(paddle_loop.START, mpc.period)
     assert mpc.last.source is Source.SHIFTED
     assert u == pytest.approx(planned)
@@ -210,7 +210,7 @@ def test_a_slow_part_does_not_keep_finite_elements_out_for_ever():
         if k == 2:
             mpc._durations.last["condense"] = 100.0
         mpc.prepare()
-    assert mpc._condensed is not None
+    assert mpc._prepared.program is not None
     assert mpc._durations.of("condense") < 1.0
     mpc.reset()
     assert not mpc._durations.last
@@ -226,10 +226,10 @@ def test_a_held_sample_has_no_search_and_a_second_preparation_changes_nothing():
     mpc.prepare()
     mpc.step([0.4, 0.0], 0.1)
     mpc.prepare()
-    first = mpc._ready
+    first = mpc._prepared.plan
     mpc.prepare()
-    assert mpc._ready.objective == pytest.approx(first.objective, rel=1e-6)
-    assert mpc._ready.u[0] == pytest.approx(first.u[0], abs=1e-5)
+    assert mpc._prepared.plan.objective == pytest.approx(first.objective, rel=1e-6)
+    assert mpc._prepared.plan.u[0] == pytest.approx(first.u[0], abs=1e-5)
 
 
 def test_a_control_of_the_grid_acts_late_and_counts_as_late():
