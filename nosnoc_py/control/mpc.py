@@ -73,13 +73,11 @@ PREDICTION = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
 COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
-# The fixed grid is left, for finite elements alone, if its controls cost this many times more in simulations than it
-# has predicted: median of the last five, and of three at least. Its steps are too long then. Predictions below the last
-# number, relative to the cost of states of typical size, are not counted.
+# The fixed grid is refuted if its controls cost this many times more in simulations than it has predicted (median of the
+# last five, and of three at least): its steps are too long. Then any plan of finite elements acts, and without a
+# deadline there is time for finite elements alone. Predictions below the last number, relative to the cost of states of
+# typical size, are not counted.
 DECEIVED, LEAST_SEEN, VANISHES = 10.0, 3, 1e-4
-# It is used in any case after so many samples in a row without a plan of finite elements in time; after fewer if the
-# first plan was the only one.
-MOST_UNSOLVED, FIRST_UNSOLVED = 10, 3
 # Fraction of the deadline that the solver may use; the rest is left for the fallback control.
 SOLVER_FRACTION = 0.6
 
@@ -258,7 +256,7 @@ class MPC:
         )
         self._searched: GridAnswer | None = None
         self._kept: Answer | None = None
-        self._ratios, self._late = list[float](), 0
+        self._ratios = list[float]()
         self._p: Any = None  # of the last sample
 
     @property
@@ -288,7 +286,7 @@ class MPC:
         """
         self.last, self._plan, self._prepared, self._lowest = None, None, None, np.inf
         self._searched = self._kept = None
-        self._ratios, self._late = list[float](), 0
+        self._ratios = list[float]()
         self._p, self._durations = None, Durations()
         if self._planner is not None:
             self._planner.reset()
@@ -367,12 +365,10 @@ class MPC:
             self._plan, self._began = answer, t + self.delay
             how = answer.how if isinstance(answer, Answer) else "first"
             step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
-            self._late = MOST_UNSOLVED - FIRST_UNSOLVED if self.last is None else 0
             return self._record(step, began)
         if self._grid_holds and self.last is None:
             # Finite elements have no first plan: the fixed grid may have one.
             return self._record(self._feedback(fields, t, values), began)
-        self._late += 1
         u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
             # Too late to act, but still the best start for the next sample.
@@ -720,8 +716,8 @@ class MPC:
 
     @property
     def _grid_holds(self) -> bool:
-        """True if there is a fixed grid that is not refuted, or if finite elements alone come too late."""
-        return self._planner is not None and (not self._deceived or self._late >= MOST_UNSOLVED)
+        """True if there is a fixed grid that is not refuted, or no time for finite elements alone."""
+        return self._planner is not None and (not self._deceived or self.deadline is not None)
 
     def _cost_of(self, motion: Trajectory, p: Any) -> float:
         if self.cost is None:

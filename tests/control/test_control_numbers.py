@@ -630,7 +630,7 @@ def controller(**more: Any) -> Any:
         "on_failure": ("track", "shift", "hold"),
         "not_finite": "error", "p": None, "spread": None, "solver": None, "guess": None, "cost": None, "last": None,
         "_plan": None,
-        "_planner": None, "_searched": None, "_kept": None, "_ratios": [], "_late": 0, "_p": None,
+        "_planner": None, "_searched": None, "_kept": None, "_ratios": [], "_p": None,
         "_began": 0.0, "_prepared": None, "_lowest": INF,
         "ocp": SimpleNamespace(u_bounds=(np.array([-2.0, 0.0]), np.array([3.0, INF])), horizon=1.0),
         "problem": SimpleNamespace(grid=SimpleNamespace(control_stages=10)),
