@@ -73,7 +73,7 @@ PREDICTION = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
 COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
 # Samples of a control stage for the integral of its cost.
 SAMPLES = 9
-# The fixed grid is refuted if its controls cost this many times more in simulations than it has predicted (median of the
+# The fixed grid is refuted if its controls cost so many times more in simulations than it has predicted (median of the
 # last five, and of three at least): its steps are too long. Then any plan of finite elements acts, and without a
 # deadline there is time for finite elements alone. Predictions below the last number, relative to the cost of states of
 # typical size, are not counted.
