@@ -291,6 +291,11 @@ def _short(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
+def picked(row: Any, *names: str) -> dict[str, Any]:
+    """Return the fields with these names, as a row of a table."""
+    return {name: getattr(row, name) for name in names}
+
+
 def tabled(
     results: Mapping[str, Any],
     success: bool,

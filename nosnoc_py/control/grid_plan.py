@@ -21,14 +21,13 @@ from nosnoc_py.transcription.fixed_grid import (
     FIRST_FACTOR,
     FIRST_ROUNDS,
     SAME,
+    SAME_TIME,
     Condensed,
     FixedGrid,
     Motion,
 )
 
 Array = np.ndarray
-# Times of samples that are the same, relative to a period.
-TIME_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +102,7 @@ class GridPlanner:
     def prepare(self, x: Array, t: float, p: Array) -> None:
         """Expand along the plan for the state (n_x,) that is expected at t [s]."""
         self._ready, self._p = None, p
-        if self._motion is not None and t >= self._began - TIME_TOLERANCE * self._period:
+        if self._motion is not None and t >= self._began - SAME_TIME * self._period:
             self._motion = self.grid.shifted(self._motion, max(0.0, t - self._began), x, p)
             self._began = t
             self._ready = self.grid.linearised(self._motion, p)
@@ -113,7 +112,7 @@ class GridPlanner:
         if self._motion is None:
             # After a failure there is no time for a first plan.
             return self.first(x, t, p, *((AGAIN_ROUNDS, 1) if self._begun else (FIRST_ROUNDS, FIRST_FACTOR)))
-        other = abs(t - self._began) > TIME_TOLERANCE * self._period or not np.array_equal(p, self._p)
+        other = abs(t - self._began) > SAME_TIME * self._period or not np.array_equal(p, self._p)
         if self._ready is None or other:
             self.prepare(x, t, p)
         found = None if self._ready is None else self._searched(self._ready, x)

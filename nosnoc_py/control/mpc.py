@@ -485,14 +485,15 @@ class MPC:
             return self._plan if self._kept is None and last.source is Source.SOLVED else None
 
         def along(u: Array | None, left: float, grid: GridAnswer | None = None) -> Answer | None:
-            """Solve on the branch that controls lead to, unless a plan is cheaper than what they cost."""
+            """Solve on the branch that controls lead to; those of an earlier plan have to beat the plans there are."""
             began = time.monotonic()
             motion = None if u is None else self._motion(last.planned_from, u, p, left)
             if motion is None or not motion.success:
                 return None
             cost = self._cost_of(motion, p) if grid is None else self._simulated(motion, grid, p)
             left -= time.monotonic() - began
-            if left <= 0.0 or any(plan is not None and plan.objective < cost for plan in plans if grid is None):
+            beaten = grid is None and any(plan is not None and plan.objective < cost for plan in plans)
+            if beaten or left <= 0.0:
                 return None
             return solve_along(self.problem, motion, values, left)
 

@@ -65,6 +65,8 @@ WORK, LEAST_NODES, MOST_NODES, FIRST_FACTOR = 3_000_000, 100, 300, 4
 # Expansions for a first plan, and the relative change of its objective at which they end.
 # During the feedback there is time for AGAIN_ROUNDS.
 FIRST_ROUNDS, AGAIN_ROUNDS, SAME = 8, 2, 1e-3
+# Tolerance of times that are the same, relative to a period, and of a whole number of periods.
+SAME_TIME = 1e-6
 # A state further than this from the expected one, in nominal values, is expanded anew: the functions are nonlinear.
 FAR = 0.5
 
@@ -143,6 +145,11 @@ class FixedGrid:
             ocp=ocp, lengths=lengths, moves=moves, pairs=pairs, per_step=functions.pairs, n=functions.n, kicks=kicks,
             condense=condense, step=functions.step, upper=upper,
         )  # fmt: skip
+
+    @cached_property
+    def own(self) -> int:
+        """Number of controls without the slacks of soft constraints, which are behind them."""
+        return int(without_slacks(self.ocp.system).n_u)
 
     @cached_property
     def _condense(self) -> Callable[..., list[Array]]:
@@ -260,7 +267,7 @@ class Condensed:
         lower, upper = self.lower - shift, self.grid.upper - shift
         if moves is not None:
             # The first rows are the controls themselves; behind those of the system are slacks, which stay free.
-            own = without_slacks(self.grid.ocp.system).n_u
+            own = self.grid.own
             rows = np.arange(moves.size).reshape(moves.shape)[:, :own].ravel()
             lower[rows] = upper[rows] = np.clip(moves[:, :own].ravel(), lower[rows], upper[rows])
         constant = 0.5 * float(one @ self.constant @ one)

@@ -23,7 +23,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.transcription import generated_loop, generated_step
-from nosnoc_py.transcription.fixed_grid import FixedGrid
+from nosnoc_py.transcription.fixed_grid import SAME_TIME, FixedGrid
 from nosnoc_py.transcription.generated_step import Step, step_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ STEP_FILES = (generated_step.SOURCE, generated_step.HEADER)
 LOOP_FILES = (generated_loop.SOURCE, generated_loop.HEADER, generated_loop.LIBRARY)
 # Mark by which a folder is known to be generated here, so that it may be replaced.
 FORMAT = "nosnoc_py NLP functions 1"
-# Tolerance for a whole number of periods.
-WHOLE = 1e-6
 # Exported functions in the order of the README, with their descriptions.
 WORDS = {
     "nlp_f": "objective",
@@ -106,7 +104,7 @@ def generate(
         text += generated_step.readme(step)
     if period is not None:
         periods = float(problem.ocp.horizon) / period if period > 0.0 else 0.0
-        if not round(periods) > 1 or abs(periods - round(periods)) > WHOLE:
+        if not round(periods) > 1 or abs(periods - round(periods)) > SAME_TIME:
             raise OptionError(
                 f"generate: period: expected a whole fraction of the horizon, {float(problem.ocp.horizon):g} s, given "
                 f"{period!r}."

@@ -23,7 +23,7 @@ import nosnoc_py as ns
 from nosnoc_py.progress import Progress
 from problems.benchmarks.orders import check_names
 from problems.benchmarks.random_ocps import FAMILIES, problem
-from problems.runner import Report, program, tabled
+from problems.runner import Report, picked, program, tabled
 from problems.settings import Settings
 
 NEAR = 1.01
@@ -194,7 +194,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     started = time.monotonic()
     rows = list(experiment(**settings.arguments))
     shown = ("problem", "objective", "best", "ratio", "verdict", "seconds", "agreement", "sequence")
-    table = [{name: getattr(row, name) for name in shown} for row in rows]
+    table = [picked(row, *shown) for row in rows]
     counted = counts(rows)
     results = {"rows": [vars(row) for row in rows], "counts": counted, "wall_seconds": time.monotonic() - started}
     return tabled(

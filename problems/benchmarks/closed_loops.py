@@ -26,7 +26,7 @@ from nosnoc_py.progress import Progress
 from problems.benchmarks.orders import check_names
 from problems.loops import LOOPS
 from problems.loops.common import Loop, closed
-from problems.runner import Report, program, tabled
+from problems.runner import Report, picked, program, tabled
 from problems.settings import Settings
 
 SOLVED = "solved"  # source of a control that is the first one of a solved plan
@@ -212,16 +212,12 @@ def run(settings: Settings, progress: Progress) -> Report:
         {"summary": summary, "rows": [vars(row) for row in rows], "wall_seconds": time.monotonic() - started},
         all(row.status == ns.Status.SOLVED.value for row in rows),
         {
-            "runs": [_chosen(row, *columns, *COUNTS, "cost", "sources", "status") for row in rows],
-            "processor time of feedback and preparation [ms]": [_chosen(row, *columns, *TIMES) for row in rows],
+            "runs": [picked(row, *columns, *COUNTS, "cost", "sources", "status") for row in rows],
+            "processor time of feedback and preparation [ms]": [picked(row, *columns, *TIMES) for row in rows],
             "medians over the seeds; times [ms]": summary,
         },
         said=[f"{row.loop}, {row.controller}, seed {row.seed}: {row.message}" for row in rows if row.message],
     )
-
-
-def _chosen(row: Row, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
 
 
 PROGRAM = program(__name__, run, experiment, quick={"loops": ("cart_pole", "paddle"), "seeds": 1, "samples": 4})

@@ -50,7 +50,7 @@ from nosnoc_py.transcription.condensed import condensed
 from problems.benchmarks.orders import check_names
 from problems.loops import LOOPS
 from problems.loops.common import Loop, closed
-from problems.runner import Report, program, tabled
+from problems.runner import Report, picked, program, tabled
 from problems.settings import Settings
 
 Array = np.ndarray
@@ -153,8 +153,8 @@ class RecordingMPC(ns.MPC):
             rows = self._searched.u
         elif last.source is Source.SOLVED:
             rows = self._planned(last.plan, last.planned_from)
-        elif before is not None:
-            rows = np.vstack([before.u[shift:], np.repeat(before.u[-1:], shift, axis=0)])
+        elif (rest := self._rest(before, shift)) is not None:
+            rows = rest
         else:
             rows = np.tile(u, (count, 1))
         return np.vstack([u, self._within_bounds(rows)[1:]])
@@ -516,16 +516,12 @@ def run(settings: Settings, progress: Progress) -> Report:
         {"summary": lines, "rows": [vars(row) for row in rows], "wall_seconds": time.monotonic() - started},
         not any(row.message for row in rows),
         {
-            "objectives of answers and of references": [_chosen(row, *WHICH, *VALUES) for row in rows],
-            "answers; how the plan before was solved again": [_chosen(row, *WHICH, *ABOUT) for row in rows],
+            "objectives of answers and of references": [picked(row, *WHICH, *VALUES) for row in rows],
+            "answers; how the plan before was solved again": [picked(row, *WHICH, *ABOUT) for row in rows],
             f"near: share of answers within {NEAR:.0%} of their reference": lines,
         },
         said=[f"{row.loop}, seed {row.seed}, sample {row.sample}: {row.message}" for row in rows if row.message],
     )
-
-
-def _chosen(row: Row, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
 
 
 PROGRAM = program(
