@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from nosnoc_py.control.moving_horizon import MHE
     from nosnoc_py.control.mpc import MPC
     from nosnoc_py.control.mujoco_plant import MujocoPlant
+    from nosnoc_py.control.robust import RobustSolution
+    from nosnoc_py.control.scenarios import Scenario
+    from nosnoc_py.control.success import Success
     from nosnoc_py.control.tracking import TrackingLaw, track
     from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
     from nosnoc_py.errors import (
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
     from nosnoc_py.tasks import goals
     from nosnoc_py.tasks.gaits import periodic
     from nosnoc_py.transcription import Answer, Transcription
+    from nosnoc_py.uncertain import Uncertain
 
 __version__ = "0.1.0"
 
@@ -111,6 +115,9 @@ HOMES = {
     "control.moving_horizon": "MHE",
     "control.mpc": "MPC",
     "control.mujoco_plant": "MujocoPlant",
+    "control.robust": "RobustSolution",
+    "control.scenarios": "Scenario",
+    "control.success": "Success",
     "control.tracking": "TrackingLaw track",
     "discretization.options": "FESD FESDJ TimeFreezing",
     "errors": "ArgumentError ModelError ModelWarning NosnocError OptionError SolverError TranscriptionError "
@@ -163,6 +170,7 @@ HOMES = {
     "tasks": "goals",
     "tasks.gaits": "periodic",
     "transcription": "Answer Transcription",
+    "uncertain": "Uncertain",
 }
 _HOME = {name: home for home, names in HOMES.items() for name in names.split()}
 
@@ -250,7 +258,9 @@ __all__ = [
     "Progress",
     "RigidBody",
     "Robot",
+    "RobustSolution",
     "SampledLaw",
+    "Scenario",
     "Search",
     "Sequence",
     "Simulator",
@@ -263,6 +273,7 @@ __all__ = [
     "Stationarity",
     "Status",
     "Stop",
+    "Success",
     "SupportFunction",
     "TimeFreezing",
     "TimeStepping",
@@ -271,6 +282,7 @@ __all__ = [
     "Transcription",
     "TranscriptionError",
     "Union",
+    "Uncertain",
     "UnknownNameError",
     "Verdict",
     "animate",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from math import inf
 from numbers import Real
 from time import monotonic
@@ -63,6 +63,7 @@ from nosnoc_py.systems.evaluated import EvaluatesProblem, SimulatedSystem
 from nosnoc_py.systems.named_guesses import guess_by_name
 from nosnoc_py.transcription import Transcription
 from nosnoc_py.transcription import transcribe as transcribed
+from nosnoc_py.uncertain import Measure, Uncertain
 
 __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
@@ -99,6 +100,9 @@ def solve(
     workers: int | None = None,
     polish: bool = False,
     certify: bool = True,
+    uncertain: Uncertain | None = None,
+    measure: Measure | None = None,
+    quantile: float | None = None,
 ) -> Solution:
     """Solve an optimal control problem.
 
@@ -141,6 +145,14 @@ def solve(
         Compare the solution with an independent simulation of its control (`nosnoc_py.certify`):
         `solution.certificate`. If it is not confirmed, the message gives the reason and a remedy; the status remains
         that of the method. It may use the rest of the time limit, at least a tenth of it.
+    uncertain : Uncertain, optional
+        Parameters and components of the initial state that are not known. The plan then contains a feedback, and holds
+        the constraints in scenarios of what is uncertain (`RobustSolution`); it begins with the plan for their middle.
+    measure : {"expected", "worst", "quantile"}, optional
+        What is minimised over the scenarios: the mean of their objectives, the largest one, or the mean of those beyond
+        a `quantile` (the conditional value at risk). Default "expected".
+    quantile : float, optional
+        Between 0 and 1.
 
     Returns
     -------
@@ -166,6 +178,21 @@ def solve(
     if not isinstance(certify, bool):
         raise OptionError(f"certify: expected True or False, given {certify!r}.")
     deadline = deadline_of(time_limit)
+    if uncertain is not None:
+        check_type(uncertain, Uncertain, "uncertain")
+        ocp = uncertain.middle_of(ocp)
+        limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit, "progress": progress}
+        # A method that is given has no effort of its own: then these are those of the robust search alone.
+        limits |= {} if method or solver else {"effort": effort, "seed": seed, "workers": workers}
+        nominal = partial(solve, method=method, solver=solver, polish=polish, certify=certify, **limits)
+        plan: Solution = uncertain.solved(
+            ocp, nominal=nominal, deadline=deadline, measure=measure, quantile=quantile, effort=effort,
+            workers=workers, seed=seed, callback=callback,
+        )  # fmt: skip
+        plan = with_certificate(ocp, plan, finite_elements=False, deadline=deadline, time_limit=time_limit)
+        return changed(plan, problem=SolvedProblem(ocp, None))
+    if measure is not None or quantile is not None:
+        raise OptionError("measure, quantile: they compare scenarios; give uncertain=ns.Uncertain(...), too.")
     warn_of_kinks(ocp)
     guess = guess_by_name(ocp, guess_with_slacks(ocp.system.control_names, guess))
     if isinstance(guess, Sequence) and not isinstance(method, MultiPhase):
@@ -187,7 +214,7 @@ def solve(
     if "progress" not in type(chosen).model_fields:  # a search over finite elements has no line to switch off
         searched.pop("progress", None)
     chosen = chosen.replace(**searched)
-    limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
+    limits = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(chosen, CompleteMethod):
         solution = chosen.solve(ocp, solver, **limits)
     else:  # options of finite elements are in a room below those that solve: an object that does it holds them

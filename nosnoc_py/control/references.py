@@ -19,7 +19,7 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# Length of an extension in sampling periods; at most half of the time to the next impact.
+# Usual length of an extension in sampling periods.
 EXTENSION_PERIODS = 3.0
 # Impacts with a velocity change below this fraction of the largest velocity need no extension.
 MIN_JUMP = 1e-3
@@ -53,8 +53,13 @@ class Reference:
         return self.after(t) if t < self.time else self.before(t)
 
 
-def references_of(plan: PlanWindows, windows: tuple[PlanWindow, ...]) -> tuple[Reference, ...]:
-    """Return the references of all impacts that change velocities; empty for a system without contacts."""
+def references_of(
+    plan: PlanWindows, windows: tuple[PlanWindow, ...], periods: float = EXTENSION_PERIODS
+) -> tuple[Reference, ...]:
+    """Return the references of all impacts that change velocities; empty for a system without contacts.
+
+    They are extended by some sampling periods, at most half of the time to the next impact.
+    """
     if not isinstance(plan.system, CLS):
         return ()
     at_v = plan.system.at_v
@@ -75,7 +80,7 @@ def references_of(plan: PlanWindows, windows: tuple[PlanWindow, ...]) -> tuple[R
     for i, (node, flow, regime, later_flow, later) in enumerate(impacts):
         # At most half way to the next impact, so that at most one extension is valid at a time.
         others = np.abs(np.delete(times, i) - node.t)
-        reach = min(EXTENSION_PERIODS * period, 0.5 * float(others.min(initial=np.inf)))
+        reach = min(periods * period, 0.5 * float(others.min(initial=np.inf)))
         start, end = max(node.t - reach, 0.0), min(node.t + reach, windows[-1].end)
         references.append(
             Reference(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,10 +25,13 @@ import numpy as np
 from nosnoc_py.api import simulate
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible
-from nosnoc_py.control.references import Reference, references_of
+from nosnoc_py.control.references import EXTENSION_PERIODS, Reference, references_of
+from nosnoc_py.control.requirements import TOLERANCE
 from nosnoc_py.control.robustness import Robustness, deviation, robustness
+from nosnoc_py.control.success import Success, success
 from nosnoc_py.control.windows import PlanWindow, PlanWindows
 from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES
 from nosnoc_py.soft_constraints import without_slacks
@@ -35,6 +39,7 @@ from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
+from nosnoc_py.uncertain import Uncertain
 
 Array = np.ndarray
 # Least number of samples of a plan: periods short enough for the linearisation.
@@ -95,9 +100,12 @@ class TrackingLaw(SampledLaw):
         references: tuple[Reference, ...],
         bounds: tuple[Array, Array],
         cost: float,
+        ocp: OCP | None = None,
+        uncertain: Uncertain | None = None,
     ) -> None:
         super().__init__(self._value, windows[0].end - windows[0].start)
         self.system, self.plan, self.p, self.windows = system, plan, p, windows
+        self.ocp, self.uncertain = ocp, uncertain
         self.times = np.array([*(window.start for window in windows), windows[-1].end])
         self.states, self.controls, self.corrections = states, np.array([window.u for window in windows]), corrections
         self.cost = cost
@@ -105,12 +113,62 @@ class TrackingLaw(SampledLaw):
         self.flags = tuple(flag for window in windows for flag in window.flags)
 
     def _value(self, t: float, x: Array) -> Array:
+        return np.clip(self.unlimited(t, x)[0], self.lower, self.upper)
+
+    def _sample(self, t: float) -> int:
         # A sampling time k * period may lie a rounding error before `times[k]`.
-        k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
-        state, gain = self.reference(t, np.asarray(x, dtype=float))
-        # k is the sample of the control; `gain` may be that of a sample before the impact.
-        u = self.controls[k] - self.corrections[k] - self.gains[gain] @ deviation(self.system, x, state)
-        return np.clip(u, self.lower, self.upper)
+        return min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
+
+    def unlimited(self, t: float, x: Array) -> tuple[Array, int]:
+        """Return the control (n_u,) at t before its limits, and the index of the gain that it uses.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+        >>> bool(law.unlimited(0.0, [9.0, 0.0])[0] < -2), float(law(0.0, [9.0, 0.0])[0])
+        (True, -2.0)
+        """
+        # The sample of the control; `gain` may be that of a sample before the impact.
+        k, (state, gain) = self._sample(t), self.reference(t, np.asarray(x, dtype=float))
+        return self.controls[k] - self.corrections[k] - self.gains[gain] @ deviation(self.system, x, state), gain
+
+    def with_feedforward(self, u: Array) -> TrackingLaw:
+        """Return the law with the same gains and references and other controls u (M, n_u) at zero deviation.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+        >>> float(law.with_feedforward(law.controls + 0.5)(0.0, [0.0, 0.0])[0])
+        1.5
+        """
+        return self._with(corrections=self.controls - np.asarray(u, dtype=float))
+
+    def for_problem(self, ocp: OCP | None, uncertain: Uncertain | None = None) -> TrackingLaw:
+        """Return the law with the problem whose constraints it has to hold, and what is uncertain of it.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], terminal_state={"q_0": (0.4, 0.6)})
+        >>> law.for_problem(ocp).success(5, uncertain=ns.Uncertain(x0={"q_0": (-0.1, 0.1)}), predict=False).probability
+        1.0
+        """
+        return self._with(ocp=ocp, uncertain=uncertain)
+
+    def _with(self, **changes: Any) -> TrackingLaw:
+        law = copy(self)
+        # The copy evaluates itself, not the law that it is a copy of.
+        vars(law).update(law=law._value, **changes)
+        return law
 
     def reference(self, t: float, x: Array) -> tuple[Array, int]:
         """Return the reference state (n_x,) at t and the index of its gain.
@@ -128,7 +186,7 @@ class TrackingLaw(SampledLaw):
         >>> state.round(6), k
         (array([0.125, 0.5  ]), 5)
         """
-        k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
+        k = self._sample(t)
         planned = self.states[k] if t < self.times[-1] else self.states[-1]
         for event in self.references:
             if (other := event.other_side(t)) is None:
@@ -197,6 +255,64 @@ class TrackingLaw(SampledLaw):
             self, x0=x0, parameters=parameters, noise=noise, actuators=actuators, n=n, seed=seed, plant=plant,
             method=method, workers=workers,
         )  # fmt: skip
+
+    @named_arguments
+    def success(
+        self,
+        n: int = 1000,
+        seed: int = 0,
+        *,
+        uncertain: Uncertain | None = None,
+        ocp: OCP | None = None,
+        tolerance: float = TOLERANCE,
+        predict: bool = True,
+        workers: int = 1,
+    ) -> Success:
+        """Estimate the probability that all constraints of the OCP hold, for what is uncertain.
+
+        Every draw is simulated with this law, event by event. Beside it stands the probability that is predicted from
+        few such simulations: the constraints are interpolated between them.
+
+        Parameters
+        ----------
+        n, seed : int
+            Number of draws, and seed of the random generator.
+        uncertain : Uncertain, optional
+            Default: that of the robust plan.
+        ocp : OCP, optional
+            Default: that of the plan. Terminal constraints, path constraints and bounds of states have to hold.
+        tolerance : float
+            Of equations, as a fraction of the typical size of their rows: no draw meets an equation exactly.
+        predict : bool
+            If False, no probability is predicted.
+        workers : int
+            Number of processes, by forks (Linux); the result does not depend on it.
+
+        Returns
+        -------
+        Success
+            `probability` with its 95 % confidence interval, and every draw.
+
+        Raises
+        ------
+        OptionError
+            If nothing is uncertain, or the plan has no OCP.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u, e = (ca.SX.sym(name) for name in ("q", "v", "u", "e"))
+        >>> wall = ns.Contact("wall", gap=1 - q, restitution=e)
+        >>> cart = ns.CLS(q=q, v=v, u=u, p=e, p_default=[0.5], mass_matrix=1, force=u, contacts=[wall])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 2], stage_cost=u**2, terminal_state={"q_0": (0.6, 0.8)})
+        >>> law = ns.track(ns.solve(ocp, ns.FESDJ(control_stages=5)), period=0.05)
+        >>> test = law.success(20, uncertain=ns.Uncertain(parameters={"p_0": (0.4, 0.6)}), predict=False)
+        >>> test.n, test.interval[0] <= test.probability <= test.interval[1]
+        (20, True)
+        """
+        return success(
+            self, n=n, seed=seed, uncertain=uncertain, ocp=ocp, tolerance=tolerance, predict=predict, workers=workers
+        )
 
     def __repr__(self) -> str:
         flagged = f", {len(self.flags)} flags" if self.flags else ""
@@ -294,24 +410,26 @@ def track(
     p = system.parameters(solution.p[: system.n_p] if isinstance(solution, Solution) else _parameters(solution, system))
     count = _sample_count(solution, period)
     times = np.linspace(0.0, solution.duration, count + 1)
-    weights, limits = _weights(solution, system, Q, R, Qf), _limits(problem, system, bounds)
+    weights, limits = default_weights(solution, system, Q, R, Qf), _limits(problem, system, bounds)
     # The first law is always accepted: its cost refers to the plan itself and is not comparable with simulated ones.
     law, lowest = None, np.inf
     for _ in range(RELINEARISATIONS):
         motion = solution if law is None else _simulated(law, solution)
         if motion is None:
             break
-        candidate = _law(system, solution, motion, p, times, weights, limits, saltation=saltation, spreading=spreading)
+        candidate = law_about(
+            system, solution, motion, p, times, weights, limits, saltation=saltation, spreading=spreading
+        )
         # Stop when a new linearisation does not reduce the deviations; keep the better law.
         if law is not None and candidate.cost > (1.0 - MIN_DECREASE) * lowest:
             law = candidate if candidate.cost < lowest else law
             break
         law, lowest = candidate, np.inf if law is None else candidate.cost
     assert law is not None
-    return law
+    return law.for_problem(getattr(problem, "ocp", None))
 
 
-def _law(
+def law_about(
     system: Described,
     plan: Trajectory,
     motion: Trajectory,
@@ -320,10 +438,15 @@ def _law(
     weights: Weights,
     limits: tuple[Array, Array],
     *,
-    saltation: bool,
-    spreading: bool,
+    saltation: bool = True,
+    spreading: bool = True,
+    held: bool = True,
+    periods: float = EXTENSION_PERIODS,
 ) -> TrackingLaw:
-    """Compute the law linearised about `motion`, minimising the deviations from `plan`."""
+    """Compute the law linearised about `motion`, minimising the deviations from `plan`.
+
+    With `held` a control at its bound keeps it and has no gain; `periods` is the reach of references beyond impacts.
+    """
     motion_windows, plan_windows = PlanWindows(system, motion, p), PlanWindows(system, plan, p)
     windows = motion_windows.between(times)
     # For comparisons only: gains that ignore the event derivatives.
@@ -331,8 +454,9 @@ def _law(
     states = np.array([*(window.x for window in windows), state_at(motion, times[-1], "-")])
     state_offset = np.array([deviation(system, x, plan_windows.state(t)) for t, x in zip(times, states, strict=True)])
     control_offset = np.array([window.u - plan_windows.mean(window.start, window.end) for window in windows])
-    gains, corrections = riccati(windows, weights, state_offset, control_offset, limits)
-    references = references_of(motion_windows, windows) if spreading else ()
+    within = limits if held else (np.full(system.n_u, -np.inf), np.full(system.n_u, np.inf))
+    gains, corrections = riccati(windows, weights, state_offset, control_offset, within)
+    references = references_of(motion_windows, windows, periods) if spreading else ()
     lengths = np.diff(times)
     cost = (
         np.einsum("k,ki,ij,kj", lengths, state_offset[:-1], weights.Q, state_offset[:-1])
@@ -441,7 +565,8 @@ def _parameters(plan: Trajectory, system: Described) -> Any:
     return values if len(values) == system.n_p else None
 
 
-def _weights(plan: Trajectory, system: Described, Q: Any, R: Any, Qf: Any) -> Weights:
+def default_weights(plan: Trajectory, system: Described, Q: Any = None, R: Any = None, Qf: Any = None) -> Weights:
+    """Return the weights of a plan; by Bryson's rule where none are given."""
     n_x, n_u = len(system.state_names), system.n_u
     R = (
         np.diag(np.full(n_u, 1.0) / _ranges(plan.u[:, :n_u], system.u_nominal) ** 2)
