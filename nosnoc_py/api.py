@@ -291,7 +291,7 @@ def simulate(
     solver: Strategy | ActiveSetNewton | None = None,
     callback: Callable[[Any], object] | None = None,
     time_limit: float | None = None,
-    sensitivities: bool = False,
+    sensitivities: bool | Literal["reverse"] = False,
 ) -> Trajectory:
     """Simulate a system.
 
@@ -328,10 +328,12 @@ def simulate(
         the work.
     time_limit : float, optional
         Seconds.
-    sensitivities : bool
+    sensitivities : bool or "reverse"
         Differentiate with respect to x0, p and controls that are constant on intervals: the states at all
         nodes and the times of events (`EventDriven`, and without controls `EventSelected`, by saltation matrices), or
-        the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`.
+        the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`. With
+        "reverse" (`EventDriven`) `trajectory.vjp(...)` has gradients of losses, whose cost does not grow with the
+        number of parameters and stages.
 
     Returns
     -------
@@ -355,11 +357,16 @@ def simulate(
     0.451523641
     """
     check_run(callback, time_limit)
-    if not isinstance(sensitivities, bool):
-        raise OptionError(f"sensitivities: expected True or False, given {sensitivities!r}.")
+    if not isinstance(sensitivities, bool) and sensitivities != "reverse":
+        raise OptionError(f'sensitivities: expected True, False or "reverse", given {sensitivities!r}.')
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
+    if sensitivities == "reverse" and not isinstance(chosen, EventDriven):
+        raise OptionError(
+            f'sensitivities="reverse": only EventDriven has derivatives backwards, given {type(chosen).__name__}; give '
+            "sensitivities=True."
+        )
     task = SimulationTask(
         x0=x0,
         duration=duration,

@@ -21,7 +21,7 @@ Hairer, Lubich and Wanner, Geometric Numerical Integration (2006), Chapter VI.4:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,9 +30,11 @@ from nosnoc_py.tableaus import gauss_legendre
 
 Array = np.ndarray
 # Order 12: steps of a simulation seldom have to be halved.
-GAUSS = gauss_legendre(6)
-# Accepted change of a transport matrix by halving, relative to its largest entry (at least 1).
-TOLERANCE = 1e-11
+GAUSS, COARSE = gauss_legendre(6), gauss_legendre(5)
+# Most intervals that are evaluated together, and most entries of their systems of equations.
+MOST_IN_BATCH, MOST_ENTRIES = 64, 2_000_000
+# Accepted error of the transport matrix of an interval, relative to its largest entry (at least 1).
+TOLERANCE = 1e-12
 # Changes below this are rounding unless halving reduces them at the order of the method.
 NOISE_OF_DIFFERENCES = 1e-6
 # Largest number of halvings: at the end of a slip in space the derivative grows like 1 / (time to the end).
@@ -108,64 +110,116 @@ def projection(rows: Array, columns: Array, share: float) -> Array:
 
 
 def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array:
-    """Return derivatives (..., n, n) of Runge-Kutta steps w' = F(w) by their starts: I + h sum_i b_i K_i.
+    """Return derivatives (..., n, n + k) of Runge-Kutta steps w' = F(w, d) by their starts, and by data d.
 
-    The stages follow from K_i = F_w(w_i) (I + h sum_j a_ij K_j).
+    They are (I, 0) + h sum_i b_i K_i with stages K_i = F_w(w_i) ((I, 0) + h sum_j a_ij K_j) + (0, F_d(w_i)).
 
     Parameters
     ----------
-    slopes : (..., s, n, n)
-        F_w at the stages; of so many steps.
+    slopes : (..., s, n, n + k)
+        (F_w, F_d) at the stages; of so many steps.
     h : (...) or float
     a : (s, s)
     b : (s,) or (..., s)
     """
-    s, n = slopes.shape[-3:-1]
+    s, n, columns = slopes.shape[-3:]
     length = np.asarray(h)[..., None, None]
+    by_w = slopes[..., :n]
     if a.diagonal().any() or np.triu(a).any():
-        coupling = np.einsum("ij,...ikl->...ikjl", a, length[..., None] * slopes)
+        coupling = np.einsum("ij,...ikl->...ikjl", a, length[..., None] * by_w)
         matrix = np.eye(s * n) - coupling.reshape(*slopes.shape[:-3], s * n, s * n)
         try:
-            stages = np.linalg.solve(matrix, slopes.reshape(*slopes.shape[:-3], s * n, n)).reshape(slopes.shape)
+            stages = np.linalg.solve(matrix, slopes.reshape(*slopes.shape[:-3], s * n, columns)).reshape(slopes.shape)
         except np.linalg.LinAlgError:  # of slopes that overflow: a motion that escapes in finite time
             return np.full_like(slopes[..., 0, :, :], np.nan)
     else:
-        stages = np.zeros_like(slopes)
+        stages = slopes.copy()
         for i in range(s):
             inner = np.einsum("j,...jkl->...kl", a[i, :i], stages[..., :i, :, :])
-            stages[..., i, :, :] = slopes[..., i, :, :] @ (np.eye(n) + length * inner)
-    return np.asarray(np.eye(n) + length * np.einsum("...j,...jkl->...kl", b, stages))
+            stages[..., i, :, :] += by_w[..., i, :, :] @ (length * inner)
+    return np.asarray(np.eye(n, columns) + length * np.einsum("...j,...jkl->...kl", b, stages))
 
 
-def transport(
-    slope: Callable[[Array], Array],
-    low: float,
-    high: float,
-    halvings: int = MOST_HALVINGS,
-    last: float = np.inf,
-    whole: Array | None = None,
-) -> Array:
-    """Return the matrix (n, n) that maps W at `low` to W at `high` by W' = slope(t) W, by adaptive halving.
+def transport(slope: Callable[[Array], Array], low: float, high: float) -> Array:
+    """Return the matrix (n, n) that maps W at `low` to W at `high` by W' = slope(t) W.
 
-    `slope` returns matrices (m, n, n) at times (m,).
-    `last` is the change by the previous halving: if only the rounding of the slope changes, the result is accepted.
-    `whole` is the matrix by one step, which the previous halving has computed.
+    `slope` returns matrices (m, n, n) at times (m,). See `transports`.
     """
-    middle = 0.5 * (low + high)
-    if whole is None:
-        (whole,) = _collocation(slope, np.array([low, high]))
-    first, second = _collocation(slope, np.array([low, middle, high]))
-    halves = second @ first
-    change = np.abs(whole - halves).max(initial=0.0) / max(1.0, np.abs(halves).max(initial=0.0))
-    # Not a number compares as false: there is nothing to gain then.
-    if not halvings or not change > TOLERANCE or 0.1 * last < change < NOISE_OF_DIFFERENCES:
-        return np.asarray(halves)
-    later = transport(slope, middle, high, halvings - 1, change, second)
-    return np.asarray(later @ transport(slope, low, middle, halvings - 1, change, first))
+
+    n = np.shape(slope(np.array([low])))[-1]
+
+    def at(number: Array, times: Array) -> Array:
+        return slope(times.ravel()).reshape(*times.shape, n, n)
+
+    return np.asarray(transports(at, np.array([low]), np.array([high]), n)[0])
 
 
-def _collocation(slope: Callable[[Array], Array], times: Array) -> Array:
-    """Return the matrices (m, n, n) of steps of the Gauss-Legendre method between times (m + 1,)."""
-    h = np.diff(times)
-    slopes = slope(np.ravel(times[:-1, None] + h[:, None] * GAUSS.c))
-    return step_transport(slopes.reshape(h.size, GAUSS.stages, *slopes.shape[1:]), h, GAUSS.a, GAUSS.b)
+def transports(slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int) -> Array:
+    """Return the matrices (m, n, n + k) of many intervals [low, high] (m,) of W' = A(t) W + B(t) d with constant data.
+
+    The last k columns belong to the data d, such as parameters. An interval is halved until the methods of orders 12
+    and 10 agree: their difference is of order 11, and its power 13/11 estimates the error, of order 13. Intervals are
+    evaluated together, as calls cost more than numbers.
+
+    Parameters
+    ----------
+    slope : function (i,), (i, s) -> (i, s, n, n + k)
+        Matrices (A, B) at times in intervals of these numbers.
+    low, high : (m,)
+    n : int
+    """
+    number, last, halvings = np.arange(low.size), np.full(low.size, np.inf), 0
+    parts: list[tuple[int, float, Array]] = []
+    while number.size:
+        results = [_compared(slope, number[one], low[one], (high - low)[one]) for one in _batches(number.size, n)]
+        matrices, change = (np.concatenate(each) for each in zip(*results, strict=True))
+        noise = (0.1 * last < change) & (change < NOISE_OF_DIFFERENCES)
+        # Not a number compares as false: there is nothing to gain then.
+        again = (change ** ((GAUSS.order + 1) / (COARSE.order + 1)) > TOLERANCE) & ~noise & (halvings < MOST_HALVINGS)
+        parts += zip(number[~again].tolist(), low[~again].tolist(), matrices[~again], strict=True)
+        middle = 0.5 * (low[again] + high[again])
+        low, high = np.concatenate([low[again], middle]), np.concatenate([middle, high[again]])
+        number, last, halvings = np.tile(number[again], 2), np.tile(change[again], 2), halvings + 1
+    return _joined(parts)
+
+
+def _batches(count: int, n: int) -> Iterator[slice]:
+    """Yield slices that cover `count` intervals: powers of two, as every size is a function of its own."""
+    most, first = min(MOST_IN_BATCH, max(1, MOST_ENTRIES // (GAUSS.stages * max(n, 1)) ** 2)), 0
+    while first < count:
+        size = 1 << (min(count - first, most).bit_length() - 1)
+        yield slice(first, first + size)
+        first += size
+
+
+def _compared(slope: Callable[[Array, Array], Array], number: Array, low: Array, h: Array) -> tuple[Array, Array]:
+    """Return the matrices (i, n, n + k) of one step each, and their relative changes (i,) by the coarser method."""
+    slopes = slope(number, low[:, None] + h[:, None] * np.concatenate([GAUSS.c, COARSE.c]))
+    fine = step_transport(slopes[:, : GAUSS.stages], h, GAUSS.a, GAUSS.b)
+    coarse = step_transport(slopes[:, GAUSS.stages :], h, COARSE.a, COARSE.b)
+    if number.size > 1 and not np.isfinite(fine).all():  # one that overflows takes the others of its batch along
+        each = [_compared(slope, number[[i]], low[[i]], h[[i]]) for i in range(number.size)]
+        return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
+    most = np.abs(fine).max(axis=(1, 2), initial=1.0)
+    return fine, np.abs(fine - coarse).max(axis=(1, 2), initial=0.0) / most
+
+
+def _joined(parts: list[tuple[int, float, Array]]) -> Array:
+    """Return the matrix of each interval from those of its parts, by number and start."""
+    matrices: list[Array] = []
+    numbers: list[int] = []
+    for number, _, matrix in sorted(parts, key=lambda part: part[:2]):
+        if numbers and numbers[-1] == number:
+            matrices[-1] = composed(matrix, matrices[-1])
+        else:
+            matrices.append(matrix)
+            numbers.append(number)
+    return np.array(matrices)
+
+
+def composed(later: Array, earlier: Array) -> Array:
+    """Return the composition (n, n + k) of two matrices (n, n + k) of states and of data that do not move."""
+    n = len(later)
+    matrix = later[:, :n] @ earlier
+    matrix[:, n:] += later[:, n:]
+    return np.asarray(matrix)

@@ -92,7 +92,7 @@ class SimulationTask:
     solver: Any = None
     callback: Callable[[Any], Any] | None = None
     time_limit: float | None = None
-    sensitivities: bool = False
+    sensitivities: bool | str = False
     times: Any = None
 
     @property

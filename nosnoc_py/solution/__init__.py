@@ -5,6 +5,7 @@ from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Balance, Certificate, EventPair, Window
 from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.solution.explain import explain
+from nosnoc_py.solution.gradient import Gradient
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.optimum import Prediction, SolutionSensitivity
 from nosnoc_py.solution.records import (
@@ -28,7 +29,7 @@ from nosnoc_py.status import Stationarity, Status, Verdict
 
 # What files hold: a new kind of record or of dense output is one entry.
 RECORDS: tuple[type, ...] = (
-    *(Trajectory, Shifted, Solution, ClosedLoop, Certificate, Candidate, Sequence, Sensitivity),
+    *(Trajectory, Shifted, Solution, ClosedLoop, Certificate, Candidate, Sequence, Sensitivity, Gradient),
     *(Event, Series, StepRecord, Residual, PairRole, Discretization, SolvedBranch, RungeKuttaInterpolant, RigidMotion),
     *(Window, EventPair, Balance, Violation, Status, Stationarity, Verdict, Role, Law),
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Candidate",
     "Discretization",
     "Event",
+    "Gradient",
     "Interpolant",
     "PairRole",
     "Prediction",

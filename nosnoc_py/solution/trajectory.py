@@ -22,6 +22,7 @@ from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.markup import page, table
 from nosnoc_py.solution.arrays import Array, inside, read_only
+from nosnoc_py.solution.gradient import Gradient, VariationTape
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
 from nosnoc_py.solution.records import Discretization, Event, Series, SolvedBranch
 from nosnoc_py.solution.sensitivity import Sensitivity
@@ -88,6 +89,8 @@ class Trajectory:
         Units by name, for the labels of axes.
     sensitivity
         Derivatives with respect to the initial state and the parameters, if requested.
+    variations
+        What `vjp` multiplies backwards, if `sensitivities="reverse"` was requested; None after loading.
     numerical
         The same motion in numerical time, with the clock as a state, where time was frozen.
     discretization
@@ -132,6 +135,7 @@ class Trajectory:
     control_interpolant: Interpolant | None = None
     discretization: Discretization | None = None
     problem: Any = field(default=None, repr=False, metadata=NOT_STORED)
+    variations: VariationTape | None = field(default=None, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         if callable(written := vars(self)["message"]):
@@ -288,6 +292,53 @@ class Trajectory:
         # At the end there is no next stage.
         u: Array = self.u[np.minimum(stage, len(self.u) - 1)]
         return u if np.ndim(t) else u.reshape(-1)
+
+    @named_arguments
+    def vjp(
+        self,
+        *,
+        final: npt.ArrayLike | None = None,
+        samples: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        event_times: npt.ArrayLike | None = None,
+    ) -> Gradient:
+        """Return the gradient of a loss by x0, p and the controls of all stages, backwards along the motion.
+
+        The loss is given by its derivatives: by the last state, by states at some times, by the times of events. The
+        motion is one of `ns.simulate(..., sensitivities="reverse")`; several losses of it take one call each, and
+        nothing is simulated again. The numbers are always finite, and `flags` tells where the motion has no derivative.
+
+        Parameters
+        ----------
+        final : (n_x,), optional
+            Derivative of the loss by the last state.
+        samples : (m,), (m, n_x), optional
+            Times [s], and the derivatives by the states then. They are nodes of the trajectory: give them as `times`
+            to `ns.simulate`. At a time of an event it is the state after it.
+        event_times : (n_events,), optional
+            Derivatives by the times of the trajectory's events, in their order.
+
+        Raises
+        ------
+        OptionError
+            Of a trajectory that was simulated otherwise, for times that are no nodes, and for wrong shapes.
+
+        Examples
+        --------
+        A ball that falls 0.8 m at 10 m/s^2 reaches the ground after sqrt(2 * 0.8 / 10) s:
+
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-10, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+        >>> motion = ns.simulate(ball, x0=[0.8, 0.0], duration=0.5, sensitivities="reverse")
+        >>> motion.vjp(event_times=[1.0]).x0.round(4)
+        array([0.25, 0.1 ])
+        """
+        if self.variations is None:
+            raise OptionError(
+                'vjp: the trajectory has no derivatives backwards; give sensitivities="reverse" to ns.simulate with '
+                "EventDriven (it is lost in files)."
+            )
+        return self.variations.pulled_back(final, samples, event_times)
 
     def value(self, expression: Any) -> Array:
         """Return an expression of the system's symbols at the nodes: (nodes,), of a column (nodes, rows).

@@ -14,7 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, buffered_at_many
 from nosnoc_py.simulation.event_driven.motions import InterpretedMotion
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Node, Phase, Sample
@@ -49,7 +49,7 @@ class HybridModel:
         rates = slopes[:, : x.numel()] @ system.flow
         self.names = tuple(jump.name for jump in system.jumps)
         self.motion = buffered(ca.Function("motion", [x, u, p], [system.flow, columns, rates]))
-        self.slopes = buffered(
+        self.slopes = buffered_at_many(
             ca.Function("slopes", [x, u, p], [ca.jacobian(system.flow, w), ca.jacobian(system.flow, u), slopes])
         )
         impulses = [ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in system.jumps]

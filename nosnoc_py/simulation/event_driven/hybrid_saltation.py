@@ -12,7 +12,6 @@ from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.hybrid import HybridFlow
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing, VariationPropagation
-from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.tolerances import TOUCHING
@@ -20,10 +19,12 @@ from nosnoc_py.tolerances import TOUCHING
 Array = np.ndarray
 
 
-def sensitivity_of(system: HybridSystem, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
+def propagation_of(
+    system: HybridSystem, history: SimulationResult, control: Control, grid: Array
+) -> VariationPropagation:
     """Return derivatives of states and event times by x0, p and the values of a control on the intervals of a grid."""
     n_x = len(system.state_names)
-    return _HybridVariationPropagation(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
+    return _HybridVariationPropagation(n_x, n_x + system.n_p, system.n_u, history, control, grid)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +64,10 @@ class _HybridVariationPropagation(VariationPropagation):
         rate[:n_x], rate_w[:n_x], rate_u[:n_x] = flow.motion_at(t, x)[0], by_w, by_u
         return HybridDerivatives(rate=rate, rate_w=rate_w, rate_u=rate_u, slopes=slopes)
 
+    def _slopes(self, regime: Any, flow: HybridFlow, w: Array, u: Array) -> Array:
+        by_w, by_u, _ = flow.model.slopes(w[..., : self.n_x], u, flow.p)
+        return np.concatenate([by_w, by_u], axis=-1)
+
     def _guard(
         self, guard: int, regime: Any, flow: HybridFlow, t: float, w: Array, motion: HybridDerivatives
     ) -> GuardDerivative:
@@ -71,10 +76,11 @@ class _HybridVariationPropagation(VariationPropagation):
     def _projection_derivative(self, flow: HybridFlow, node: Node) -> Array:
         return np.eye(self.n_w)
 
-    def _jump(self, crossing: NodeCrossing, W: Array) -> Array:
+    def _jump(self, crossing: NodeCrossing) -> Array:
         """Return the derivative (n_w, n_w) of the reset."""
         matrix = np.eye(self.n_w)
-        if crossing.node.trigger is not None and crossing.node.events:
-            reset = crossing.flow.model.resets[crossing.node.trigger]
-            matrix[: self.n_x] = reset(crossing.node.before, crossing.flow.p)[2]
+        flow = crossing.flow or crossing.after
+        if flow is not None and crossing.node.trigger is not None and crossing.node.events:
+            reset = flow.model.resets[crossing.node.trigger]
+            matrix[: self.n_x] = reset(crossing.node.before, flow.p)[2]
         return matrix

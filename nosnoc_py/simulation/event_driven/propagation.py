@@ -29,6 +29,11 @@ def between(step: IntegratorStep, t: float | Array) -> Array:
     return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 
 
+def states_at(low: Array, high: Array, x: Array, t: Array) -> Array:
+    """Return the states (i, s, n_x) at times (i, s) in i steps from `low` to `high` with samples x (i, 8, n_x)."""
+    return np.asarray(lagrange_basis(SAMPLES, (t - low[:, None]) / (high - low)[:, None]) @ x)
+
+
 def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
     """Return guards that cross zero within `horizon` [s] after the end of a phase, extrapolated linearly."""
     back = max(phase.t - SIMULTANEOUS, float(phase.steps[0].t[0])) if phase.steps else phase.t

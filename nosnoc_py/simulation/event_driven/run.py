@@ -9,13 +9,15 @@ import numpy as np
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
 from nosnoc_py.simulation.common import SimulationTask, check_control, no_time_note, not_unique_note, steps_given
-from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
+from nosnoc_py.simulation.event_driven.filippov.saltation import propagation_of as filippov_propagation
 from nosnoc_py.simulation.event_driven.history import EventDrivenSimulator, SimulationResult
 from nosnoc_py.simulation.event_driven.hybrid import HybridFlow
-from nosnoc_py.simulation.event_driven.hybrid_saltation import sensitivity_of as hybrid_sensitivity
+from nosnoc_py.simulation.event_driven.hybrid_saltation import propagation_of as hybrid_propagation
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
+from nosnoc_py.simulation.event_driven.saltation import propagation_of as contact_propagation
+from nosnoc_py.simulation.event_driven.walk import VariationPropagation
 from nosnoc_py.solution import RungeKuttaInterpolant, Sensitivity, Series, Trajectory
+from nosnoc_py.solution.gradient import VariationTape
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, merged
@@ -50,22 +52,41 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
     if not task.sensitivities:
         return trajectory
     grid = trajectory.u_grid if control.constant else grid
+    if task.sensitivities == "reverse":
+        return replace(trajectory, variations=tape_along(system, history, control, grid))
     return replace(trajectory, sensitivity=sensitivity_along(system, history, control, grid))
 
 
 def sensitivity_along(system: Described, history: SimulationResult, control: Control, grid: np.ndarray) -> Sensitivity:
     """Return derivatives along a result by x0, p and a control that is constant on the intervals of a grid (N + 1,)."""
+    sensitivity, admitted = _propagation(system, history, control, grid).run(), _admitted(system, history)
+    return sensitivity if admitted is None else sensitivity.of_directions(admitted)
+
+
+def tape_along(system: Described, history: SimulationResult, control: Control, grid: np.ndarray) -> VariationTape:
+    """Return the maps whose transposes give derivatives backwards along a result; see `sensitivity_along`."""
+    return replace(_propagation(system, history, control, grid).tape(), admitted=_admitted(system, history))
+
+
+def _propagation(
+    system: Described, history: SimulationResult, control: Control, grid: np.ndarray
+) -> VariationPropagation:
     if isinstance(system, CLS):
         system.refuse_special_friction("a derivative of a simulation")
-        sensitivity = sensitivity_of(system, history, control, grid)
-        if not system.unit_parts and system.bilateral is None:
-            return sensitivity
-        # A unit quaternion has three free directions; derivatives by its four components are no motions. Neither are
-        # changes that violate bilateral constraints.
-        return sensitivity.of_directions(admissible_directions(system, history.nodes[0].before, history.p))
-    if isinstance(system, HybridSystem):
-        return hybrid_sensitivity(system, history, control, grid)
-    return filippov_sensitivity(system, history, control, grid)
+        return contact_propagation(system, history, control, grid)
+    make = hybrid_propagation if isinstance(system, HybridSystem) else filippov_propagation
+    return make(system, history, control, grid)
+
+
+def _admitted(system: Described, history: SimulationResult) -> np.ndarray | None:
+    """Return the projection of directions of x0 (n_x, n_x); None if all are admitted.
+
+    A unit quaternion has three free directions; derivatives by its four components are no motions. Neither are changes
+    that violate bilateral constraints.
+    """
+    if not isinstance(system, CLS) or (not system.unit_parts and system.bilateral is None):
+        return None
+    return admissible_directions(system, history.nodes[0].before, history.p)
 
 
 def event_driven_simulator(

@@ -22,7 +22,6 @@ from nosnoc_py.simulation.event_driven.records import Node, Phase
 from nosnoc_py.simulation.event_driven.smoothness import ContactNodeCrossing
 from nosnoc_py.simulation.event_driven.variations import ContactMotion, ContactVariations
 from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing, VariationPropagation
-from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.projection import admissible_directions
@@ -37,10 +36,10 @@ REST_RANGE = (1e-8, 1e-4)
 SAME_DERIVATIVE = 1e-7
 
 
-def sensitivity_of(system: CLS, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
+def propagation_of(system: CLS, history: SimulationResult, control: Control, grid: Array) -> VariationPropagation:
     """Return derivatives of states and event times by x0, p and the values of a control on the intervals of a grid."""
     variations = system.mechanics.once(ContactVariations)
-    return _ContactVariationPropagation(variations, system.n_u, history, control, grid).run()
+    return _ContactVariationPropagation(variations, system.n_u, history, control, grid)
 
 
 class _ContactVariationPropagation(VariationPropagation):
@@ -78,21 +77,22 @@ class _ContactVariationPropagation(VariationPropagation):
         on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
         return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps @ kept
 
-    def _jump(self, crossing: NodeCrossing, W: Array) -> Array:
+    def _jump(self, crossing: NodeCrossing) -> Array:
         """Return R_w of an impact; flag it if two equivalent sets of modes give different derivatives."""
         node, impact = crossing.node, crossing.node.impact
         if impact is None:
-            return super()._jump(crossing, W)
+            return super()._jump(crossing)
         assert isinstance(crossing, ContactNodeCrossing)
         if impact.sequence:
             self._flag(node.t, "several impacts follow from each other at one instant")
         w, at_v = self._w(node.before), self.variations.system.at_v
-        at = crossing.flow.kinematics(node.t, node.before)
+        at = (crossing.flow or crossing.after).kinematics(node.t, node.before)
         after = at.velocity + at.response @ impact.impulses
         slip = at.rates_of(after)[self.variations.frames.count :]
         impulses, undecided = impact.impulses, crossing.undecided()
         jump = self.variations.jump(impact.modes, impact.rebounding, w, after, impulses)
         # A contact with neither impulse nor velocity fits two modes. The derivative exists if both give the same.
+        W = self._before(crossing) if undecided else np.zeros((0, 0))
         for modes in self._others(impact.modes, undecided, slip):
             other = self.variations.jump(modes, impact.rebounding, w, after, impulses)
             moved = ((other - jump) @ W[: self.n_w])[at_v]
@@ -120,9 +120,8 @@ class _ContactVariationPropagation(VariationPropagation):
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
 
-    def _slopes(self, regime: ContactRegime, flow: ContactFlow, times: Array, w: Array) -> Array:
-        u = np.array([flow.control(*at) for at in zip(times, w[:, : self.n_x], strict=True)])
-        return self._by_z(self.variations.motion(regime.modes, w, u, redundant=regime.redundant))
+    def _slopes(self, regime: ContactRegime, flow: ContactFlow, w: Array, u: Array) -> Array:
+        return self.variations.slopes(regime.modes, w, u, redundant=regime.redundant)
 
     def _guard(
         self, guard: int, regime: ContactRegime, flow: ContactFlow, t: float, w: Array, motion: ContactMotion

@@ -67,17 +67,11 @@ class ContactVariations:
 
         At one instant, for w (n_w,) and u (n_u,), or at many, for w (m, n_w) and u (m, n_u).
         """
-        masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
-        offset, matrix = self._rows(w, u, masks)
-        solve, loose = _solver(matrix, n_v, redundant)
-        y = solve(offset)[..., 0]
-        y_wu = solve(np.concatenate(self._slopes(y, w, u, masks), axis=-1))
+        n_x, n_v = self.n_x, self.system.n_v
+        y, y_wu, x_rate, x_wu, loose = self._solved(modes, w, u, redundant)
         # Parameters are part of w with rate zero, and so are their rows of the derivatives.
-        rate, rate_wu = np.zeros(w.shape), np.zeros((*w.shape, y_wu.shape[-1]))
-        rate[..., at_v], rate_wu[..., at_v, :] = y[..., :n_v], y_wu[..., :n_v, :]
-        # Positions and algebraic states follow from the state itself, without forces.
-        first, *first_wu = self._first_order(w, u)
-        rate[..., self._others], rate_wu[..., self._others, :] = first[..., 0], np.concatenate(first_wu, axis=-1)
+        rate, rate_wu = np.zeros(w.shape), np.zeros((*w.shape, x_wu.shape[-1]))
+        rate[..., :n_x], rate_wu[..., :n_x, :] = x_rate, x_wu
         (rate_w, rate_u), (y_w, y_u) = (np.split(by_wu, [self.n_w], axis=-1) for by_wu in (rate_wu, y_wu))
         return ContactMotion(
             rate=rate,
@@ -88,6 +82,27 @@ class ContactVariations:
             forces_u=y_u[..., n_v:, :],
             loose=loose[..., n_v:],
         )
+
+    def slopes(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> Array:
+        """Return derivatives of dx/dt by (w, u), (m, n_x, n_w + n_u), in given modes at w (m, n_w) and u (m, n_u)."""
+        return self._solved(modes, w, u, redundant)[3]
+
+    def _solved(
+        self, modes: Sequence[int], w: Array, u: Array, redundant: bool
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Return accelerations with forces (n_y,), dx/dt (n_x,), both with derivatives by (w, u), and loose ones."""
+        masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
+        offset, matrix = self._rows(w, u, masks)
+        solve, loose = _solver(matrix, n_v, redundant)
+        y = solve(offset)[..., 0]
+        y_wu = solve(np.concatenate(self._slopes(y, w, u, masks), axis=-1))
+        rate = np.zeros((*w.shape[:-1], self.n_x))
+        by_wu = np.zeros((*rate.shape, y_wu.shape[-1]))
+        rate[..., at_v], by_wu[..., at_v, :] = y[..., :n_v], y_wu[..., :n_v, :]
+        # Positions and algebraic states follow from the state itself, without forces.
+        first, *first_wu = self._first_order(w, u)
+        rate[..., self._others], by_wu[..., self._others, :] = first[..., 0], np.concatenate(first_wu, axis=-1)
+        return y, y_wu, rate, by_wu, loose
 
     def friction(self, w: Array) -> Array:
         """Return derivatives of the friction coefficients (n_c, n_w)."""

@@ -1,8 +1,9 @@
 """Propagation of the derivatives of a motion from node to node, for all systems of the event-driven simulation.
 
-Within a phase variations satisfy the linear equation W' = F_z W (`motion.variations.transport`); at an event they are
-multiplied by the saltation matrix. Nodes at which the motion is not differentiable (grazing, simultaneous events,
-boundaries of modes) are reported as flags, and derivatives are NaN from there on.
+Within a phase variations satisfy the linear equation W' = F_z W (`motion.variations.transports`); at an event they are
+multiplied by the saltation matrix. These maps are multiplied forwards (`run`), or recorded for derivatives backwards
+(`tape`). Nodes at which the motion is not differentiable (grazing, simultaneous events, boundaries of modes) are
+reported as flags. Forward derivatives are NaN from there on; the tape goes on with the modes that the motion has taken.
 
 References
 ----------
@@ -12,16 +13,17 @@ Aizerman and Gantmakher (1958); Leine and Nijmeijer (2004): see `motion.variatio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.variations import saltation, transport
+from nosnoc_py.motion.variations import composed, saltation, transports
 from nosnoc_py.simulation.event_driven.history import SimulationResult
-from nosnoc_py.simulation.event_driven.propagation import FIXED, NO_SIGN, SIMULTANEOUS, between, imminent, state_at
-from nosnoc_py.simulation.event_driven.records import IntegratorStep, Node, Phase
+from nosnoc_py.simulation.event_driven.propagation import FIXED, NO_SIGN, SIMULTANEOUS, imminent, state_at, states_at
+from nosnoc_py.simulation.event_driven.records import Held, Node, Phase
+from nosnoc_py.solution.gradient import VariationLink, VariationTape
 from nosnoc_py.solution.interpolant import jumps_of
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
@@ -157,26 +159,35 @@ class VariationPropagation(ABC):
         self.n_x, self.n_w, self.n_u = n_x, n_w, n_u if control.constant else 0
         self.history, self.control, self.grid = history, control, grid
         self.flags: list[str] = []
-        self.lefts: list[Array] = []
-        self.rights: list[Array] = []
+        self.reached: Array | None = None  # variations before the node that is crossed, where they are propagated
 
     def run(self) -> Sensitivity:
-        """Propagate through all phases and return the sensitivity."""
-        n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
-        nodes, phases, flows = history.nodes, history.phases, history.flows
-        count = len(self.grid) - 1 if self.n_u else 0
+        """Propagate through all phases and return the sensitivity; derivatives are NaN from the first flag on."""
+        n_x, n_w, count = self.n_x, self.n_w, len(self.grid) - 1 if self.n_u else 0
         # Rows (x, p, u of the current interval), columns (x0, p, u_1, ..., u_N). Rows of u begin at u_1 and move on in
         # `_held`.
         W = np.eye(n_w + self.n_u, n_w + count * self.n_u)
-        start, delays = W, [np.zeros((0, W.shape[1]))]
-        before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
-        for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
-            around = self.crossing_type(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
-            W, delay = self._cross(around, W)
+        start, delays, self.reached = W, [np.zeros((0, W.shape[1]))], W
+        lefts, rights = list[Array](), list[Array]()
+        for crossing, phase, flow in self._crossings():
             # All events of one node happen at the same time and have its derivative.
-            delays += [delay[None, :]] * len(node.events)
-            if following is not None:
-                W = self._along(following, law, W)
+            link = None if self.flags or crossing.after is None else self._across(crossing)
+            if link is None or self.flags:
+                W = np.full(W.shape, np.nan)
+                delays += [W[:1]] * len(crossing.node.events)
+            else:
+                assert link.delay is not None
+                delays += [(link.delay @ W)[None, :]] * link.events
+                W = self._moved(link, W)
+            if phase is not None and self.flags:
+                lefts, rights = ([*rows, *[W] * len(phase.steps)] for rows in (lefts, rights))
+            elif phase is not None:
+                for link in self._along(phase, flow):
+                    W = self._held(W, link.stage)
+                    lefts.append(W)
+                    W = self._moved(link, W)
+                    rights.append(W)
+            self.reached = W
         self._end()
         if not self.flags and not np.isfinite(W).all():
             self._flag(self.history.t, "the variations are not finite")
@@ -186,7 +197,7 @@ class VariationPropagation(ABC):
 
         x0, p, u = by_data(np.full_like(W[:n_x], np.nan) if self.flags else W[:n_x])
         times_x0, times_p, times_u = by_data(np.concatenate(delays))
-        nodes_x0, nodes_p, nodes_u = by_data(self._at_nodes(start, W))
+        nodes_x0, nodes_p, nodes_u = by_data(self._at_nodes(start, lefts, rights, W))
         by_u: dict[str, Any] = {"u": u.swapaxes(0, 1), "event_times_u": times_u, "orbital_u": nodes_u.swapaxes(1, 2)}
         return Sensitivity(
             x0=x0,
@@ -199,29 +210,62 @@ class VariationPropagation(ABC):
             flags=tuple(self.flags),
         )
 
-    def _at_nodes(self, start: Array, end: Array) -> Array:
+    def tape(self) -> VariationTape:
+        """Return the same maps one by one, for derivatives backwards: what is flagged has one, too."""
+        links, history, self.reached = list[VariationLink](), self.history, None
+        for crossing, phase, flow in self._crossings():
+            links.append(self._across(crossing))
+            links += [] if phase is None else self._along(phase, flow)
+        self._end()
+        start = history.nodes[0].t if history.nodes else 0.0
+        return VariationTape(
+            links=tuple(self._defined(link) for link in links),
+            n_x=self.n_x,
+            n_p=self.n_w - self.n_x,
+            n_u=self.n_u,
+            stages=len(self.grid) - 1,
+            duration=history.t - start,
+            flags=tuple(self.flags),
+        )
+
+    def _crossings(self) -> Iterator[tuple[NodeCrossing, Phase | None, Any]]:
+        """Yield nodes, whose conditions are flagged, with the phase that follows and its flow."""
+        nodes, phases, flows = self.history.nodes, self.history.phases, self.history.flows
+        before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
+        for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
+            breaks = self.control.breaks
+            around = self.crossing_type(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
+            self._flag(node.t, *dict.fromkeys(around.flags()))
+            yield around, following, law
+
+    def _at_nodes(self, start: Array, lefts: list[Array], rights: list[Array], end: Array) -> Array:
         """Return the derivatives of x at the nodes of the trajectory (nodes, n_x, data)."""
         steps, n_x = self.history.steps, self.n_x
         if not steps:
             return start[None, :n_x]
-        limits = np.array([start, *self.rights])[:, :n_x]
+        limits = np.array([start, *rights])[:, :n_x]
         left, right = (np.array([step.x[k] for step in steps]) for k in (0, -1))
         jumps = jumps_of(self.history.nodes[0].before, left, right)
         # At a jump the trajectory has two nodes at one time: the left limit is followed by the right limit.
-        matrix = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
+        matrix = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(lefts)[jumps, :n_x], axis=0)
         return np.concatenate([matrix, end[None, :n_x]]) if self.history.hits else matrix
 
-    def _cross(self, crossing: NodeCrossing, W: Array) -> tuple[Array, Array]:
-        """Return the variations after a node, and the derivative of its time."""
-        node, undefined = crossing.node, np.full(W.shape, np.nan)
-        self._flag(node.t, *dict.fromkeys(crossing.flags()))
-        if self.flags or crossing.after is None:
-            return undefined, undefined[0]
-        if crossing.phase is None:
-            # The start is projected as well, so that derivatives by x0 are those of admissible starts.
-            return self._with_controls(self._projection_derivative(crossing.after, node)) @ W, np.zeros(W.shape[1])
-        W, delay = self._saltate(crossing, crossing.phase, W)
-        return (undefined, undefined[0]) if self.flags else (W, delay)
+    def _across(self, crossing: NodeCrossing) -> VariationLink:
+        """Return the map over a node. Flagged ones have one, too, with an event at a fixed time if it has no rate."""
+        node, after = crossing.node, crossing.after
+        jump, delay = self._jump(crossing), np.zeros(self.n_w + self.n_u)
+        # The start is projected as well, so that derivatives by x0 are those of admissible starts. So is what follows
+        # a node that is flagged: whatever happens there leaves the motion on the constraints of its modes.
+        put = np.eye(self.n_w)
+        if after is not None and (crossing.phase is None or self.flags):
+            put = self._projection_derivative(after, node)
+        if crossing.phase is None or node.trigger is None or after is None:
+            # A break of the control: its time is fixed, so that there is no saltation.
+            matrix = self._with_controls(jump)
+        else:
+            matrix, delay = self._saltate(crossing, crossing.phase, jump)
+        x = slice(self.n_x)
+        return VariationLink(t=node.t, matrix=(self._with_controls(put) @ matrix)[x], delay=delay, events=len(node.events))
 
     def _with_controls(self, by_w: Array) -> Array:
         """Return a derivative by w extended by an unchanged control."""
@@ -229,35 +273,56 @@ class VariationPropagation(ABC):
         matrix[: self.n_w, : self.n_w] = by_w
         return matrix
 
-    def _held(self, W: Array, t: float) -> Array:
-        """Return W with the control of the interval at t."""
+    def _moved(self, link: VariationLink, W: Array) -> Array:
+        """Return W behind a map; parameters and controls stay."""
+        return np.concatenate([link.matrix @ W, W[self.n_x :]])
+
+    def _held(self, W: Array, stage: int) -> Array:
+        """Return W with the control of an interval."""
         if not self.n_u or not np.isfinite(W).all():
             return W
-        W, interval = W.copy(), int(np.searchsorted(self.grid[1:-1], t, "right"))
-        W[self.n_w :] = np.eye(self.n_u, W.shape[1], k=self.n_w + interval * self.n_u)
+        W = W.copy()
+        W[self.n_w :] = np.eye(self.n_u, W.shape[1], k=self.n_w + stage * self.n_u)
         return W
 
-    def _saltate(self, crossing: NodeCrossing, phase: Phase, W: Array) -> tuple[Array, Array]:
-        """Return the variations after an event at the end of a phase, and the derivative of its time."""
+    def _defined(self, link: VariationLink) -> VariationLink:
+        """Return a map with finite numbers: where there are none, the state is held."""
+        parts = link.matrix, np.zeros(0) if link.delay is None else link.delay
+        if all(np.isfinite(part).all() for part in parts):
+            return link
+        self._flag(link.t, "the variations are not finite, and are held")
+        delay = None if link.delay is None else np.zeros(link.delay.shape)
+        return replace(link, matrix=np.eye(*link.matrix.shape), delay=delay)
+
+    def _before(self, crossing: NodeCrossing) -> Array:
+        """Return columns (n_z, k) that span the variations before a node: those that are known, or all admitted ones."""
+        if self.reached is not None:
+            return self.reached
+        if crossing.phase is None:
+            return np.eye(self.n_w + self.n_u)
+        there = replace(crossing.node, regime=crossing.phase.regime, after=crossing.node.before)
+        return self._with_controls(self._projection_derivative(crossing.flow, there))
+
+    def _saltate(self, crossing: NodeCrossing, phase: Phase, by_w: Array) -> tuple[Array, Array]:
+        """Return the map (n_z, n_z) over an event at the end of a phase, and the derivative of its time."""
         node, flow, after = crossing.node, crossing.flow, crossing.after
-        jump = self._with_controls(self._jump(crossing, W))
-        # A break of the control: its time is fixed, so that there is no saltation.
-        if node.trigger is None:
-            return jump @ W, np.zeros(W.shape[1])
+        jump = self._with_controls(by_w)
         # At the end of a slip in space derivatives are singular: evaluate the guard slightly before it.
         t = self._until(phase)
         w = self._w(state_at(phase, t) if t < phase.t else node.before)
         motion = self._motion(phase.regime, flow, t, w)
         slope = self._guard(node.trigger, phase.regime, flow, t, w, motion)
         approach = self._approach(node, flow.names[node.trigger % flow.distances], slope, motion.rate)
+        gradient = np.append(slope.w, slope.u[: self.n_u])
+        if not np.isfinite(approach):  # flagged: an event time without a derivative stays
+            return jump, np.zeros(gradient.size)
         follows = self._motion(node.regime, after, node.t, self._w(node.after))
         still = np.zeros(self.n_u)
         # The control of an interval has rate zero; its rows are appended to the rates.
         arrival, departure = (np.append(rate, still) for rate in (self._arrival(node, motion.rate), follows.rate))
-        gradient = np.append(slope.w, slope.u[: self.n_u])
         event = saltation(gradient, arrival, departure, jump, approach=approach)
-        put = self._with_controls(self._projection_derivative(after, node)) if t < phase.t else np.eye(len(W))
-        return put @ event.jump @ W, event.delay @ W
+        put = self._with_controls(self._projection_derivative(after, node)) if t < phase.t else np.eye(len(jump))
+        return put @ event.jump, event.delay
 
     def _approach(self, node: Node, name: str, slope: GuardDerivative, motion: Array) -> float:
         """Return the rate of the guard at an event; NaN if it does not cross zero."""
@@ -281,6 +346,10 @@ class VariationPropagation(ABC):
         """Return the motion in a regime: `rate` dw/dt (n_w,), `rate_w` (n_w, n_w) and `rate_u` (n_w, n_u)."""
 
     @abstractmethod
+    def _slopes(self, regime: Any, flow: Any, w: Array, u: Array) -> Array:
+        """Return derivatives of dx/dt by (x, p, u) in a regime at m instants, (m, n_x, n_w + n_u)."""
+
+    @abstractmethod
     def _guard(self, guard: int, regime: Any, flow: Any, t: float, w: Array, motion: Any) -> GuardDerivative:
         """Return the derivative of a guard of a regime."""
 
@@ -288,7 +357,7 @@ class VariationPropagation(ABC):
     def _projection_derivative(self, flow: Any, node: Node) -> Array:
         """Return the derivative (n_w, n_w) of the projection onto the constraints after a node."""
 
-    def _jump(self, crossing: NodeCrossing, W: Array) -> Array:
+    def _jump(self, crossing: NodeCrossing) -> Array:
         """Return R_w of a node; the identity for a continuous state."""
         return np.eye(self.n_w)
 
@@ -300,36 +369,39 @@ class VariationPropagation(ABC):
         """Return the time up to which the slope of a phase is smooth."""
         return phase.t
 
-    def _along(self, phase: Phase, flow: Any, W: Array) -> Array:
-        """Return the variations at the end of a phase. One Euler step covers the part where the slope is not smooth."""
-        end = self._until(phase)
-        for step in phase.steps:
-            low, high = float(step.t[0]), min(float(step.t[-1]), end)
-            W = self._held(W, 0.5 * float(step.t[0] + step.t[-1]))
-            self.lefts.append(W)
-            if high > low and np.isfinite(W).all():
-                W = transport(self._slope(phase, flow, step), low, high) @ W
-            self.rights.append(W)
-        if end < phase.t and np.isfinite(W).all():
-            w = self._w(state_at(phase, end))
-            W = W + (phase.t - end) * self._by_z(self._motion(phase.start, flow, end, w)) @ W
-            self.rights[-1] = W
-        return W
+    def _along(self, phase: Phase, flow: Any) -> list[VariationLink]:
+        """Return the maps of the steps. One Euler step covers the part of a phase where the slope is not smooth."""
+        steps, n_x, end = phase.steps, self.n_x, self._until(phase)
+        if not steps:
+            return []
+        low, last = (np.array([step.t[k] for step in steps]) for k in (0, -1))
+        high, x = np.minimum(last, end), np.array([step.x for step in steps])
+        matrices = np.zeros((len(steps), n_x, self.n_w + self.n_u)) + np.eye(n_x, self.n_w + self.n_u)
+        moving = np.flatnonzero(high > low)
 
-    def _by_z(self, motion: Any) -> Array:
-        """Return d(dz/dt) / dz (n_z, n_z), or (m, n_z, n_z) at m instants; the control is constant."""
-        n_w, n_z = self.n_w, self.n_w + self.n_u
-        matrix = np.zeros((*motion.rate.shape[:-1], n_z, n_z))
-        matrix[..., :n_w, :n_w], matrix[..., :n_w, n_w:] = motion.rate_w, motion.rate_u[..., : self.n_u]
-        return matrix
+        def slope(number: Array, times: Array) -> Array:
+            of = moving[number]
+            states = states_at(low[of], last[of], x[of], times).reshape(-1, n_x)
+            return self._at(phase.start, flow, times.ravel(), states).reshape(*times.shape, *matrices.shape[1:])
 
-    def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[Array], Array]:
-        """Return d(dz/dt) / dz (m, n_z, n_z) as a function of times (m,) in a step."""
-        return lambda times: self._slopes(phase.start, flow, times, self._w(between(step, times)))
+        if moving.size:
+            matrices[moving] = transports(slope, low[moving], high[moving], n_x)
+        if end < phase.t:
+            rate = self._at(phase.start, flow, np.array([end]), state_at(phase, end)[None, :])[0]
+            matrices[-1] = composed(np.eye(*rate.shape) + (phase.t - end) * rate, matrices[-1])
+        stages = np.searchsorted(self.grid[1:-1], 0.5 * (low + last), "right")
+        return [
+            VariationLink(t=float(t), matrix=matrix, stage=int(stage))
+            for t, matrix, stage in zip(last, matrices, stages, strict=True)
+        ]
 
-    def _slopes(self, regime: Any, flow: Any, times: Array, w: Array) -> Array:
-        """Return d(dz/dt) / dz (m, n_z, n_z) in a regime at m instants."""
-        return np.array([self._by_z(self._motion(regime, flow, *at)) for at in zip(times, w, strict=True)])
+    def _at(self, regime: Any, flow: Any, times: Array, x: Array) -> Array:
+        """Return d(dx/dt)/dz (m, n_x, n_z) at m instants; the control is constant, or no variable."""
+        held = isinstance(flow.control, Held)
+        u = np.broadcast_to(flow.control.u, (times.size, flow.control.u.size)) if held else np.array(
+            [flow.control(*at) for at in zip(times.tolist(), x, strict=True)]
+        )  # fmt: skip
+        return self._slopes(regime, flow, self._w(x), u)[..., : self.n_w + self.n_u]
 
     def _end(self) -> None:
         """Flag events at the final time, which is fixed like a break of the control."""

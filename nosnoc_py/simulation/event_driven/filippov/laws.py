@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, buffered_at_many
 from nosnoc_py.systems.inclusion import MEMORY, REGION, STEP, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
@@ -156,7 +156,9 @@ class Laws:
         self.residual, self.motion = buffered(self.residual_function), buffered(self.motion_function)
         self.functions = buffered(self.functions_function)
         derivatives = [ca.jacobian(e, v) for e, v in ((rows, w), (rows, u), (flow, s), (flow, w), (flow, u))]
-        self.slopes = buffered(ca.Function("slopes", [s, w, u, m], derivatives))
+        slopes = ca.Function("slopes", [s, w, u, m], derivatives)
+        self.slopes, self.slopes_many = buffered(slopes), buffered_at_many(slopes)
+        self.residual_many = buffered_at_many(self.residual_function)
         self._series_function = ca.Function("series", [s, w], [ca.densify(self._series)])
         self.regions = [
             None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions

@@ -12,6 +12,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.implicit_function import derivative
 from nosnoc_py.simulation.event_driven.compiled_loop import compiled_loop
 from nosnoc_py.simulation.event_driven.filippov.compiled_motion import PROJECTIONS, compiled_steps_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
@@ -143,6 +144,16 @@ class FilippovRegime:
             if not np.isfinite(step).all():
                 break
         return np.full(s.size, np.nan)
+
+    def solve_many(self, w: Array, u: Array) -> Array:
+        """Return multipliers and algebraic variables (m, n_y + n_z) at w (m, n_w) and u (m, n_u)."""
+        if self.known is not None or self.laws.affine:
+            s = np.tile(self.guess if self.known is None else self.known, (len(w), 1))
+            if self.known is None:
+                rows, slope = self.laws.residual_many(s, w, u, self.masks)
+                s = s + derivative(slope, rows)[..., 0]
+            return s
+        return np.array([self.solve(*at) for at in zip(w, u, strict=True)])
 
     def relative_of(self, values: ca.SX) -> ca.SX:
         """Return `relative` for expressions (n_y,)."""

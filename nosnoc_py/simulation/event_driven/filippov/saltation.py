@@ -20,7 +20,6 @@ from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Fil
 from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.simulation.event_driven.walk import GuardDerivative, NodeCrossing, VariationPropagation
-from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.inclusion import STEP
@@ -31,10 +30,10 @@ Array = np.ndarray
 AT_BOUND = 1e-8
 
 
-def sensitivity_of(system: Described, history: SimulationResult, control: Control, grid: Array) -> Sensitivity:
+def propagation_of(system: Described, history: SimulationResult, control: Control, grid: Array) -> VariationPropagation:
     """Return derivatives of states and event times by x0, p and the values of a control on the intervals of a grid."""
     n_x = len(system.state_names)
-    return _FilippovVariationPropagation(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
+    return _FilippovVariationPropagation(n_x, n_x + system.n_p, system.n_u, history, control, grid)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +62,16 @@ def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) ->
     driven = np.zeros((w.size, u.size))
     driven[:n_x] = rate_u + rate_s @ s_u
     return FilippovMotion(rate=moved, rate_w=full, rate_u=driven, rate_s=rate_s, s_w=s_w, s_u=s_u)
+
+
+def slopes_of(flow: FilippovFlow, regime: FilippovRegime, w: Array, u: Array) -> Array:
+    """Return derivatives of dx/dt by (w, u), (m, n_x, n_w + n_u), at w (m, n_w) and u (m, n_u)."""
+    laws, n_w = flow.laws, w.shape[1]
+    s = regime.solve_many(w, u)
+    slope = laws.residual_many(s, w, u, regime.masks)[1]
+    rows_w, rows_u, rate_s, rate_w, rate_u = laws.slopes_many(s, w, u, regime.masks)
+    s_wu = derivative(slope, np.concatenate([rows_w, rows_u], axis=-1))
+    return np.concatenate([rate_w + rate_s @ s_wu[..., :n_w], rate_u + rate_s @ s_wu[..., n_w:]], axis=-1)
 
 
 class _FilippovNodeCrossing(NodeCrossing):
@@ -96,6 +105,9 @@ class _FilippovVariationPropagation(VariationPropagation):
 
     def _motion(self, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array) -> FilippovMotion:
         return motion_of(flow, regime, t, w)
+
+    def _slopes(self, regime: FilippovRegime, flow: FilippovFlow, w: Array, u: Array) -> Array:
+        return slopes_of(flow, regime, w, u)
 
     def _guard(
         self, guard: int, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array, motion: FilippovMotion
