@@ -30,7 +30,9 @@ from nosnoc_py.tableaus import gauss_legendre
 
 Array = np.ndarray
 # Order 12: steps of a simulation seldom have to be halved.
-GAUSS, COARSE = gauss_legendre(6), gauss_legendre(5)
+GAUSS, COARSE, ROUGH = gauss_legendre(6), gauss_legendre(5), gauss_legendre(4)
+# Most parts of an interval on average, and more.
+MOST_PARTS, MORE_PARTS = 32, 1000
 # Most intervals that are evaluated together, and most entries of their systems of equations.
 MOST_IN_BATCH, MOST_ENTRIES = 64, 2_000_000
 # Accepted error of the transport matrix of an interval, relative to its largest entry (at least 1).
@@ -151,10 +153,12 @@ def transport(slope: Callable[[Array], Array], low: float, high: float) -> Array
     def at(number: Array, times: Array) -> Array:
         return slope(times.ravel()).reshape(*times.shape, n, n)
 
-    return np.asarray(transports(at, np.array([low]), np.array([high]), n)[0])
+    return np.asarray(transports(at, np.array([low]), np.array([high]), n)[0][0])
 
 
-def transports(slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int) -> Array:
+def transports(
+    slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int
+) -> tuple[Array, bool]:
     """Return the matrices (m, n, n + k) of many intervals [low, high] (m,) of W' = A(t) W + B(t) d with constant data.
 
     The last k columns belong to the data d, such as parameters. An interval is halved until the methods of orders 12
@@ -167,20 +171,40 @@ def transports(slope: Callable[[Array, Array], Array], low: Array, high: Array, 
         Matrices (A, B) at times in intervals of these numbers.
     low, high : (m,)
     n : int
+
+    Returns
+    -------
+    matrices : (m, n, n + k)
+    resolved : bool
+        False if there were too many intervals: of slopes that are noise there is no end.
     """
+    most = MOST_PARTS * low.size + MORE_PARTS
     number, last, halvings = np.arange(low.size), np.full(low.size, np.inf), 0
-    parts: list[tuple[int, float, Array]] = []
+    parts, resolved = list[tuple[int, float, Array]](), True
     while number.size:
         results = [_compared(slope, number[one], low[one], (high - low)[one]) for one in _batches(number.size, n)]
         matrices, change = (np.concatenate(each) for each in zip(*results, strict=True))
         noise = (0.1 * last < change) & (change < NOISE_OF_DIFFERENCES)
         # Not a number compares as false: there is nothing to gain then.
         again = (change ** ((GAUSS.order + 1) / (COARSE.order + 1)) > TOLERANCE) & ~noise & (halvings < MOST_HALVINGS)
+        most -= number.size
+        resolved = most > 0 or not again.any()
+        again &= most > 0
         parts += zip(number[~again].tolist(), low[~again].tolist(), matrices[~again], strict=True)
         middle = 0.5 * (low[again] + high[again])
         low, high = np.concatenate([low[again], middle]), np.concatenate([middle, high[again]])
         number, last, halvings = np.tile(number[again], 2), np.tile(change[again], 2), halvings + 1
-    return _joined(parts)
+    return _joined(parts), resolved
+
+
+def rough_transports(slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int) -> Array:
+    """Return the matrices of `transports` by one step of order 8 each, without control of the error."""
+    parts = []
+    for one in _batches(low.size, n):
+        h = (high - low)[one]
+        slopes = slope(np.arange(low.size)[one], low[one][:, None] + h[:, None] * ROUGH.c)
+        parts.append(step_transport(slopes, h, ROUGH.a, ROUGH.b))
+    return np.concatenate(parts)
 
 
 def _batches(count: int, n: int) -> Iterator[slice]:

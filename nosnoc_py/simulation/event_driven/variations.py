@@ -14,9 +14,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
-from nosnoc_py.contact_problems.modes import masks_of
+from nosnoc_py.contact_problems.modes import FREE, masks_of
 from nosnoc_py.functions import buffered, buffered_at_many
-from nosnoc_py.implicit_function import RankRevealingSVD, derivative
+from nosnoc_py.implicit_function import derivative
 from nosnoc_py.simulation.event_driven.mechanics import Array
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import ContactFrames
@@ -93,9 +93,14 @@ class ContactVariations:
         """Return accelerations with forces (n_y,), dx/dt (n_x,), both with derivatives by (w, u), and loose ones."""
         masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
         offset, matrix = self._rows(w, u, masks)
-        solve, loose = _solver(matrix, n_v, redundant)
-        y = solve(offset)[..., 0]
-        y_wu = solve(np.concatenate(self._slopes(y, w, u, masks), axis=-1))
+        # Open contacts have no forces: their rows say no more, and there may be many of them.
+        acting = self._acting(modes)
+        solve, loosened = _solver(matrix[..., acting[:, None], acting], n_v, redundant)
+        y, loose = np.zeros(offset.shape[:-1]), np.zeros(offset.shape[:-1], dtype=bool)
+        y[..., acting], loose[..., acting] = solve(offset[..., acting, :])[..., 0], loosened
+        slopes = np.concatenate(self._slopes(y, w, u, masks), axis=-1)
+        y_wu = np.zeros(slopes.shape)
+        y_wu[..., acting, :] = solve(slopes[..., acting, :])
         rate = np.zeros((*w.shape[:-1], self.n_x))
         by_wu = np.zeros((*rate.shape, y_wu.shape[-1]))
         rate[..., at_v], by_wu[..., at_v, :] = y[..., :n_v], y_wu[..., :n_v, :]
@@ -103,6 +108,17 @@ class ContactVariations:
         first, *first_wu = self._first_order(w, u)
         rate[..., self._others], by_wu[..., self._others, :] = first[..., 0], np.concatenate(first_wu, axis=-1)
         return y, y_wu, rate, by_wu, loose
+
+    def _acting(self, modes: Sequence[int]) -> Array:
+        """Return the indices of accelerations and of the forces of contacts that are closed."""
+        frames, n_v = self.frames, self.system.n_v
+        acts = np.zeros(n_v + frames.count + frames.n_t, dtype=bool)
+        acts[:n_v] = True
+        for c in np.flatnonzero(np.asarray(modes, dtype=int) != FREE):
+            part = frames.tangents[c]
+            acts[n_v + c] = True
+            acts[n_v + frames.count + part.start : n_v + frames.count + part.stop] = True
+        return np.flatnonzero(acts)
 
     def friction(self, w: Array) -> Array:
         """Return derivatives of the friction coefficients (n_c, n_w)."""
@@ -133,17 +149,24 @@ def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array],
     """
     if not redundant:
         return partial(derivative, matrix), np.zeros(matrix.shape[:-1], dtype=bool)
-    if matrix.ndim > 2:
-        solvers, masks = zip(*(_solver(one, n_v, redundant) for one in matrix), strict=True)
-        return lambda by_w: np.array([solve(one) for solve, one in zip(solvers, by_w, strict=True)]), np.array(masks)
-    columns = np.ones(len(matrix))
+    columns = np.ones(matrix.shape[:-1])
     # Forces divided by the largest mass are accelerations, the unit of the other unknowns.
-    columns[n_v:] = np.abs(matrix[:n_v, :n_v]).max()
-    scaled = matrix * columns
-    rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)[:, None]
-    known = RankRevealingSVD(scaled / rows, REDUNDANT)
-    loose = np.abs(known.loose).max(axis=1, initial=0.0) > REDUNDANT
-    return lambda by_w: columns[:, None] * known.derivative(by_w / rows), loose
+    columns[..., n_v:] = np.abs(matrix[..., :n_v, :n_v]).max(axis=(-2, -1))[..., None]
+    scaled = matrix * columns[..., None, :]
+    rows = np.maximum(np.abs(scaled).max(axis=-1), np.finfo(float).tiny)[..., None]
+    try:
+        left, sizes, right = np.linalg.svd(scaled / rows)
+    except np.linalg.LinAlgError:
+        return lambda by_w: np.full(by_w.shape, np.nan), np.ones(matrix.shape[:-1], dtype=bool)
+    seen = sizes > REDUNDANT * sizes.max(axis=-1, initial=0.0)[..., None]
+    inverse = np.where(seen, 1.0 / np.where(seen, sizes, 1.0), 0.0)[..., None]
+    loose = np.abs(right * ~seen[..., None]).max(axis=-2, initial=0.0) > REDUNDANT
+
+    def shortest(by_w: Array) -> Array:
+        along = inverse * (np.swapaxes(left, -1, -2) @ (by_w / rows))
+        return np.asarray(-columns[..., None] * (np.swapaxes(right, -1, -2) @ along))
+
+    return shortest, loose
 
 
 Evaluation = Callable[..., list[Array]]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.variations import composed, saltation, transports
+from nosnoc_py.motion.variations import composed, rough_transports, saltation, transports
 from nosnoc_py.simulation.event_driven.history import SimulationResult
 from nosnoc_py.simulation.event_driven.propagation import FIXED, NO_SIGN, SIMULTANEOUS, imminent, state_at, states_at
 from nosnoc_py.simulation.event_driven.records import Held, Node, Phase
@@ -384,8 +384,13 @@ class VariationPropagation(ABC):
             states = states_at(low[of], last[of], x[of], times).reshape(-1, n_x)
             return self._at(phase.start, flow, times.ravel(), states).reshape(*times.shape, *matrices.shape[1:])
 
-        if moving.size:
-            matrices[moving] = transports(slope, low[moving], high[moving], n_x)
+        if moving.size and self.flags:
+            # There is no derivative to be resolved, and slopes may be noise: of a slip in space that starts at rest.
+            matrices[moving] = rough_transports(slope, low[moving], high[moving], n_x)
+        elif moving.size:
+            matrices[moving], resolved = transports(slope, low[moving], high[moving], n_x)
+            if not resolved:
+                self._flag(phase.t, "the variations of the phase before are not resolved")
         if end < phase.t:
             rate = self._at(phase.start, flow, np.array([end]), state_at(phase, end)[None, :])[0]
             matrices[-1] = composed(np.eye(*rate.shape) + (phase.t - end) * rate, matrices[-1])
