@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.options import EventDriven
     from nosnoc_py.simulation.newton.options import ActiveSetNewton
     from nosnoc_py.simulation.time_stepping.options import TimeStepping
-    from nosnoc_py.solution import Candidate, Event, Sequence, Solution, SolutionSensitivity, Trajectory, explain, load
+    from nosnoc_py.solution import Candidate, Event, Gradient, Sequence, Solution, SolutionSensitivity, Trajectory, explain, load
     from nosnoc_py.solution.certificate import Certificate
     from nosnoc_py.solution.closed_loop import ClosedLoop
     from nosnoc_py.status import Stationarity, Status, Stop, Verdict
@@ -150,7 +150,7 @@ HOMES = {
     "simulation.event_driven.options": "EventDriven",
     "simulation.newton.options": "ActiveSetNewton",
     "simulation.time_stepping.options": "TimeStepping",
-    "solution": "Candidate Event Sequence Solution SolutionSensitivity Trajectory explain load",
+    "solution": "Candidate Event Gradient Sequence Solution SolutionSensitivity Trajectory explain load",
     "solution.certificate": "Certificate",
     "solution.closed_loop": "ClosedLoop",
     "status": "Stationarity Status Stop Verdict",
@@ -265,6 +265,7 @@ __all__ = [
     "Sequence",
     "Simulator",
     "Solution",
+    "Gradient",
     "SolutionSensitivity",
     "SolverError",
     "Sphere",

@@ -45,7 +45,8 @@ class Gradient:
     Parameters
     ----------
     x0 : (n_x,)
-        By the initial state; of states that constraints hold at the start the part that keeps them.
+        By the initial state; of states that constraints hold at the start the part that keeps them. Of an optimum by
+        those components that the OCP fixes, and so for p.
     p : (n_p,)
         By the parameters.
     u : (N, n_u), optional
@@ -70,8 +71,8 @@ class Gradient:
     >>> ball = ns.CLS(q=q, v=v, p=p, p_default=[0.5], mass_matrix=1, force=-10, contacts=[ground])
     >>> motion = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6, sensitivities="reverse")
     >>> gradient = motion.vjp(final=[1.0, 0.0])
-    >>> gradient.p.round(4), gradient.x0.round(4), gradient.smooth  # 0.6 sqrt(20) - 2, and so on
-    (array([0.6833]), array([-0.1584,  0.1584]), True)
+    >>> gradient.p.round(4), gradient.x0.round(4), gradient.smooth  # by p: 0.6 sqrt(20) - 2
+    (array([0.6833]), array([ 0.0125, -0.0708]), True)
     """
 
     x0: Array
@@ -179,14 +180,14 @@ class VariationTape:
         """Return weights (n_x,) of the states behind so many links, and flags of samples at events."""
         weights, flags, near = dict[int, Array](), list[str](), AT_NODE * self.duration
         if final is not None:
-            weights[len(self.links)] = _finite(final, "final", self.n_x)
+            weights[len(self.links)] = finite(final, "final", self.n_x)
         if samples is None:
             return weights, flags
         if not isinstance(samples, Sequence) or len(samples) != 2:
             raise OptionError("samples: expected (times, weights), arrays (m,) and (m, n_x).")
-        times = _finite(samples[0], "times of samples", np.size(samples[0]))
+        times = finite(samples[0], "times of samples", np.size(samples[0]))
         ends = np.array([link.t for link in self.links])
-        rows = _finite(samples[1], "weights of samples", times.size, self.n_x)
+        rows = finite(samples[1], "weights of samples", times.size, self.n_x)
         nodes = {link.t for link in self.links if link.events}
         for t, row in zip(times.tolist(), rows, strict=True):
             place = int(np.searchsorted(ends, t + near, "right"))
@@ -201,10 +202,10 @@ class VariationTape:
     def _of_events(self, event_times: Any) -> Array:
         """Return the weights (n_events,) of the times of events."""
         count = sum(link.events for link in self.links)
-        return np.zeros(count) if event_times is None else _finite(event_times, "event_times", count)
+        return np.zeros(count) if event_times is None else finite(event_times, "event_times", count)
 
 
-def _finite(given: Any, what: str, *shape: int) -> Array:
+def finite(given: Any, what: str, *shape: int) -> Array:
     """Return an array of finite numbers of a shape; raise `OptionError` otherwise."""
     try:
         array = np.asarray(given, dtype=float)

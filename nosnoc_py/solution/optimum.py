@@ -17,6 +17,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, read_only
+from nosnoc_py.solution.gradient import Gradient, finite
 
 # Kinds of data, in the order of the columns.
 DATA = ("x0", "p", "horizon")
@@ -178,6 +179,49 @@ class SolutionSensitivity:
             x_end=self.at.x_end + self.x_end @ change,
             w=self.at.w + self.w @ change,
         )
+
+    @named_arguments
+    def vjp(self, *, objective: float | None = None, u: Any = None, final: Any = None) -> Gradient:
+        """Return the gradient of a loss of the optimum by the data; see `Solution.vjp`.
+
+        Parameters
+        ----------
+        objective : float, optional
+            Derivative of the loss by the objective.
+        u : (N, n_u), optional
+            Derivative by the controls.
+        final : (n_x,), optional
+            Derivative by the last state.
+
+        Raises
+        ------
+        OptionError
+            For wrong shapes and numbers that are not finite.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+        >>> ocp = ns.OCP(ns.ODE(x=x, u=u, flow=u), horizon=1.0, x0=[0.0], stage_cost=u**2, terminal_cost=(x - 1) ** 2)
+        >>> derivatives = ns.solve(ocp, ns.FESD(control_stages=2)).differentiate()
+        >>> derivatives.vjp(final=[1.0]).x0.round(4)  # half of the way stays
+        array([0.5])
+        """
+        gradient = np.zeros(len(self.names))
+        for what, given, by_data in (
+            ("objective", objective, self.objective),
+            ("u", u, self.u),
+            ("final", final, self.x_end),
+        ):
+            if given is not None:
+                weights = finite(given, what, *by_data.shape[:-1])
+                gradient += np.tensordot(weights, by_data, weights.ndim)
+        flags = self.flags
+        if not np.isfinite(gradient).all():
+            gradient, flags = np.nan_to_num(gradient, nan=0.0), (*flags, "the derivatives are not finite")
+        parts = {what: gradient[[of == what for of in self.data]] for what in DATA}
+        horizon = float(parts["horizon"][0]) if parts["horizon"].size else None
+        return Gradient(x0=parts["x0"], p=parts["p"], horizon=horizon, flags=flags)
 
     def _read(self, what: str, given: Any, names: list[str]) -> Array:
         if not names:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.declared import assign
+from nosnoc_py.errors import OptionError
 from nosnoc_py.markup import page, paragraph, table
 from nosnoc_py.solution.arrays import Array, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.solution.gradient import Gradient
 from nosnoc_py.solution.optimum import SolutionSensitivity
 from nosnoc_py.solution.records import PairRole, Residual, Series, SolvedBranch, StepRecord
 from nosnoc_py.solution.sequence import Sequence
@@ -255,6 +258,50 @@ class Solution(Trajectory):
         known = self._known("differentiate", "ns.transcribe(ocp, method).differentiate(solution)")
         derivatives: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
         return derivatives
+
+    @named_arguments
+    def vjp(
+        self,
+        *,
+        final: npt.ArrayLike | None = None,
+        samples: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        event_times: npt.ArrayLike | None = None,
+        u: npt.ArrayLike | None = None,
+        objective: float | None = None,
+    ) -> Gradient:
+        """Return the gradient of a loss of this optimum by x0 and p.
+
+        The optimum moves with the data on its branch, where the order of events stays; the system of its optimality
+        conditions is factorised once. Where the optimum may have no derivative, `flags` has the reasons, and the
+        numbers are those of the branch with its active bounds.
+
+        Parameters
+        ----------
+        final, u, objective : (n_x,), (N, n_u), float, optional
+            Derivatives of the loss by the last state, the controls and the objective.
+        samples, event_times
+            Of simulated motions only: simulate the control for them (`Trajectory.vjp`).
+
+        Raises
+        ------
+        OptionError
+            As `differentiate`, for wrong shapes, and for samples and event times.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.5) ** 2)
+        >>> gradient = ns.solve(ocp, ns.FESDJ(control_stages=2)).vjp(objective=1.0)
+        >>> bool(gradient.x0[0] < 0), gradient.smooth  # a start nearer to the target costs less
+        (True, True)
+        """
+        if samples is not None or event_times is not None:
+            raise OptionError(
+                "vjp of a solution: samples and event_times are of simulated motions; expected final, u or objective."
+            )
+        return self.differentiate().vjp(objective=objective, u=u, final=final)
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try.
