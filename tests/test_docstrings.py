@@ -20,6 +20,7 @@ EXTRAS = {
     "nosnoc_py.solution.trajectory.Trajectory.to_dataframe": "pandas",
     "nosnoc_py.solution.trajectory.Trajectory.to_xarray": "xarray",
     "nosnoc_py.sweep.cluster": "distributed",
+    "nosnoc_py.torch": "torch",
 }
 PACKAGE = Path(ns.__file__).parent
 
