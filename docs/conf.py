@@ -10,6 +10,7 @@ import inspect
 import re
 import shutil
 import sys
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ myst_heading_anchors = 3
 
 autodoc_typehints = "none"  # types are in the docstrings
 autodoc_member_order = "bysource"
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]  # an extra; its page needs it for nothing
 autosummary_generate = False
 napoleon_google_docstring = False
 napoleon_use_ivar = True

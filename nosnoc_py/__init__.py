@@ -82,7 +82,17 @@ if TYPE_CHECKING:
     from nosnoc_py.simulation.event_driven.options import EventDriven
     from nosnoc_py.simulation.newton.options import ActiveSetNewton
     from nosnoc_py.simulation.time_stepping.options import TimeStepping
-    from nosnoc_py.solution import Candidate, Event, Gradient, Sequence, Solution, SolutionSensitivity, Trajectory, explain, load
+    from nosnoc_py.solution import (
+        Candidate,
+        Event,
+        Gradient,
+        Sequence,
+        Solution,
+        SolutionSensitivity,
+        Trajectory,
+        explain,
+        load,
+    )
     from nosnoc_py.solution.certificate import Certificate
     from nosnoc_py.solution.closed_loop import ClosedLoop
     from nosnoc_py.status import Stationarity, Status, Stop, Verdict

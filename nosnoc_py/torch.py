@@ -157,9 +157,7 @@ class _Simulation(torch.autograd.Function):
 
         def answer(k: int) -> _Answer:
             x0, p, u = (None if each is None else each[k] for each in numbers)
-            motion = simulate_numbers(
-                system, x0=x0, p=p, u=u, sensitivities="reverse" if wanted else False, **options
-            )
+            motion = simulate_numbers(system, x0=x0, p=p, u=u, sensitivities="reverse" if wanted else False, **options)
             end = float(motion.t[-1])
             times = np.zeros(0) if options["times"] is None else np.minimum(options["times"], end)
             return _Answer(
@@ -178,7 +176,7 @@ class _Simulation(torch.autograd.Function):
         final, samples = (np.array([getattr(each, name) for each in kept]) for name in ("final", "samples"))
         return (torch.from_numpy(final), torch.from_numpy(samples), *events)
 
-    def _pulled_back(ctx: Any, final: Any, samples: Any, *events: Any) -> Any:  # noqa: N805 (it is static)
+    def _pulled_back(ctx: Any, final: Any, samples: Any, *events: Any) -> Any:
         """Return the gradients of a loss by x0, p and u."""
         gradients = []
         for k, each in enumerate(ctx.kept):

@@ -30,6 +30,7 @@ BENCHMARKS = {
     "many_balls": "seconds per step of time-stepping with up to thousands of contacts",
     "friction_cases": "errors of states and events on fifty motions with friction in closed form",
     "impact_instants": "all methods on random impacts of several contacts, against enumeration of the law's solutions",
+    "gradients": "gradients backwards through simulations: errors, costs in simulations, finite on random scenes",
     "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",

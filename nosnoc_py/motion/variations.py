@@ -156,9 +156,7 @@ def transport(slope: Callable[[Array], Array], low: float, high: float) -> Array
     return np.asarray(transports(at, np.array([low]), np.array([high]), n)[0][0])
 
 
-def transports(
-    slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int
-) -> tuple[Array, bool]:
+def transports(slope: Callable[[Array, Array], Array], low: Array, high: Array, n: int) -> tuple[Array, bool]:
     """Return the matrices (m, n, n + k) of many intervals [low, high] (m,) of W' = A(t) W + B(t) d with constant data.
 
     The last k columns belong to the data d, such as parameters. An interval is halved until the methods of orders 12

@@ -193,7 +193,7 @@ class VariationTape:
             place = int(np.searchsorted(ends, t + near, "right"))
             if not place or t - ends[place - 1] > near:
                 raise OptionError(
-                    f"samples: t = {t:g} is no node of the trajectory; give times=[...] with these times to ns.simulate."
+                    f"samples: t = {t:g} is no node of the trajectory; give times=[...] with it to ns.simulate."
                 )
             weights[place] = weights.get(place, 0.0) + row
             flags += [f"t = {t:.9g}: a sample at the time of an event" for at in nodes if abs(at - t) <= near]

@@ -1,4 +1,4 @@
-"""Forty motions with contacts, friction and switches whose derivatives exist, and what their gradients are checked by."""
+"""Forty motions with contacts, friction and switches whose derivatives exist, and checks of their gradients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,14 @@ class GradientScene:
         x0, p, *u = self.data() if data is None else data
         control = u[0] if u else self.u
         return ns.simulate(
-            self.system, x0=x0, p=p, u=control, duration=self.duration, times=self.times, method=ns.EventDriven(), **more
+            self.system,
+            x0=x0,
+            p=p,
+            u=control,
+            duration=self.duration,
+            times=self.times,
+            method=ns.EventDriven(),
+            **more,
         )
 
 
@@ -92,8 +99,12 @@ class Weights:
         # The last node at a time is the right limit.
         nodes = [int(np.flatnonzero(np.abs(motion.t - t) <= 1e-9 * motion.t[-1])[-1]) for t in self.times]
         parts = [
-            self.final @ S.x0 + self.event_times @ S.event_times_x0 + np.einsum("mi,mij->j", self.samples, S.orbital[nodes]),
-            self.final @ S.p + self.event_times @ S.event_times_p + np.einsum("mi,mij->j", self.samples, S.orbital_p[nodes]),
+            self.final @ S.x0
+            + self.event_times @ S.event_times_x0
+            + np.einsum("mi,mij->j", self.samples, S.orbital[nodes]),
+            self.final @ S.p
+            + self.event_times @ S.event_times_p
+            + np.einsum("mi,mij->j", self.samples, S.orbital_p[nodes]),
         ]
         if S.u is not None:
             by_u = np.einsum("i,kij->kj", self.final, S.u) + np.einsum("e,ekj->kj", self.event_times, S.event_times_u)
@@ -153,23 +164,19 @@ def _slider(dimension: int, friction: float, restitution: float, waves: float = 
     )  # fmt: skip
 
 
-def _bounces(parameters: int) -> ns.CLS:
+def bounces(parameters: int) -> ns.CLS:
     """A ball on a line in a field with so many parameters, and its restitution."""
     q, v, p = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("p", parameters)
     field = ca.dot(p[1:], ca.sin(ca.DM(np.arange(1, parameters)) * q))
     ground = ns.Contact("ground", gap=q, restitution=p[0])
     defaults = np.append(0.7, np.full(parameters - 1, 0.1))
-    return ns.CLS(
-        q=q, v=v, p=p, p_default=defaults, mass_matrix=1, force=field - GRAVITY, contacts=[ground]
-    )
+    return ns.CLS(q=q, v=v, p=p, p_default=defaults, mass_matrix=1, force=field - GRAVITY, contacts=[ground])
 
 
 def _hybrid() -> ns.HybridSystem:
     x, p, u = ca.SX.sym("x", 2), ca.SX.sym("p", 2), ca.SX.sym("u")
     jump = ns.StateJump("bounce", guard=x[0] - p[1] * x[0] ** 2, reset=ca.vertcat(x[0], -p[0] * x[1]))
-    return ns.HybridSystem(
-        x=x, p=p, u=u, flow=ca.vertcat(x[1], u - GRAVITY), jumps=[jump], p_default=[0.8, 0.1]
-    )
+    return ns.HybridSystem(x=x, p=p, u=u, flow=ca.vertcat(x[1], u - GRAVITY), jumps=[jump], p_default=[0.8, 0.1])
 
 
 def _room() -> ns.PSS:
@@ -225,14 +232,22 @@ def scenes() -> dict[str, GradientScene]:
             system=two_balls_spring.build(), x0=[1.0, 2.0, 0.0, 0.0], duration=0.6, times=[0.2, 0.5]
         ),
         "waves, two bounces": lambda: GradientScene(
-            system=_slider(2, 0.2, 0.6), x0=[0.0, 1.0, 1.5, 0.0], u=[[0.5, 0.0]], duration=1.2, times=[0.3, 0.9],
+            system=_slider(2, 0.2, 0.6),
+            x0=[0.0, 1.0, 1.5, 0.0],
+            u=[[0.5, 0.0]],
+            duration=1.2,
+            times=[0.3, 0.9],
             step=1e-5,
         ),
         "waves, landing": lambda: GradientScene(
             system=_slider(2, 0.3, 0.0), x0=[0.0, 1.0, 1.5, 0.0], u=[[0.5, 0.0]], duration=0.8, step=1e-5
         ),
         "waves, rows of a control": lambda: GradientScene(
-            system=_slider(2, 0.5, 0.5), x0=[0.0, 0.5, 1.0, 0.0], u=[[0, 0], [-4, 2], [3, 0]], duration=0.7, step=1e-5,
+            system=_slider(2, 0.5, 0.5),
+            x0=[0.0, 0.5, 1.0, 0.0],
+            u=[[0, 0], [-4, 2], [3, 0]],
+            duration=0.7,
+            step=1e-5,
             times=[0.1, 0.6],
         ),
         "waves, 30 rows": lambda: GradientScene(
@@ -260,7 +275,7 @@ def scenes() -> dict[str, GradientScene]:
         "free box, quaternions": lambda: GradientScene(
             system=free_box.build(), x0=free_box.start((0.3, 0.2, 0.1), 0.6), duration=0.32, step=1e-5
         ),
-        "8 parameters": lambda: GradientScene(system=_bounces(8), x0=[1.0, 0.0], duration=1.0, step=1e-5),
-        "60 parameters": lambda: GradientScene(system=_bounces(60), x0=[1.0, 0.0], duration=0.7, step=1e-6),
+        "8 parameters": lambda: GradientScene(system=bounces(8), x0=[1.0, 0.0], duration=1.0, step=1e-5),
+        "60 parameters": lambda: GradientScene(system=bounces(60), x0=[1.0, 0.0], duration=0.7, step=1e-6),
     }
     return {**found, **{name: make() for name, make in own.items()}}

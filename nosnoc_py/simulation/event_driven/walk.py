@@ -265,7 +265,9 @@ class VariationPropagation(ABC):
         else:
             matrix, delay = self._saltate(crossing, crossing.phase, jump)
         x = slice(self.n_x)
-        return VariationLink(t=node.t, matrix=(self._with_controls(put) @ matrix)[x], delay=delay, events=len(node.events))
+        return VariationLink(
+            t=node.t, matrix=(self._with_controls(put) @ matrix)[x], delay=delay, events=len(node.events)
+        )
 
     def _with_controls(self, by_w: Array) -> Array:
         """Return a derivative by w extended by an unchanged control."""
@@ -295,7 +297,7 @@ class VariationPropagation(ABC):
         return replace(link, matrix=np.eye(*link.matrix.shape), delay=delay)
 
     def _before(self, crossing: NodeCrossing) -> Array:
-        """Return columns (n_z, k) that span the variations before a node: those that are known, or all admitted ones."""
+        """Return columns (n_z, k) that span the variations before a node: the known ones, or all that are admitted."""
         if self.reached is not None:
             return self.reached
         if crossing.phase is None:
