@@ -39,8 +39,8 @@ LIMIT = 30.0  # of the time of a random scene [s]
 
 def sized() -> dict[str, GradientScene]:
     """Return scenes of growing size."""
-    waves, field = scenes()["waves, 30 rows"], {"x0": [1.0, 0.0], "duration": 1.0}
-    found = {f"{n} parameters": GradientScene(system=bounces(n), **field) for n in (2, 20, 200)}
+    waves = scenes()["waves, 30 rows"]
+    found = {f"{n} parameters": GradientScene(system=bounces(n), x0=[1.0, 0.0], duration=1.0) for n in (2, 20, 200)}
     for n in (1, 20, 200):
         found[f"{n} stages"] = GradientScene(
             system=waves.system, x0=waves.x0, duration=waves.duration, u=np.full((n, 2), 0.3)
@@ -117,8 +117,7 @@ def _random(count: int) -> Row:
         rng = np.random.default_rng(seed)
         scene = fuzz_scenes.bodies(rng)
         system, x0 = scene.simulated
-        limits = {"duration": scene.duration, "time_limit": LIMIT}
-        motion = ns.simulate(system, x0=x0, sensitivities="reverse", **limits)
+        motion = ns.simulate(system, x0=x0, duration=scene.duration, sensitivities="reverse", time_limit=LIMIT)
         events = rng.normal(size=len(motion.events))
         gradient = motion.vjp(final=rng.normal(size=motion.x.shape[1]), event_times=events)
         finite += bool(np.isfinite(gradient.x0).all() and np.isfinite(gradient.p).all())

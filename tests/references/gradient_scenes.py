@@ -74,11 +74,11 @@ class Weights:
     @classmethod
     def of(cls, motion: ns.Trajectory, times: Any, seed: int) -> Weights:
         """Draw the loss of a motion."""
-        rng, n_x = np.random.default_rng(seed), motion.x.shape[1]
+        rng, n_x = np.random.default_rng(seed), (motion.x.shape[1],)
         at = np.zeros(0) if times is None else np.asarray(times, float)
         return cls(
             final=rng.normal(size=n_x),
-            samples=rng.normal(size=(at.size, n_x)),
+            samples=rng.normal(size=(at.size, *n_x)),
             event_times=rng.normal(size=len(motion.events)),
             times=at,
         )
@@ -95,7 +95,7 @@ class Weights:
 
     def forward(self, motion: ns.Trajectory) -> list[Array]:
         """Return the gradient by x0, p and u from forward derivatives, of which each entry is one column."""
-        S = motion.sensitivity
+        S: Any = motion.sensitivity
         # The last node at a time is the right limit.
         nodes = [int(np.flatnonzero(np.abs(motion.t - t) <= 1e-9 * motion.t[-1])[-1]) for t in self.times]
         parts = [
@@ -117,6 +117,7 @@ def against_forward(scene: GradientScene, seed: int = 0) -> float:
     forward, back = scene.run(sensitivities=True), scene.run(sensitivities="reverse")
     loss = Weights.of(forward, scene.times, seed)
     expected, given = loss.forward(forward), loss.gradient(back)
+    assert forward.sensitivity is not None
     assert given.flags == forward.sensitivity.flags == (), given.flags
     parts = [given.x0, given.p, *([] if given.u is None else [given.u])]
     size = max(np.abs(part).max(initial=0.0) for part in expected)
@@ -135,6 +136,7 @@ def against_differences(scene: GradientScene, seed: int = 0) -> float:
     parts = [gradient.x0, gradient.p, gradient.u][: len(data)]
     directions = [rng.normal(size=part.shape) for part in data]
     tape, n_x = motion.variations, motion.x.shape[1]
+    assert tape is not None
     admitted = np.eye(n_x) if tape.admitted is None else tape.admitted
     directions[0] = tape.links[0].matrix[:, :n_x] @ admitted @ directions[0]
     values, kinds = [], []

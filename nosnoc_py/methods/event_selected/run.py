@@ -72,7 +72,7 @@ def run(system: EventSelectedSystem, method: EventSelected, task: SimulationTask
         mode = initial_mode(system, fields, method, start, parameters)
         walk = EventSelectedRun(system, fields, method, parameters, step, task.callback, task.deadline())
         walk.go(np.array(start), mode, seconds)
-        return walk.trajectory(task.sensitivities or method.sensitivities)
+        return walk.trajectory(bool(task.sensitivities) or method.sensitivities)
 
 
 def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:

@@ -74,8 +74,9 @@ def _propagation(
     if isinstance(system, CLS):
         system.refuse_special_friction("a derivative of a simulation")
         return contact_propagation(system, history, control, grid)
-    make = hybrid_propagation if isinstance(system, HybridSystem) else filippov_propagation
-    return make(system, history, control, grid)
+    if isinstance(system, HybridSystem):
+        return hybrid_propagation(system, history, control, grid)
+    return filippov_propagation(system, history, control, grid)
 
 
 def _admitted(system: Described, history: SimulationResult) -> np.ndarray | None:

@@ -98,11 +98,11 @@ class ContactVariations:
         solve, loosened = _solver(matrix[..., acting[:, None], acting], n_v, redundant)
         y, loose = np.zeros(offset.shape[:-1]), np.zeros(offset.shape[:-1], dtype=bool)
         y[..., acting], loose[..., acting] = solve(offset[..., acting, :])[..., 0], loosened
-        slopes = np.concatenate(self._slopes(y, w, u, masks), axis=-1)
-        y_wu = np.zeros(slopes.shape)
+        slopes: Array = np.concatenate(self._slopes(y, w, u, masks), axis=-1)
+        y_wu: Array = np.zeros(slopes.shape)
         y_wu[..., acting, :] = solve(slopes[..., acting, :])
-        rate = np.zeros((*w.shape[:-1], self.n_x))
-        by_wu = np.zeros((*rate.shape, y_wu.shape[-1]))
+        rate: Array = np.zeros((*w.shape[:-1], self.n_x))
+        by_wu: Array = np.zeros((*rate.shape, y_wu.shape[-1]))
         rate[..., at_v], by_wu[..., at_v, :] = y[..., :n_v], y_wu[..., :n_v, :]
         # Positions and algebraic states follow from the state itself, without forces.
         first, *first_wu = self._first_order(w, u)

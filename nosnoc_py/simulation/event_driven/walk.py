@@ -308,6 +308,7 @@ class VariationPropagation(ABC):
     def _saltate(self, crossing: NodeCrossing, phase: Phase, by_w: Array) -> tuple[Array, Array]:
         """Return the map (n_z, n_z) over an event at the end of a phase, and the derivative of its time."""
         node, flow, after = crossing.node, crossing.flow, crossing.after
+        assert node.trigger is not None
         jump = self._with_controls(by_w)
         # At the end of a slip in space derivatives are singular: evaluate the guard slightly before it.
         t = self._until(phase)
