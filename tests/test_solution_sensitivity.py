@@ -9,8 +9,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from attrs import evolve
 
 import nosnoc_py as ns
+from nosnoc_py.errors import OptionError
 
 pytestmark = pytest.mark.quick
 
@@ -399,3 +401,25 @@ def test_mistakes(tmp_path: Any) -> None:
         found.predict(x0=[0.5])
     with pytest.raises(ns.OptionError, match=r"expected 2 numbers, given 'left'"):
         found.predict(x0="left")
+
+
+@pytest.mark.parametrize("make", [smooth, curved, bounded])
+def test_a_gradient_of_a_loss_is_that_of_solutions_again(make: Callable[[], tuple[ns.OCP, Any]]) -> None:
+    ocp, method = make()
+    solution, rng = ns.solve(ocp, method), np.random.default_rng(0)
+    weights = {"final": rng.normal(size=2), "u": rng.normal(size=solution.u.shape), "objective": 0.3}
+    gradient = solution.vjp(**weights)
+    assert gradient.smooth
+    data, sizes = np.concatenate([solution.x0, solution.p]), [solution.x0.size]
+
+    def loss(moved: Array) -> float:
+        x0, p = np.split(moved, sizes)
+        again = ns.solve(evolve(ocp, x0=x0, p=p), method, guess=solution)
+        own = again.final_state @ weights["final"] + (again.u * weights["u"]).sum() + 0.3 * again.objective
+        return float(own)
+
+    step = 1e-4
+    slopes = [(loss(data + step * d) - loss(data - step * d)) / (2 * step) for d in np.eye(data.size)]
+    np.testing.assert_allclose(np.concatenate([gradient.x0, gradient.p]), slopes, rtol=0, atol=1e-5)
+    with pytest.raises(OptionError, match="samples and event_times are of simulated motions"):
+        solution.vjp(event_times=[1.0])
