@@ -8,7 +8,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
-from tests.references.gradient_scenes import scenes
+from tests.references.gradient_scenes import scene as scene_of
 from tests.simulation.test_saltation import grazing
 
 torch = pytest.importorskip("torch")
@@ -21,7 +21,7 @@ def tensor(values: object) -> object:
 
 @pytest.mark.parametrize("name", ["waves, rows of a control", "hybrid"])
 def test_gradients_are_those_of_differences(name: str) -> None:
-    scene = scenes()[name]
+    scene = scene_of(name)
     data = [tensor(part) for part in scene.data()]
 
     def outputs(*data: object) -> tuple:
@@ -32,7 +32,7 @@ def test_gradients_are_those_of_differences(name: str) -> None:
 
 
 def test_a_batch_is_its_motions_and_what_is_shared_gets_their_sum() -> None:
-    scene = scenes()["waves, rows of a control"]
+    scene = scene_of("waves, rows of a control")
     x0, p, u = scene.data()
     starts, p, u = tensor([x0, x0 + 0.05]), tensor(p), tensor(u)
     for workers in (1, 2):
@@ -82,7 +82,7 @@ def test_nothing_is_recorded_without_gradients() -> None:
 
 
 def test_a_gradient_of_a_gradient_is_refused() -> None:
-    scene = scenes()["hybrid"]
+    scene = scene_of("hybrid")
     x0, p, u = (tensor(part) for part in scene.data())
     final = nst.simulate(scene.system, x0, p, u, duration=scene.duration).final
     (slope,) = torch.autograd.grad(final.square().sum(), x0, create_graph=True)
@@ -91,7 +91,7 @@ def test_a_gradient_of_a_gradient_is_refused() -> None:
 
 
 def test_wrong_shapes_are_named() -> None:
-    scene = scenes()["hybrid"]
+    scene = scene_of("hybrid")
     x0, p, u = (tensor(part) for part in scene.data())
     with pytest.raises(OptionError, match="x0: expected a tensor of 1 dimensions"):
         nst.simulate(scene.system, x0[None, None], p, u, duration=1.0)

@@ -24,13 +24,14 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references import fuzz_scenes
 from tests.references.gradient_scenes import (
+    NAMES,
     GradientScene,
     Weights,
     against_differences,
     against_forward,
     bounces,
-    scenes,
 )
+from tests.references.gradient_scenes import scene as scene_of
 
 Row = dict[str, Any]
 FORWARD, DIFFERENCES, MOST_SIMULATIONS = 1e-9, 1e-6, 5.0
@@ -39,7 +40,7 @@ LIMIT = 30.0  # of the time of a random scene [s]
 
 def sized() -> dict[str, GradientScene]:
     """Return scenes of growing size."""
-    waves = scenes()["waves, 30 rows"]
+    waves = scene_of("waves, 30 rows")
     found = {f"{n} parameters": GradientScene(system=bounces(n), x0=[1.0, 0.0], duration=1.0) for n in (2, 20, 200)}
     for n in (1, 20, 200):
         found[f"{n} stages"] = GradientScene(
@@ -71,11 +72,11 @@ def experiment(
     repeats : int
         Turns, of which the best one counts.
     """
-    check_names(cases=(cases, scenes()))
+    check_names(cases=(cases, NAMES))
     rows = []
-    for name in cases or tuple(scenes()):
+    for name in cases or NAMES:
         progress.describe(name)
-        scene = scenes()[name]
+        scene = scene_of(name)
         errors = {"to forward": against_forward(scene), "to differences": against_differences(scene)}
         rows.append({"scene": name, **errors, **_costs(scene, repeats)})
     larger = []

@@ -214,70 +214,72 @@ CLOSED_FORMS = (
     *("slip_to_stick_2d", "slip_to_stick_3d", "slip_to_stick_pushed_3d", "reversal_2d", "release_2d", "release_3d"),
     *("landing_stick_2d", "landing_stick_3d", "landing_slip_2d", "landing_slip_3d", "landing_stop_2d"),
     *("slip_2d", "stick_to_slip_2d", "slope_curve_3d", "wall_bounce_2d", "rod_tip_kick_2d", "rod_tip_stick_2d"),
-    *("landing_stop_3d"),
+    "landing_stop_3d",
     *("bounce_stick_2d", "bounce_stick_3d", "bounce_slip_2d", "bounce_slip_3d", "rod_tip_slip_2d"),
 )
 
 
+OWN: dict[str, Callable[[], GradientScene]] = {
+    "ball until it rests": lambda: GradientScene(
+        system=bouncing_ball.build(0.3), x0=[1.0, 0.3], duration=1.5, step=1e-5
+    ),
+    "two balls": lambda: GradientScene(
+        system=two_balls_spring.build(), x0=[1.0, 2.0, 0.0, 0.0], duration=0.6, times=[0.2, 0.5]
+    ),
+    "waves, two bounces": lambda: GradientScene(
+        system=_slider(2, 0.2, 0.6),
+        x0=[0.0, 1.0, 1.5, 0.0],
+        u=[[0.5, 0.0]],
+        duration=1.2,
+        times=[0.3, 0.9],
+        step=1e-5,
+    ),
+    "waves, landing": lambda: GradientScene(
+        system=_slider(2, 0.3, 0.0), x0=[0.0, 1.0, 1.5, 0.0], u=[[0.5, 0.0]], duration=0.8, step=1e-5
+    ),
+    "waves, rows of a control": lambda: GradientScene(
+        system=_slider(2, 0.5, 0.5),
+        x0=[0.0, 0.5, 1.0, 0.0],
+        u=[[0, 0], [-4, 2], [3, 0]],
+        duration=0.7,
+        step=1e-5,
+        times=[0.1, 0.6],
+    ),
+    "waves, 30 rows": lambda: GradientScene(
+        system=_slider(2, 0.2, 0.6), x0=[0.0, 1.0, 1.5, 0.0], u=np.full((30, 2), 0.3), duration=1.2, step=1e-5
+    ),
+    "space, bounce": lambda: GradientScene(
+        system=_slider(3, 0.3, 0.6), x0=[0, 0, 0.5, 1.0, 0.5, 0], u=np.full((4, 3), 0.2), duration=0.8, step=1e-5
+    ),
+    "space, slide": lambda: GradientScene(
+        system=_slider(3, 0.3, 0.0), x0=[0, 0, 0.5, 3.0, 0.5, 0], u=[[0, 1.0, 0.0]], duration=0.8, step=1e-5
+    ),
+    "oscillator": lambda: _switching("oscillator"),
+    "relay": lambda: _switching("relay"),
+    "stick-slip on a belt": lambda: _switching("belt"),
+    "hybrid": lambda: GradientScene(
+        system=_hybrid(), x0=[1.0, 0.2], u=[[0.1], [0.4], [-0.2]], duration=1.3, times=[0.7], step=1e-5
+    ),
+    "hysteresis": lambda: GradientScene(system=_room(), x0=[20.0], duration=0.9, step=1e-3),
+    "pushed point, a PDS": lambda: GradientScene(
+        system=pushed_point.build(None), x0=pushed_point.exact(0.0, None)[0], duration=3.0
+    ),
+    "kneed hopper": lambda: GradientScene(
+        system=kneed_hopper.build(), x0=kneed_hopper.start(above=0.05), duration=0.12, step=1e-5
+    ),
+    "free box, quaternions": lambda: GradientScene(
+        system=free_box.build(), x0=free_box.start((0.3, 0.2, 0.1), 0.6), duration=0.32, step=1e-5
+    ),
+    "8 parameters": lambda: GradientScene(system=bounces(8), x0=[1.0, 0.0], duration=1.0, step=1e-5),
+    "60 parameters": lambda: GradientScene(system=bounces(60), x0=[1.0, 0.0], duration=0.7, step=1e-6),
+}
+NAMES = (*CLOSED_FORMS, *OWN)
+
+
 @cache
-def scenes() -> dict[str, GradientScene]:
-    """Return the scenes by name."""
-    found: dict[str, GradientScene] = {}
-    for name in CLOSED_FORMS:
-        if (case := BY_NAME.get(name)) is not None:
-            found[name] = GradientScene(system=case.system, x0=case.x0, duration=case.duration, u=case.u)
-    own: dict[str, Callable[[], GradientScene]] = {
-        "ball until it rests": lambda: GradientScene(
-            system=bouncing_ball.build(0.3), x0=[1.0, 0.3], duration=1.5, step=1e-5
-        ),
-        "two balls": lambda: GradientScene(
-            system=two_balls_spring.build(), x0=[1.0, 2.0, 0.0, 0.0], duration=0.6, times=[0.2, 0.5]
-        ),
-        "waves, two bounces": lambda: GradientScene(
-            system=_slider(2, 0.2, 0.6),
-            x0=[0.0, 1.0, 1.5, 0.0],
-            u=[[0.5, 0.0]],
-            duration=1.2,
-            times=[0.3, 0.9],
-            step=1e-5,
-        ),
-        "waves, landing": lambda: GradientScene(
-            system=_slider(2, 0.3, 0.0), x0=[0.0, 1.0, 1.5, 0.0], u=[[0.5, 0.0]], duration=0.8, step=1e-5
-        ),
-        "waves, rows of a control": lambda: GradientScene(
-            system=_slider(2, 0.5, 0.5),
-            x0=[0.0, 0.5, 1.0, 0.0],
-            u=[[0, 0], [-4, 2], [3, 0]],
-            duration=0.7,
-            step=1e-5,
-            times=[0.1, 0.6],
-        ),
-        "waves, 30 rows": lambda: GradientScene(
-            system=_slider(2, 0.2, 0.6), x0=[0.0, 1.0, 1.5, 0.0], u=np.full((30, 2), 0.3), duration=1.2, step=1e-5
-        ),
-        "space, bounce": lambda: GradientScene(
-            system=_slider(3, 0.3, 0.6), x0=[0, 0, 0.5, 1.0, 0.5, 0], u=np.full((4, 3), 0.2), duration=0.8, step=1e-5
-        ),
-        "space, slide": lambda: GradientScene(
-            system=_slider(3, 0.3, 0.0), x0=[0, 0, 0.5, 3.0, 0.5, 0], u=[[0, 1.0, 0.0]], duration=0.8, step=1e-5
-        ),
-        "oscillator": lambda: _switching("oscillator"),
-        "relay": lambda: _switching("relay"),
-        "stick-slip on a belt": lambda: _switching("belt"),
-        "hybrid": lambda: GradientScene(
-            system=_hybrid(), x0=[1.0, 0.2], u=[[0.1], [0.4], [-0.2]], duration=1.3, times=[0.7], step=1e-5
-        ),
-        "hysteresis": lambda: GradientScene(system=_room(), x0=[20.0], duration=0.9, step=1e-3),
-        "pushed point, a PDS": lambda: GradientScene(
-            system=pushed_point.build(None), x0=pushed_point.exact(0.0, None)[0], duration=3.0
-        ),
-        "kneed hopper": lambda: GradientScene(
-            system=kneed_hopper.build(), x0=kneed_hopper.start(above=0.05), duration=0.12, step=1e-5
-        ),
-        "free box, quaternions": lambda: GradientScene(
-            system=free_box.build(), x0=free_box.start((0.3, 0.2, 0.1), 0.6), duration=0.32, step=1e-5
-        ),
-        "8 parameters": lambda: GradientScene(system=bounces(8), x0=[1.0, 0.0], duration=1.0, step=1e-5),
-        "60 parameters": lambda: GradientScene(system=bounces(60), x0=[1.0, 0.0], duration=0.7, step=1e-6),
-    }
-    return {**found, **{name: make() for name, make in own.items()}}
+def scene(name: str) -> GradientScene:
+    """Return a scene by its name."""
+    if name in OWN:
+        return OWN[name]()
+    case = BY_NAME[name]
+    return GradientScene(system=case.system, x0=case.x0, duration=case.duration, u=case.u)

@@ -11,7 +11,8 @@ from models import bouncing_ball
 from nosnoc_py.errors import OptionError
 from nosnoc_py.processes import mapped
 from tests.references import fuzz_scenes
-from tests.references.gradient_scenes import against_differences, against_forward, scenes
+from tests.references.gradient_scenes import NAMES, against_differences, against_forward
+from tests.references.gradient_scenes import scene as scene_of
 from tests.simulation.test_saltation import FLAGGED, grazing, two_landings
 
 GRAVITY = 9.81
@@ -33,20 +34,20 @@ def finite(gradient: ns.Gradient) -> bool:
 @pytest.mark.quick
 @pytest.mark.parametrize("name", QUICK)
 def test_equals_forward_derivatives_and_differences(name: str) -> None:
-    assert against_forward(scenes()[name]) <= 1e-12
-    assert against_differences(scenes()[name]) <= 1e-7
+    assert against_forward(scene_of(name)) <= 1e-12
+    assert against_differences(scene_of(name)) <= 1e-7
 
 
-@pytest.mark.parametrize("name", [name for name in scenes() if name not in QUICK])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in QUICK])
 def test_equals_forward_derivatives(name: str) -> None:
-    assert len(scenes()) >= 40
-    assert against_forward(scenes()[name]) <= 1e-12
+    assert len(NAMES) >= 40
+    assert against_forward(scene_of(name)) <= 1e-12
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in scenes() if name not in QUICK])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in QUICK])
 def test_equals_differences(name: str) -> None:
-    assert against_differences(scenes()[name]) <= 1e-7
+    assert against_differences(scene_of(name)) <= 1e-7
 
 
 @pytest.mark.quick
@@ -164,7 +165,7 @@ def test_the_cost_does_not_grow_with_parameters_and_stages() -> None:
     """A map that is kept has one column per state, parameter and control, however many stages there are."""
     for stages in (4, 40):
         motion = ns.simulate(
-            scenes()["waves, 30 rows"].system, x0=[0.0, 1.0, 1.5, 0.0], u=np.full((stages, 2), 0.3), duration=1.2,
+            scene_of("waves, 30 rows").system, x0=[0.0, 1.0, 1.5, 0.0], u=np.full((stages, 2), 0.3), duration=1.2,
             sensitivities="reverse",
         )  # fmt: skip
         assert {link.matrix.shape for link in motion.variations.links} == {(4, 10)}
