@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
     from nosnoc_py.control.closed_loop import close_loop
     from nosnoc_py.control.estimation import Estimate, fit
+    from nosnoc_py.control.filtering import Filter, FilterStep
     from nosnoc_py.control.measurements import Measurements
     from nosnoc_py.control.moving_horizon import MHE
     from nosnoc_py.control.mpc import MPC
@@ -121,6 +122,7 @@ HOMES = {
     "api": "Simulator certify simulate solve transcribe",
     "control.closed_loop": "close_loop",
     "control.estimation": "Estimate fit",
+    "control.filtering": "Filter FilterStep",
     "control.measurements": "Measurements",
     "control.moving_horizon": "MHE",
     "control.mpc": "MPC",
@@ -231,6 +233,8 @@ __all__ = [
     "EventSelectedSystem",
     "FESD",
     "FESDJ",
+    "Filter",
+    "FilterStep",
     "FreeTime",
     "Guard",
     "HalfSpace",
