@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nosnoc_py.control.mujoco_plant import MujocoPlant
     from nosnoc_py.control.robust import RobustSolution
     from nosnoc_py.control.scenarios import Scenario
+    from nosnoc_py.control.smoothing import SmoothedMotion, smooth
     from nosnoc_py.control.success import Success
     from nosnoc_py.control.tracking import TrackingLaw, track
     from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
@@ -129,6 +130,7 @@ HOMES = {
     "control.mujoco_plant": "MujocoPlant",
     "control.robust": "RobustSolution",
     "control.scenarios": "Scenario",
+    "control.smoothing": "SmoothedMotion smooth",
     "control.success": "Success",
     "control.tracking": "TrackingLaw track",
     "discretization.options": "FESD FESDJ TimeFreezing",
@@ -281,6 +283,7 @@ __all__ = [
     "Solution",
     "Gradient",
     "SolutionSensitivity",
+    "SmoothedMotion",
     "SolverError",
     "Sphere",
     "Stance",
@@ -326,6 +329,7 @@ __all__ = [
     "reach",
     "scene",
     "simulate",
+    "smooth",
     "snapshots",
     "solve",
     "solve_mpcc",

@@ -108,9 +108,7 @@ def truncated(
     return log_mass, mean + gain * (ratio / size), symmetric(covariance - np.outer(gain, gain) * (shrink / size**2))
 
 
-def corrected(
-    belief: Belief, innovation: Array, cross: Array, innovation_covariance: Array
-) -> tuple[float, Belief]:
+def corrected(belief: Belief, innovation: Array, cross: Array, innovation_covariance: Array) -> tuple[float, Belief]:
     """Return the logarithm of the likelihood of an innovation (m,) and the corrected belief (Kalman 1960).
 
     `cross` (n, m) is the covariance of z with the measurement, `innovation_covariance` (m, m) with its noise.

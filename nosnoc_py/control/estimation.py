@@ -227,7 +227,13 @@ def fit(
     check_whole(**{"fit: segments": segments, "fit: workers": workers})
     predictions = Predictions.of(system, runs, free, x0, p, u, outputs, method)
     lower, upper = predictions.bounds
-    points = _starts(predictions.names, lower, upper, start, starts, seed)
+    points = starts_in(predictions.names, lower, upper, start, starts, seed)
+    return estimated(predictions, points, segments, workers)
+
+
+def estimated(predictions: Predictions, points: Sequence[Array], segments: int, workers: int) -> Estimate:
+    """Return the estimate of the best optimum that is reached from the starts."""
+    runs = predictions.runs
     known_noise = all(run.sigma is not None for run in runs)
     fits = POOR_FIT**2 * sum(run.count for run in runs) if known_noise else 0.0
     optima = search(predictions, points, segments, fits, workers)
@@ -243,7 +249,7 @@ def _estimate(predictions: Predictions, optima: list[Optimum]) -> Estimate:
     known_noise = all(run.sigma is not None for run in predictions.runs)
     # Values at a bound have no two-sided uncertainty; they are excluded from the covariance.
     at_bound = np.minimum(best.values - lower, upper - best.values) <= 1e-9 * widths
-    combinations, covariance = _identifiability(
+    combinations, covariance = identifiability(
         predictions, best.jacobian, ~at_bound, 1.0 if known_noise else np.sqrt(chi2)
     )
     std = np.sqrt(np.diag(covariance))
@@ -275,7 +281,7 @@ def _estimate(predictions: Predictions, optima: list[Optimum]) -> Estimate:
     )  # fmt: skip
 
 
-def _identifiability(
+def identifiability(
     predictions: Predictions, jacobian: Array, inside: Array, unit: float
 ) -> tuple[tuple[Combination, ...], Array]:
     """Return combinations of free values, the best determined first, and the covariance of all free values.
@@ -306,9 +312,10 @@ def _identifiability(
     return tuple(combinations), covariance
 
 
-def _starts(
+def starts_in(
     names: tuple[str, ...], lower: Array, upper: Array, start: Mapping[str, float] | None, count: int, seed: int
 ) -> list[Array]:
+    """Return starts (k,): the user's or the middle of the ranges, then a Latin hypercube."""
     from scipy.stats import qmc  # not paid for by an import of the library
 
     check_whole(**{"fit: starts": count})

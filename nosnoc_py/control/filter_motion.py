@@ -129,7 +129,9 @@ class FilterModel:
         p[self.indices] = z[self.n_x : self.n_x + len(self.indices)]
         return z[: self.n_x], p
 
-    def predictions(self, belief: Belief, u: Array, duration: float, reach: float) -> tuple[list[MovedBelief], int, str]:
+    def predictions(
+        self, belief: Belief, u: Array, duration: float, reach: float
+    ) -> tuple[list[MovedBelief], int, str]:
         """Return the parts of a belief at the end of a period, the number of simulations, and why there are none.
 
         A belief is divided at an event that is at most `reach` standard deviations from the end.
@@ -151,9 +153,7 @@ class FilterModel:
             return [moved], count + more, ""
         parts = []
         for side, word in ((1.0, "later"), (-1.0, "before")):
-            log_share, part_mean, part_covariance = truncated(
-                mean, covariance, near.direction, near.value, side
-            )
+            log_share, part_mean, part_covariance = truncated(mean, covariance, near.direction, near.value, side)
             motion, failure = self._motion(part_mean, u, duration, sensitivities=self.derivatives)
             count += 1
             if motion is not None and np.isfinite(log_share):
@@ -233,9 +233,7 @@ class FilterModel:
         covariance[n:, n:] = np.diag(self.control_std[uncertain] ** 2)
         return np.append(belief.mean, np.zeros(uncertain.size)), covariance
 
-    def _motion(
-        self, z: Array, u: Array, duration: float, *, sensitivities: bool
-    ) -> tuple[Trajectory | None, str]:
+    def _motion(self, z: Array, u: Array, duration: float, *, sensitivities: bool) -> tuple[Trajectory | None, str]:
         """Simulate a period from z with its error of the control; return why there is no motion."""
         control = u.copy()
         control[np.flatnonzero(self.control_std)] += z[self.n_x + len(self.indices) :]
@@ -284,7 +282,10 @@ class FilterModel:
         rows, flags, count = self._event_rows(motion), [], 0
         event_std = np.sqrt(np.maximum(np.einsum("ei,ij,ej->e", rows, covariance, rows), 0.0))
         if matrix is not None:
-            end, after = np.append(motion.final_state, mean[self.n_x : belief.mean.size]), matrix @ covariance @ matrix.T
+            end, after = (
+                np.append(motion.final_state, mean[self.n_x : belief.mean.size]),
+                matrix @ covariance @ matrix.T,
+            )
         else:
             cloud = unscented(mean, covariance, np.append(self.units, np.ones(mean.size - self.units.size)))
             motions = [motion, *(self._motion(z, u, duration, sensitivities=False)[0] for z in cloud.points[1:])]
@@ -298,7 +299,9 @@ class FilterModel:
                 if each is not None
             ]
             weights = cloud.weights[kept] / cloud.weights[kept].sum() if cloud.weights[kept].sum() > 0.0 else None
-            end, after = moments(np.array(points), weights if weights is not None else np.full(kept.sum(), 1 / kept.sum()))
+            end, after = moments(
+                np.array(points), weights if weights is not None else np.full(kept.sum(), 1 / kept.sum())
+            )
             event_std = _spread_of_times(motions, cloud.weights, event_std)
             if self.derivatives:
                 reason = motion.sensitivity.flags[0] if motion.sensitivity and motion.sensitivity.flags else "unknown"
@@ -309,7 +312,7 @@ class FilterModel:
         mode = tuple(names[i] for i in closed if i < len(names))
         result = replace(belief, mean=end, covariance=after, touched=belief.touched or self._touches(motion))
         if result.touched and not closed.size:
-            result = self._drawn_again(result)
+            result = self._drawn_again(result, u)
         # Noise in a direction that a closed contact blocks does not move anything.
         result = self._held(result, closed)
         moved = MovedBelief(
@@ -331,14 +334,21 @@ class FilterModel:
         mean = np.append(x, belief.mean[self.n_x :])
         return replace(belief, mean=mean, covariance=symmetric(tangent @ belief.covariance @ tangent.T))
 
-    def _drawn_again(self, belief: Belief) -> Belief:
-        """Return a belief about new values of the scattered parameters: independent of everything before."""
-        drawn = self.scatter > 0.0
+    def _drawn_again(self, belief: Belief, u: Array) -> Belief:
+        """Return a belief about new values of scattered parameters: independent of everything before.
+
+        The place of a contact is new when it is approached again, until then it is where the contact was.
+        """
+        x, p = self.split(belief.mean)
+        places, rates = self.distances.at(x, p).by_p[:, self.indices], self.distances.rates(x, u, p)
+        approached = ((places != 0.0) & (rates < 0.0)[:, None]).any(axis=0)
+        new = np.append(np.zeros(self.n_x, dtype=bool), approached | ~self.distances.places[self.indices])
+        drawn = (self.scatter > 0.0) & new
         mean, covariance = belief.mean.copy(), belief.covariance.copy()
         mean[drawn] = self.p[self.indices[drawn[self.n_x :]]]
         covariance[drawn] = covariance[:, drawn] = 0.0
         covariance[drawn, drawn] = self.scatter[drawn] ** 2
-        return replace(belief, mean=mean, covariance=covariance, touched=False)
+        return replace(belief, mean=mean, covariance=covariance, touched=bool(((self.scatter > 0.0) & ~drawn).any()))
 
     def _open(self, closed: Array) -> list[int]:
         return [guard for guard in range(self.distances.count) if guard not in closed]
@@ -375,9 +385,7 @@ class FilterModel:
             direction = row @ matrix
             size = float(np.sqrt(max(0.0, direction @ covariance @ direction)))
             if size > 0.0 and value > 0.0 and rates[guard] < 0.0:
-                found.append(
-                    NearEvent(name=self.distances.names[guard], value=value, direction=direction, size=size)
-                )
+                found.append(NearEvent(name=self.distances.names[guard], value=value, direction=direction, size=size))
         return min(found, key=lambda near: near.away, default=None)
 
     def _jumps(self, motion: Trajectory, t: float, covariance: Array) -> bool:

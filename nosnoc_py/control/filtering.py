@@ -5,11 +5,11 @@ events, and P by
 
     P+ = F P F' + B W B' + Q,        F = d z(T) / d z(0),    B = d z(T) / d u.
 
-F and B contain the saltation matrices of all events (Kong, Payne, Council, Johnson: The Salted Kalman Filter, Automatica
-131 (2021)). A guard g(x, theta) with an uncertain theta needs nothing else: in the saltation matrix of (x, theta) the
-time of the event depends on theta, dt* = -(g_x dx + g_theta dtheta) / (g_x F-), so that the variance of theta enters the
-covariance behind the event (Payne, Kong, Johnson: The Uncertainty Aware Salted Kalman Filter, arXiv 2202.12729, add this
-term to a filter of x alone). Unscented points do the same without derivatives, each through its own events.
+F and B contain the saltation matrices of all events (Kong, Payne, Council, Johnson: The Salted Kalman Filter,
+Automatica 131 (2021)). A guard g(x, theta) with an uncertain theta needs nothing else: by the saltation matrix of
+(x, theta) the time of the event depends on theta, dt* = -(g_x dx + g_theta dtheta) / (g_x F-), so that the variance of theta enters the
+covariance behind the event. (Payne, Kong, Johnson: The Uncertainty Aware Salted Kalman Filter, arXiv 2202.12729, add
+this term to a filter of x alone.) Unscented points do the same without derivatives, each through its own events.
 
 Near an impact a belief is no Gaussian: one part of it has the impact before the measurement and one after it. With
 s = t* - t (or the gap, before an impact), linear in z, the belief is divided into the parts s < 0 and s > 0, which are
@@ -93,7 +93,7 @@ class FilterStep:
     >>> kalman = ns.Filter(decay, sigma={"level": 0.1}, period=0.1, x0=[1.0], x0_std=0.1)
     >>> x = kalman.step({"level": 1.0})
     >>> kalman.last
-    FilterStep at 0.1 s: level = 0.947555 +- 0.067; NIS 0.498 of 1, solved
+    FilterStep at 0.1 s: level = 0.947676 +- 0.067; NIS 0.498 of 1, solved
     """
 
     t: float
@@ -119,8 +119,7 @@ class FilterStep:
 
     def __repr__(self) -> str:
         values = ", ".join(
-            f"{name} = {value:.6g} +- {std:.2g}"
-            for (name, std), value in zip(self.std.items(), self.x, strict=False)
+            f"{name} = {value:.6g} +- {std:.2g}" for (name, std), value in zip(self.std.items(), self.x, strict=False)
         )
         parts = f", {len(self.weights)} parts" if len(self.weights) > 1 else ""
         flags = f"; {'; '.join(self.flags)}" if self.flags else ""
@@ -217,7 +216,7 @@ class Filter:
         free: Mapping[str, float] | None = None,
         scattered: Mapping[str, float] | None = None,
         process: Any = 0.0,
-        control_std: Any = None,
+        control_std: Any = 0.0,
         outputs: Mapping[str, Any] | None = None,
         p: Any = None,
         parts: int = 4,
@@ -249,7 +248,7 @@ class Filter:
             method=MODEL if method is None else method, p=p0, indices=indices,
             scatter=np.concatenate([np.zeros(n_x + len(self.free)), stds[len(self.free) :]]),
             noise=np.append(noise, np.zeros(len(self.scattered))) ** 2,
-            control_std=by_names(0.0 if control_std is None else control_std, system.control_names, "Filter: control_std"),
+            control_std=by_names(control_std, system.control_names, "Filter: control_std"),
             noise_of=np.diag(np.array(list(self.sigma.values())) ** 2), units=np.append(system.x_nominal, stds),
             derivatives=kind == "ekf",
         )  # fmt: skip
@@ -471,7 +470,9 @@ def _covariance(std: Any, names: tuple[str, ...]) -> Array:
         if matrix.shape != (len(names),) * 2 or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
             raise OptionError(f"Filter: x0_std: expected a symmetric matrix of {len(names)} rows, given {std!r}.")
         if np.linalg.eigvalsh(matrix).min() < -1e-12 * np.abs(matrix).max():
-            raise OptionError("Filter: x0_std: expected a covariance, given a matrix that is not positive semidefinite.")
+            raise OptionError(
+                "Filter: x0_std: expected a covariance, given a matrix that is not positive semidefinite."
+            )
         return matrix
     values = by_names(std, names, "Filter: x0_std")
     if (values < 0.0).any():

@@ -78,7 +78,8 @@ def search(
                 return
 
     search_from(starts, segments)
-    long = len(predictions.runs) == 1 and predictions.runs[0].times.size >= 4 * PIECES
+    # Free errors of the control already let the motion follow the data.
+    long = len(predictions.runs) == 1 and predictions.runs[0].times.size >= 4 * PIECES and predictions.stages is None
     if segments == 1 and fits > 0.0 and long and not any(optimum.cost <= fits for optimum in optima):
         # No start of the whole motion explains the data. Pieces start at measured states, so they begin closer to them.
         search_from(starts[:PIECED_STARTS], PIECES)

@@ -53,6 +53,8 @@ class EventDistances:
             self.names = tuple(jump.name for jump in system.jumps)
         x, u, p = system.x, system.u, system.p
         self.count = len(self.names)
+        # Parameters on which a distance depends anywhere.
+        self.places = np.array([bool(ca.depends_on(values, p[i])) for i in range(p.numel())], dtype=bool)
         self._values = _rows("distances", [x, p], values)
         self._rates = buffered(ca.Function("rates", [x, u, p], [ca.densify(rates)])) if self.count else None
         self._constraints = _rows("constraints", [x, p], constraints)

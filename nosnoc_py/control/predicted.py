@@ -25,7 +25,7 @@ from nosnoc_py.errors import ModelError, OptionError, unknown_name
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES, EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import depends_only_on, expressions_of
 
@@ -87,6 +87,10 @@ class Predictions:
     names : tuple of str
         Names of the free values; "x[1]" is state x of the second motion.
     bounds : (lower, upper), each (k,)
+    prior : (mean, standard deviation), each (k,), optional
+        Knowledge of the free values before the data: further residuals (value - mean) / std, where the std is finite.
+    stages : (N + 1,), optional
+        Times between which free errors of the control (entries "u") are constant.
     """
 
     system: Described
@@ -94,11 +98,14 @@ class Predictions:
     outputs: tuple[Output, ...]
     names: tuple[str, ...]
     bounds: tuple[Array, Array]
-    entries: tuple[tuple[str, int, int], ...]  # of each free value: "p" or "x", index in it, number of the motion
+    # Of each free value: "p", "x" or "u", index in it, number of the motion (of "u": of the stage).
+    entries: tuple[tuple[str, int, int], ...]
     x0: tuple[Array, ...]
     p: Array
     u: tuple[Any, ...]
     method: EventDriven
+    prior: tuple[Array, Array] | None = None
+    stages: Array | None = None
 
     @classmethod
     def of(
@@ -154,21 +161,36 @@ class Predictions:
         for value, (kind, index, run) in zip(values, self.entries, strict=True):
             if kind == "p":
                 p[index] = value
-            else:
+            elif kind == "x":
                 starts[run][index] = value
         return tuple(starts), p
 
+    def control(self, values: Array, run: int) -> Any:
+        """Return the control of a motion with its free errors."""
+        if self.stages is None:
+            return self.u[run]
+        base = control_of(self.u[run], self.system.n_u, float(self.runs[run].times[-1]))
+        grid = np.union1d(base.breaks, self.stages)
+        middles = 0.5 * (grid[1:] + grid[:-1])
+        rows = np.array([base(float(t), np.zeros(0)) for t in middles])
+        interval = np.searchsorted(self.stages, middles) - 1
+        for value, (kind, index, stage) in zip(values, self.entries, strict=True):
+            if kind == "u":
+                rows[interval == stage, index] += value
+        return PiecewiseConstant(grid, rows)
+
     def motion(self, values: Array, run: int = 0) -> Trajectory:
         """Simulate the motion of free values (k,) up to the last measurement."""
-        starts, p = self.split(values)
-        return self.simulated(starts[run], p, run, sensitivities=False)
+        return self.simulated(values, run, sensitivities=False)
 
-    def simulated(self, x0: Array, p: Array, run: int, *, sensitivities: bool) -> Trajectory:
+    def simulated(self, values: Array, run: int, *, sensitivities: bool) -> Trajectory:
         """Simulate one motion with grid points at the measurements."""
-        data = self.runs[run]
+        starts, p = self.split(values)
+        x0, data = starts[run], self.runs[run]
         end = float(data.times[-1])
         return simulate(
-            self.system, x0=admissible(self.system, x0, p), duration=end, p=p, u=self.u[run], times=data.times,
+            self.system, x0=admissible(self.system, x0, p), duration=end, p=p, u=self.control(values, run),
+            times=data.times,
             method=self.method, sensitivities=sensitivities,
         )  # fmt: skip
 
@@ -187,11 +209,11 @@ class Predictions:
 
     def residuals(self, values: Array) -> tuple[Array, Array] | None:
         """Return residuals (n,) and their Jacobian (n, k), or None if a simulation fails."""
-        starts, p = self.split(values)
+        p = self.split(values)[1]
         blocks = []
         for run, (data, output) in enumerate(zip(self.runs, self.outputs, strict=True)):
             try:
-                motion = self.simulated(starts[run], p, run, sensitivities=True)
+                motion = self.simulated(values, run, sensitivities=True)
             # An inadmissible state or parameter is a point that the search has to leave, not an error of the user.
             except ModelError:
                 return None
@@ -202,7 +224,16 @@ class Predictions:
                 # One motion without a derivative: difference all of them, which keeps the Jacobian consistent.
                 return self._by_differences(values)
             blocks.append(block)
+        blocks.append(self._of_prior(values))
         return np.concatenate([r for r, _ in blocks]), np.concatenate([J for _, J in blocks])
+
+    def _of_prior(self, values: Array) -> tuple[Array, Array]:
+        """Return residuals of the prior and their derivatives; none for values without one."""
+        if self.prior is None:
+            return np.zeros(0), np.zeros((0, values.size))
+        mean, std = self.prior
+        known = np.isfinite(std)
+        return ((values - mean) / std)[known], np.diag(1.0 / std)[known]
 
     def _of_motion(
         self, motion: Trajectory, data: Measurements, output: Output, p: Array, run: int
@@ -217,23 +248,51 @@ class Predictions:
             if kind == "p":
                 jacobian[:, i] = by_p[:, index]
             # The initial state of one motion does not influence the others.
-            elif number == run:
+            elif kind == "x" and number == run:
                 jacobian[:, i] = by_x[:, index]
+        if self.stages is not None:
+            at_errors = [i for i, (kind, *_) in enumerate(self.entries) if kind == "u"]
+            jacobian[:, at_errors] = by_states(motion, data, output, p, self.by_values(motion)[0][:, :, at_errors])
         return r, jacobian
+
+    def by_values(self, motion: Trajectory) -> tuple[Array, Array]:
+        """Return derivatives of the states at the nodes (nodes, n_x, k) and of event times (n_events, k).
+
+        By the free values, of the first motion, which was simulated with sensitivities.
+        """
+        sensitivity = motion.sensitivity
+        assert sensitivity is not None
+        states = np.full((motion.t.size, len(self.system.state_names), len(self.names)), np.nan)
+        times = np.full((len(motion.events), len(self.names)), np.nan)
+        if sensitivity.orbital is None or sensitivity.orbital_p is None or sensitivity.event_times_x0 is None:
+            return states, times
+        assert sensitivity.event_times_p is not None
+        for i, (kind, index, number) in enumerate(self.entries):
+            if kind == "p":
+                states[:, :, i], times[:, i] = sensitivity.orbital_p[:, :, index], sensitivity.event_times_p[:, index]
+            elif kind == "x" and number == 0:
+                states[:, :, i], times[:, i] = sensitivity.orbital[:, :, index], sensitivity.event_times_x0[:, index]
+            elif kind == "u" and self.stages is not None and sensitivity.orbital_u is not None:
+                grid = motion.u_grid - motion.t0
+                own = np.searchsorted(self.stages, 0.5 * (grid[1:] + grid[:-1])) - 1 == number
+                states[:, :, i] = sensitivity.orbital_u[:, own, :, index].sum(axis=1)
+                if sensitivity.event_times_u is not None:
+                    times[:, i] = sensitivity.event_times_u[:, own, index].sum(axis=1)
+        return states, times
 
     def only(self, values: Array) -> Array | None:
         """Return the residuals (n,) without derivatives, or None if a simulation fails."""
-        starts, p = self.split(values)
+        p = self.split(values)[1]
         r = []
         for run, (data, output) in enumerate(zip(self.runs, self.outputs, strict=True)):
             try:
-                motion = self.simulated(starts[run], p, run, sensitivities=False)
+                motion = self.simulated(values, run, sensitivities=False)
             except ModelError:
                 return None
             if not motion.success:
                 return None
             r.append(weighted(motion, data, output, p)[0])
-        return np.concatenate(r)
+        return np.concatenate([*r, self._of_prior(values)[0]])
 
     def _by_differences(self, values: Array) -> tuple[Array, Array] | None:
         base = self.only(values)
@@ -267,6 +326,17 @@ def weighted(motion: Trajectory, data: Measurements, output: Output, p: Array) -
             by_p.append(-(by_state[finite] @ sensitivity.orbital_p[node] + by_own[finite]) / noise[:, None])
     empty = np.zeros((0, 0))
     return np.concatenate(r), np.vstack(by_start) if by_start else empty, np.vstack(by_p) if by_p else empty
+
+
+def by_states(motion: Trajectory, data: Measurements, output: Output, p: Array, states: Array) -> Array:
+    """Return derivatives of the residuals (n, k) from those of the states at the nodes (nodes, n_x, k)."""
+    rows = []
+    for k, node in enumerate(nodes_at(motion.t - motion.t0, data.times)):
+        by_state = output(motion.x[node], p)[1]
+        finite = [j for j, name in enumerate(data.names) if np.isfinite(data.values[name][k])]
+        noise = np.array([data.noise[data.names[j]][k] for j in finite])
+        rows.append(-by_state[finite] @ states[node] / noise[:, None])
+    return np.vstack(rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import nosnoc_py as ns
 from nosnoc_py.control import closed_loop, fitted, robustness, tracking
 from nosnoc_py.control import mpc as mpc_module
 from nosnoc_py.control.costs import MotionCost
-from nosnoc_py.control.estimation import _estimate, _identifiability, _starts
+from nosnoc_py.control.estimation import _estimate, identifiability, starts_in
 from nosnoc_py.control.fitted import Optimum
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.moving_horizon import OUTLIER
@@ -328,13 +328,13 @@ class TestFits:
 
     def test_starts_are_spread_and_the_first_is_the_middle(self) -> None:
         low, high = np.array([0.0, 2.0]), np.array([4.0, 10.0])
-        points = _starts(("a", "b"), low, high, None, 5, 0)
+        points = starts_in(("a", "b"), low, high, None, 5, 0)
         assert len(points) == 5
         assert points[0].tolist() == [2.0, 6.0]
         # One in each quarter of every range.
         quarters = np.sort(np.floor(4 * (np.array(points[1:]) - low) / (high - low)), axis=0)
         assert quarters.tolist() == [[k, k] for k in range(4)]
-        assert _starts(("a", "b"), low, high, {"b": 99.0}, 1, 0)[0].tolist() == [2.0, 10.0]
+        assert starts_in(("a", "b"), low, high, {"b": 99.0}, 1, 0)[0].tolist() == [2.0, 10.0]
 
     def predictions(self, names: tuple[str, ...], low: Any, high: Any) -> Any:
         return SimpleNamespace(
@@ -346,7 +346,7 @@ class TestFits:
         """Two values that enter as their sum only, and a third one alone with the derivative 10."""
         jacobian = np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 10.0], [2.0, 2.0, 0.0]])
         known = self.predictions(("a", "b", "c"), [0, 0, 0], [1, 1, 1])
-        combinations, covariance = _identifiability(known, jacobian, np.ones(3, bool), 0.5)
+        combinations, covariance = identifiability(known, jacobian, np.ones(3, bool), 0.5)
         assert [each.seen for each in combinations] == [True, True, False]
         assert combinations[0].std == pytest.approx(0.05)
         assert abs(combinations[0].weights["c"]) == pytest.approx(1.0)
@@ -356,7 +356,7 @@ class TestFits:
         assert np.isnan(covariance[:2, :2]).all()
         # Only values inside their ranges vary, and ranges are the unit of directions.
         wide = self.predictions(("a", "b", "c"), [0, 0, 0], [1, 1, 4])
-        _, held = _identifiability(wide, jacobian, np.array([True, False, True]), 1.0)
+        _, held = identifiability(wide, jacobian, np.array([True, False, True]), 1.0)
         assert held[0, 0] == pytest.approx(1.0 / 8.0)
         assert held[2, 2] == pytest.approx(0.01)
         assert not held[1].any()

@@ -100,7 +100,7 @@ class TestSearches:
 
         monkeypatch.setattr(fitted, "_optimum_from", optimum)
         monkeypatch.setattr(fitted, "_start_from_pieces", lambda known, start, pieces: start + 100.0 * pieces)
-        known: Any = SimpleNamespace(runs=(SimpleNamespace(times=np.arange(times)),))
+        known: Any = SimpleNamespace(runs=(SimpleNamespace(times=np.arange(times)),), stages=None)
         starts = [np.array([float(k)]) for k in range(len(costs))]
         return [each.cost for each in fitted.search(known, starts, segments, fits)], asked
 
