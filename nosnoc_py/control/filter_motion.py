@@ -28,6 +28,8 @@ Array = np.ndarray
 UNDECIDED = 3.0
 # Parameters that a correction moves out of their range are moved by half as much, so often.
 HALVINGS = 6
+# Fraction of a period by which a motion with an event at its end is looked at earlier.
+SHORTER = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,7 +149,12 @@ class FilterModel:
                 # Where the event is depends on derivatives for points, too.
                 motion = self._motion(mean, u, duration, sensitivities=True)[0] or motion
                 count += 1
-            near = self._near_event(motion, covariance, u)
+            watched: Trajectory | None = motion
+            if self._transition(motion) is None:
+                # An event at the end itself: what comes right before it tells as much.
+                watched = self._motion(mean, u, (1.0 - SHORTER) * duration, sensitivities=True)[0]
+                count += 1
+            near = None if watched is None else self._near_event(watched, covariance, u, duration)
         if near is None or near.away > reach:
             moved, more = self._moved(belief, mean, covariance, motion, u, duration)
             return [moved], count + more, ""
@@ -364,8 +371,8 @@ class FilterModel:
         x, p = motion.final_state, np.array(list(motion.parameters.values()), dtype=float)
         return bool(motion.events) or bool((self.distances.rates(x, u, p) < 0.0).any())
 
-    def _near_event(self, motion: Trajectory, covariance: Array, u: Array) -> NearEvent | None:
-        """Return the event that is nearest to the end of a motion, in standard deviations."""
+    def _near_event(self, motion: Trajectory, covariance: Array, u: Array, end: float) -> NearEvent | None:
+        """Return the event that is nearest to the end of a period, in standard deviations."""
         matrix = self._transition(motion)
         if matrix is None:
             return None
@@ -376,7 +383,7 @@ class FilterModel:
             size = float(np.sqrt(max(0.0, row @ covariance @ row))) if np.isfinite(row).all() else 0.0
             if size > 0.0 and self._jumps(motion, event.time, after):
                 # The event time minus the time of the measurement.
-                value = event.time - motion.t0 - motion.duration
+                value = event.time - motion.t0 - end
                 found.append(NearEvent(name=event.name, value=value, direction=row, size=size))
         x, p = motion.final_state, np.array(list(motion.parameters.values()), dtype=float)
         closed, rates = self.distances.closed(motion), self.distances.rates(x, u, p)
@@ -385,6 +392,7 @@ class FilterModel:
             direction = row @ matrix
             size = float(np.sqrt(max(0.0, direction @ covariance @ direction)))
             if size > 0.0 and value > 0.0 and rates[guard] < 0.0:
+                value += float(rates[guard]) * (end - motion.duration)
                 found.append(NearEvent(name=self.distances.names[guard], value=value, direction=direction, size=size))
         return min(found, key=lambda near: near.away, default=None)
 

@@ -275,9 +275,9 @@ class Predictions:
             elif kind == "u" and self.stages is not None and sensitivity.orbital_u is not None:
                 grid = motion.u_grid - motion.t0
                 own = np.searchsorted(self.stages, 0.5 * (grid[1:] + grid[:-1])) - 1 == number
-                states[:, :, i] = sensitivity.orbital_u[:, own, :, index].sum(axis=1)
+                states[:, :, i] = sensitivity.orbital_u[:, own][..., index].sum(axis=1)
                 if sensitivity.event_times_u is not None:
-                    times[:, i] = sensitivity.event_times_u[:, own, index].sum(axis=1)
+                    times[:, i] = sensitivity.event_times_u[:, own][..., index].sum(axis=1)
         return states, times
 
     def only(self, values: Array) -> Array | None:
