@@ -19,6 +19,7 @@ BENCHMARKS = {
     "resolve_speed": "solving again through one transcribed problem, beside fresh solves",
     "closed_loops": "ten closed loops under ns.MPC: sources of controls, processor time, late samples, cost",
     "recorded_samples": "answers of real-time samples of closed loops beside optima of more time, all simulated",
+    "contact_filters": "filters and smoothers through impacts beside the published salted filters: errors, coverage",
     "qpcc_orders": "searches over orders of contacts in random QPCCs beside enumeration and relaxation: time, optima",
     "two_balls_order": "order of FESD-J through impacts, and its loss without switch detection",
     "oscillator_order": "order of FESD through switches, and its loss with fixed steps",
