@@ -2,10 +2,10 @@
 
 A body of mass m and inertia J carries a leg whose hip is not at its centre of mass, the example of the salted Kalman
 filter (Kong, Payne, Council, Johnson, Automatica 131 (2021)) and of hybrid iterative linear quadratic estimation
-(Payne, Zhu, Kong, Johnson, IEEE RA-L 10(4) (2025)). In flight the leg has its rest length, and the foot is placed ahead
-of the hip by the speed (Raibert 1986). It touches down at the height of the ground and stays where it is; the leg pushes
-along itself with k (l_0 - l) - c l' and turns the body, as its line misses the centre. It lifts off at its rest length.
-The papers' constants are not in what could be read of them; those here are our own.
+(Payne, Zhu, Kong, Johnson, IEEE RA-L 10(4) (2025)). In flight the leg has its rest length, and the foot is placed
+ahead of the hip by the speed (Raibert 1986). It touches down at the height of the ground and stays where it is; the
+leg pushes along itself with k (l_0 - l) - c l' and turns the body, as its line misses the centre. It lifts off at its
+rest length. The papers' constants are not in what could be read of them; those here are our own.
 
 States: position x, y and angle of the body, their rates, place of the foot (of the last stance), and 1 in stance, 0 in
 flight. The control is a force on the body.

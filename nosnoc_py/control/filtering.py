@@ -7,9 +7,10 @@ events, and P by
 
 F and B contain the saltation matrices of all events (Kong, Payne, Council, Johnson: The Salted Kalman Filter,
 Automatica 131 (2021)). A guard g(x, theta) with an uncertain theta needs nothing else: by the saltation matrix of
-(x, theta) the time of the event depends on theta, dt* = -(g_x dx + g_theta dtheta) / (g_x F-), so that the variance of theta enters the
-covariance behind the event. (Payne, Kong, Johnson: The Uncertainty Aware Salted Kalman Filter, arXiv 2202.12729, add
-this term to a filter of x alone.) Unscented points do the same without derivatives, each through its own events.
+(x, theta) the time of the event depends on theta, dt* = -(g_x dx + g_theta dtheta) / (g_x F-), so that the variance of
+theta enters the covariance behind the event. (Payne, Kong, Johnson: The Uncertainty Aware Salted Kalman Filter, arXiv
+2202.12729, add this term to a filter of x alone.) Unscented points do the same without derivatives, each through its
+own events.
 
 Near an impact a belief is no Gaussian: one part of it has the impact before the measurement and one after it. With
 s = t* - t (or the gap, before an impact), linear in z, the belief is divided into the parts s < 0 and s > 0, which are

@@ -25,7 +25,7 @@ NEWTON_STEPS = 4
 NO_SLIP = 1e-9
 
 
-class Rows(NamedTuple):
+class DistanceRows(NamedTuple):
     """Values (m,) and derivatives (m, n_x), (m, n_p) of functions of state and parameters."""
 
     values: Array
@@ -59,10 +59,10 @@ class EventDistances:
         self._rates = buffered(ca.Function("rates", [x, u, p], [ca.densify(rates)])) if self.count else None
         self._constraints = _rows("constraints", [x, p], constraints)
 
-    def at(self, x: Array, p: Array) -> Rows:
+    def at(self, x: Array, p: Array) -> DistanceRows:
         """Return the distances, positive before an event, and their derivatives."""
         values, by_x, by_p = self._values(x, p)
-        return Rows(values=values[:, 0], by_x=by_x, by_p=by_p)
+        return DistanceRows(values=values[:, 0], by_x=by_x, by_p=by_p)
 
     def rates(self, x: Array, u: Array, p: Array) -> Array:
         """Return the rates of the distances (m,) along the motion."""

@@ -1,9 +1,9 @@
 """The salted Kalman filter as published, written down once more: DOP853, one belief, one mode.
 
-Prediction: x' = f, P' = F P + P F' to a guard; there x+ = r(x-) and P+ = X P X' with the saltation matrix X (Kong, Payne,
-Council, Johnson, Automatica 131 (2021)). Uncertain guards add X_theta X_theta' var(theta), X_theta = dx+/dtheta at a fixed
-time (Payne, Kong, Johnson, arXiv 2202.12729). Correction: Kalman's; if the corrected mean is beyond a guard, its reset
-and saltation matrix are applied at once. The error of the control is constant in a period, as by `ns.Filter`.
+Prediction: x' = f, P' = F P + P F' to a guard; there x+ = r(x-) and P+ = X P X' with the saltation matrix X (Kong,
+Payne, Council, Johnson, Automatica 131 (2021)). Uncertain guards add X_theta X_theta' var(theta), X_theta = dx+/dtheta
+at a fixed time (Payne, Kong, Johnson, arXiv 2202.12729). Correction: Kalman's; if the corrected mean is beyond a guard,
+its reset and saltation matrix are applied at once. The error of the control is constant in a period, as by `ns.Filter`.
 """
 
 from __future__ import annotations
