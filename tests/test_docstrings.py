@@ -56,7 +56,7 @@ METHODS = {
     ns.CLS: "along_v check_state contact_force gap_rate kinematics normal parameters slip",
     ns.Coordinates: "jacobian",
     ns.Event: "to_dict",
-    ns.Filter: "step",
+    ns.Filter: "draws step",
     ns.Guard: "contact",
     ns.Homotopy: "build init replace run step",
     ns.Lagrangian: "jacobian",

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
-from nosnoc_py.control.beliefs import Belief, corrected, distance, merged, mixture
+from nosnoc_py.control.beliefs import Belief, corrected, distance, merged, mixture, root_of
 from nosnoc_py.control.filter_motion import UNDECIDED, FilterModel, MovedBelief
 from nosnoc_py.control.guards import EventDistances
 from nosnoc_py.control.moving_horizon import MODEL
@@ -348,6 +348,34 @@ class Filter:
             flags=tuple(flags), status=predicted.status,
         )  # fmt: skip
         return x.copy()
+
+    @named_arguments
+    def draws(self, count: int, rng: np.random.Generator | int = 0) -> Array:
+        """Return random values (count, n) of states, free and scattered parameters, drawn from the belief.
+
+        Parameters
+        ----------
+        count : int
+        rng : Generator or int
+            Random generator, or the seed of one.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> decay = ns.ODE(x=x, flow=-x, names={"x": ["level"]})
+        >>> kalman = ns.Filter(decay, sigma={"level": 0.01}, period=0.1, x0=[2.0], x0_std=0.5)
+        >>> drawn = kalman.draws(1000)
+        >>> drawn.shape, bool(abs(drawn.std() - 0.5) < 0.05)
+        ((1000, 1), True)
+        """
+        check_whole(**{"Filter: draws: count": count})
+        generator = np.random.default_rng(rng)
+        roots = [root_of(part.belief.covariance, self.model.units) for part in self._parts]
+        chosen = generator.choice(len(self._parts), size=count, p=[part.belief.weight for part in self._parts])
+        return np.array(
+            [self._parts[k].belief.mean + roots[k] @ generator.standard_normal(roots[k].shape[1]) for k in chosen]
+        )
 
     def _predicted(self, u: Array, duration: float, reach: float) -> _Predicted:
         """Return all parts of the belief at the end of a period."""

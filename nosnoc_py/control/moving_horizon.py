@@ -22,6 +22,7 @@ import numpy as np
 
 from nosnoc_py.api import simulate
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.control.beliefs import Belief, corrected
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Output, by_names, weighted
@@ -380,12 +381,10 @@ class MHE:
             output, by_x, by_p = self.output(motion.final_state, p)
             H = np.hstack([by_x, by_p[:, self.free_indices]])[finite]
             R = np.diag(np.array(list(self.sigma.values()))[finite] ** 2)
-            gain = np.linalg.solve(H @ covariance @ H.T + R, H @ covariance).T
             predicted = output[finite] + H @ (mean - np.append(motion.final_state, p[self.free_indices]))
-            mean = mean + gain @ (y[finite] - predicted)
-            reduction = np.eye(mean.size) - gain @ H
-            # Joseph form: stays symmetric and positive semidefinite in rounding.
-            covariance = reduction @ covariance @ reduction.T + gain @ R @ gain.T
+            cross, before = covariance @ H.T, Belief(mean=mean, covariance=covariance)
+            belief = corrected(before, y[finite] - predicted, cross, H @ cross + R)[1]
+            mean, covariance = belief.mean, belief.covariance
         # A plastic impact removes the variance of a direction; the Cholesky factor needs a positive definite matrix.
         least = 1e-12 * np.append(self.system.x_nominal, np.maximum(np.abs(p[self.free_indices]), 1e-3)) ** 2
         self._covariance = 0.5 * (covariance + covariance.T) + np.diag(least)

@@ -195,6 +195,18 @@ class TestContacts:
             assert abs((np.diff(np.sign(speeds)) > 0).sum() - turns) <= 1
             assert kalman.x == pytest.approx(states[-1], abs=0.1)
 
+    def test_draws_are_on_both_sides_of_an_undecided_impact(self) -> None:
+        kalman = ns.Filter(ball(), sigma={"height": 0.005}, period=0.1, x0=[0.25, -2.0], x0_std=[0.005, 0.02],
+                           free={"floor": 0.03}, p=[0.8, 0.0])  # fmt: skip
+        kalman.step({"height": 0.004})
+        drawn = kalman.draws(2000, 1)
+        assert kalman.last is not None
+        falling = kalman.last.weights[0] if kalman.x[1] < 0 else kalman.last.weights[1]
+        assert np.mean(drawn[:, 1] < 0) == pytest.approx(falling, abs=0.04)
+        assert (np.abs(drawn[:, 1]) > 2.0).all()  # none between both speeds
+        center = np.append(kalman.x, kalman.p[1])
+        assert (drawn - center).T @ (drawn - center) / 2000 == pytest.approx(kalman.covariance, rel=0.15, abs=1e-3)
+
     def test_failures_are_a_status(self) -> None:
         x = ca.SX.sym("x")
         escaping = ns.ODE(x=x, flow=x**2, names={"x": ["x"]})
