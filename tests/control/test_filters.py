@@ -207,6 +207,39 @@ class TestContacts:
         center = np.append(kalman.x, kalman.p[1])
         assert (drawn - center).T @ (drawn - center) / 2000 == pytest.approx(kalman.covariance, rel=0.15, abs=1e-3)
 
+    def test_a_switch_that_slides_has_no_variance_across(self) -> None:
+        """x' = -sign(x) + w reaches 0 and stays: a Filippov system; the time of arrival carries the variance of y."""
+        x = ca.SX.sym("x", 2)
+        flows = ca.SX([-1, 1]), ca.SX([1, 0])
+        modes = ns.Modes("side", flows=flows, functions=x[0], signs=[[1], [-1]])
+        relay = ns.PSS(x=x, modes=[modes], names={"x": ["x", "y"]})
+        kalman = ns.Filter(relay, sigma={"y": 0.5}, period=1.0, x0=[0.5, 0.0], x0_std=[0.03, 0.04])
+        kalman.step({})
+        # y grows by 1 before the arrival, at 0.5 + dx, and by 1 / 2 while it slides.
+        assert kalman.x == pytest.approx([0.0, 0.75], abs=1e-9)
+        assert kalman.std["x"] == pytest.approx(0.0, abs=1e-9)
+        assert kalman.std["y"] == pytest.approx(np.hypot(0.5 * 0.03, 0.04), rel=1e-7)
+
+    def test_friction_is_estimated_from_a_block_that_slides(self) -> None:
+        """Its place after t is v t - mu g t^2 / 2, and one measurement tells mu: a linear problem."""
+        q, v, mu = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("mu")
+        ground = ns.Contact("ground", gap=q[1], tangent=ca.SX([1, 0]), friction=mu)
+        block = ns.CLS(
+            q=q, v=v, p=mu, p_default=[0.3], mass_matrix=ca.DM.eye(2), force=ca.vertcat(0, -10), contacts=[ground],
+            names={"q": ["x", "y"], "v": ["vx", "vy"], "p": ["mu"]},
+        )  # fmt: skip
+        kalman = ns.Filter(block, sigma={"x": 0.01}, period=0.2, x0=[0, 0, 1, 0], x0_std=0.0, free={"mu": 0.1})
+        kalman.step({"x": 0.15})
+        slope = -10 * 0.2**2 / 2
+        gain = 0.1**2 * slope / (0.1**2 * slope**2 + 0.01**2)
+        assert kalman.p[0] == pytest.approx(0.3 + gain * (0.15 - (0.2 + 0.3 * slope)), rel=1e-7)
+        assert kalman.std["mu"] == pytest.approx(0.1 * np.sqrt(1 - gain * slope), rel=1e-7)
+        for _ in range(2):
+            kalman.step({})  # it comes to rest and sticks: nothing is unknown but where
+        assert kalman.std["vx"] == pytest.approx(0.0, abs=1e-12)
+        assert kalman.last is not None
+        assert kalman.last.mode == ("ground",)
+
     def test_failures_are_a_status(self) -> None:
         x = ca.SX.sym("x")
         escaping = ns.ODE(x=x, flow=x**2, names={"x": ["x"]})
