@@ -379,22 +379,26 @@ class Filter:
 
     def _predicted(self, u: Array, duration: float, reach: float) -> _Predicted:
         """Return all parts of the belief at the end of a period."""
+        still = tuple(MovedBelief(belief=part.belief, closed=part.closed, mode=part.mode) for part in self._parts)
         if not duration > 0.0:
-            return _Predicted(parts=self._parts)
+            return _Predicted(parts=still)
         parts: list[MovedBelief] = []
         simulations, failures = 0, []
         for last in self._parts:
             moved, count, failure = self.model.predictions(last.belief, u, duration, reach)
             simulations += count
             failures += [failure] if failure else []
-            parts += [_weighted(part, last, part.log_share) for part in moved]
+            # A covariance that overflows belongs to a motion that escapes.
+            finite = [part for part in moved if np.isfinite(part.belief.covariance).all()]
+            failures += ["the covariance is not finite"] * (len(moved) - len(finite))
+            parts += [_weighted(part, last, part.log_share) for part in finite]
         total = sum(part.belief.weight for part in parts)
         if total > 0.0:
             kept = [part for part in parts if part.belief.weight > 0.0]
             flags = tuple(f"a part of the belief has no motion: {failure}" for failure in failures)
             return _Predicted(parts=_normalised(kept), simulations=simulations, flags=flags)
         # No motion at all: the belief stays as it is, less certain, and the next measurement may save it.
-        held = [replace(part, belief=self.model.less_certain(part.belief, duration)) for part in self._parts]
+        held = [replace(part, belief=self.model.less_certain(part.belief, duration)) for part in still]
         flags = (f"no simulation of the period: {failures[0] if failures else ''}",)
         return _Predicted(parts=tuple(held), simulations=simulations, flags=flags, status=Status.STEP_FAILED)
 
