@@ -39,7 +39,7 @@ from scipy import stats
 
 import nosnoc_py as ns
 from models import aslip_hopper
-from nosnoc_py.processes import in_order
+from nosnoc_py.processes import mapped
 from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -299,15 +299,15 @@ def experiment(
         few = tuple(dict.fromkeys(("salted", *filters)))
         many = tuple(name for name in few if name != "ukf")
         jobs = [(task, few if seed < points else many, seed) for seed in range(runs)]
-        tables["filters"] += filter_rows(task, list(in_order(_compared, jobs, workers)))
+        tables["filters"] += filter_rows(task, mapped(_compared, jobs, workers))
         if callback is not None:
             callback(f"{task}: {runs} runs")
     if smoothed:
-        tables["smoother near touchdowns"] = hopper_rows(list(in_order(smoothed_hopper, range(smoothed), workers)))
+        tables["smoother near touchdowns"] = hopper_rows(mapped(smoothed_hopper, range(smoothed), workers))
         if callback is not None:
             callback(f"{smoothed} hops smoothed")
     if data_sets:
-        tables["coverage"] = coverage_rows(list(in_order(covered, range(data_sets), workers)))
+        tables["coverage"] = coverage_rows(mapped(covered, range(data_sets), workers))
     return tables
 
 
