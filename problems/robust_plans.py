@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import casadi as ca
 import numpy as np
@@ -25,6 +25,7 @@ from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 GRAVITY, LENGTH = 9.81, 0.5
+LOOK = {"fps": 12, "dpi": 70, "slower": 3}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -169,11 +170,46 @@ def run(settings: Settings, progress: Progress) -> Report:
     return tabled({"rows": rows}, halved, {"success in per cent of the draws, and mean objectives": rows}, said=said)
 
 
-def film(path: str | Path) -> Path:
-    """Write a film of the paddle's robust plan in the middle of what is uncertain."""
-    task = paddle()
-    plan: Any = ns.solve(task.ocp, uncertain=task.uncertain, effort="quick")
-    return Path(ns.animate(task.ocp.system, plan, path))
+def film(path: str | Path, draws: int = 50, seed: int = 1, effort: str = "normal") -> Path:
+    """Write a film of draws of the pole at the wall: left the tracked plan, right the robust one, failures in red."""
+    task, named = wall(), {"effort": effort}
+    found = compared(task, draws, seed, **cast(Any, named))
+    assert found.robust.law is not None
+    laws = {"tracked plan": (ns.track(found.nominal), found.tracked), "robust plan": (found.robust.law, found.planned)}
+    times = np.arange(0.0, task.ocp.horizon, 1.0 / (LOOK["fps"] * LOOK["slower"]))
+    shown = {}
+    for title, (law, test) in laws.items():
+        motions = []
+        for values in test.values:
+            x0, p = task.uncertain.apply(values, task.ocp.x0, task.ocp.p, task.ocp.system)
+            u = ns.SampledLaw(law, law.period)
+            motions.append((ns.simulate(task.ocp.system, x0=x0, duration=task.ocp.horizon, u=u, p=p)(times), p[0]))
+        shown[f"{title}: {test.held.sum()} of {test.n}"] = (motions, test.held)
+    return _drawn(shown, times, Path(path))
+
+
+def _drawn(shown: Mapping[str, Any], times: np.ndarray, path: Path) -> Path:
+    from matplotlib import pyplot as plt
+    from matplotlib.animation import FuncAnimation, PillowWriter
+
+    figure, axes = plt.subplots(1, len(shown), figsize=(8.0, 3.0), layout="constrained", squeeze=False)
+
+    def draw(k: int) -> None:
+        for axis, (title, (motions, held)) in zip(axes[0], shown.items(), strict=True):
+            axis.clear()
+            axis.set(xlim=(-1.0, 0.8), ylim=(-0.15, 0.65), aspect="equal", title=title)
+            for (states, place), holds in zip(motions, held, strict=True):
+                cart, angle = states[k, :2]
+                style = {"color": "C0" if holds else "C3", "alpha": 0.25, "lw": 1.5}
+                axis.plot([cart, cart + LENGTH * np.sin(angle)], [0, LENGTH * np.cos(angle)], **style)
+                axis.plot([cart - 0.06, cart + 0.06], [0, 0], **{**style, "lw": 3})
+                axis.plot([place, place], [0.25, 0.6], color="k", alpha=0.06, lw=1)
+        axes[0, 0].text(0.02, 0.03, f"t = {times[k]:.2f} s", transform=axes[0, 0].transAxes)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FuncAnimation(figure, draw, frames=len(times)).save(path, PillowWriter(fps=LOOK["fps"]), dpi=LOOK["dpi"])
+    plt.close(figure)
+    return path
 
 
 PROGRAM = program(__name__, run, experiment, quick={"tasks": ("paddle",), "draws": 20, "effort": "quick"})
