@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nosnoc_py.control.moving_horizon import MHE
     from nosnoc_py.control.mpc import MPC
     from nosnoc_py.control.mujoco_plant import MujocoPlant
-    from nosnoc_py.control.robust import RobustSolution
-    from nosnoc_py.control.scenarios import Scenario
     from nosnoc_py.control.smoothing import SmoothedMotion, smooth
     from nosnoc_py.control.success import Success
     from nosnoc_py.control.tracking import TrackingLaw, track
@@ -88,6 +86,8 @@ if TYPE_CHECKING:
         Candidate,
         Event,
         Gradient,
+        RobustSolution,
+        Scenario,
         Sequence,
         Solution,
         SolutionSensitivity,
@@ -128,8 +128,6 @@ HOMES = {
     "control.moving_horizon": "MHE",
     "control.mpc": "MPC",
     "control.mujoco_plant": "MujocoPlant",
-    "control.robust": "RobustSolution",
-    "control.scenarios": "Scenario",
     "control.smoothing": "SmoothedMotion smooth",
     "control.success": "Success",
     "control.tracking": "TrackingLaw track",
@@ -164,7 +162,8 @@ HOMES = {
     "simulation.event_driven.options": "EventDriven",
     "simulation.newton.options": "ActiveSetNewton",
     "simulation.time_stepping.options": "TimeStepping",
-    "solution": "Candidate Event Gradient Sequence Solution SolutionSensitivity Trajectory explain load",
+    "solution": "Candidate Event Gradient RobustSolution Scenario Sequence Solution SolutionSensitivity Trajectory "
+    "explain load",
     "solution.certificate": "Certificate",
     "solution.closed_loop": "ClosedLoop",
     "status": "Stationarity Status Stop Verdict",

@@ -189,7 +189,8 @@ def solve(
             ocp, nominal=nominal, deadline=deadline, measure=measure, quantile=quantile, effort=effort,
             workers=workers, seed=seed, callback=callback,
         )  # fmt: skip
-        plan = with_certificate(ocp, plan, finite_elements=False, deadline=deadline, time_limit=time_limit)
+        if certify:  # of the middle of the distribution
+            plan = with_certificate(ocp, plan, finite_elements=False, deadline=deadline, time_limit=time_limit)
         return changed(plan, problem=SolvedProblem(ocp, None))
     if measure is not None or quantile is not None:
         raise OptionError("measure, quantile: they compare scenarios; give uncertain=ns.Uncertain(...), too.")
@@ -332,8 +333,8 @@ def simulate(
         Differentiate with respect to x0, p and controls that are constant on intervals: the states at all
         nodes and the times of events (`EventDriven`, and without controls `EventSelected`, by saltation matrices), or
         the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`. With
-        "reverse" (`EventDriven`) `trajectory.vjp(...)` has gradients of losses, whose cost does not grow with the
-        number of parameters and stages.
+        "reverse" (`EventDriven`) `trajectory.vjp(...)` has gradients of losses, whose cost does not depend on the
+        number of stages, and grows in proportion to that of parameters.
 
     Returns
     -------

@@ -186,6 +186,9 @@ class _Simulation(torch.autograd.Function):
         results: list[Any] = [None] * 5
         for name, shape in zip(("x0", "p", "u"), ctx.shapes, strict=True):
             rows = [getattr(each, name) for each in gradients]
+            if name == "u" and shape is not None:
+                # A motion that stopped early has not seen its last rows: their gradient is zero.
+                rows = [np.vstack([row, np.zeros((shape[1] - len(row), row.shape[1]))]) for row in rows]
             results.append(None if shape is None else torch.from_numpy(np.array(rows)).reshape(shape))
         return tuple(results)
 

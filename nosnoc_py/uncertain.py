@@ -10,7 +10,7 @@ quadrature is known: Gauss-Hermite products for one or two quantities, the unsce
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -109,7 +109,7 @@ class Uncertain:
                     raise OptionError(f"Uncertain: {what}: {unknown_name(name, known)}")
 
     @named_arguments
-    def draws(self, n: int, seed: int = 0) -> Array:
+    def draws(self, n: int, seed: int | Sequence[int] = 0) -> Array:
         """Return random values (n, quantities).
 
         Examples
@@ -142,7 +142,9 @@ class Uncertain:
         if measure == "worst":
             ends = np.array([self._extent(each) for each in self._every])
             corners = itertools.product((-1.0, 1.0), repeat=d) if d <= MOST_CORNERS else _axes(d)
-            nodes = np.array([np.zeros(d), *(np.array(corner) * ends for corner in corners)])
+            # Extreme values of each quantity, whatever the correlation: those of independent numbers would be others.
+            places = np.linalg.solve(self._factor, (np.array(list(corners)) * ends).T).T
+            nodes = np.vstack([np.zeros(d), places])
             return nodes, np.full(len(nodes), 1.0 / len(nodes))
         if d <= MOST_PRODUCTS:
             products = list(itertools.product(range(3), repeat=d))
@@ -150,9 +152,9 @@ class Uncertain:
             places = np.array([-HERMITE, 0.0, HERMITE])
             weights = np.array([np.prod([HERMITE_WEIGHTS[i] for i in index]) for index in products])
             return np.array([places[list(index)] for index in products]), weights
-        # With kappa = 3 - d the fourth moments of a normal variable are exact, but the middle gets a negative weight
-        # from four quantities on; nodes at the same distance sqrt(3) with equal weights have none.
-        nodes = np.array([np.zeros(d), *(HERMITE * np.array(axis) for axis in _axes(d))])
+        # At this distance equal weights give the variance 1 (kappa = 1/2): none is negative, for any number of
+        # quantities.
+        nodes = np.array([np.zeros(d), *(np.sqrt(d + 0.5) * np.array(axis) for axis in _axes(d))])
         return nodes, np.full(len(nodes), 1.0 / len(nodes))
 
     def middle_of(self, ocp: OCP) -> OCP:
@@ -164,6 +166,10 @@ class Uncertain:
             If the system has no such parameter or state, or if the initial state is free and uncertain.
         """
         self.check(ocp.system)
+        if both := set(self.parameters) & set(ocp.free_parameters):
+            raise OptionError(
+                f"Uncertain: parameters: {', '.join(sorted(both))}: the OCP chooses it (free_parameters)."
+            )
         free = ocp.x0 is None
         if free and self.x0:
             raise OptionError("Uncertain: x0: the OCP leaves its initial state free; give OCP(x0=...).")

@@ -22,6 +22,7 @@ q, v = ca.SX.sym("q"), ca.SX.sym("v")
 # Results, which users read and do not make, and what takes names for another function.
 MADE_BY_THE_LIBRARY = {
     *("Answer", "Candidate", "Certificate", "ClosedLoop", "Estimate", "Event", "Lagrangian", "MPCCResult", "Point"),
+    *("FilterStep", "Gradient", "RobustSolution", "Scenario", "SmoothedMotion", "Success"),
     *("Solution", "SolutionSensitivity", "Stop", "TrackingLaw", "Trajectory", "Transcription"),
     *("DirectShooting", "animate", "contacts", "freeze", "scene"),
 }

@@ -33,7 +33,7 @@ def simulate(**changes: Any) -> ns.Trajectory:
         (lambda: simulate(x0=np.ma.masked_array([1.0, 0.0], [True, False])), "x0: some of its values are masked"),
         (lambda: simulate(p=5.0), "p: expected 0 numbers, given 1"),
         (lambda: simulate(p=np.nan), "p: expected 0 numbers, given 1"),
-        (lambda: simulate(sensitivities="no"), "sensitivities: expected True or False, given 'no'"),
+        (lambda: simulate(sensitivities="no"), "sensitivities: expected True, False or \"reverse\", given 'no'"),
         (lambda: simulate(u=10**400), "u: expected a control"),
         (lambda: simulate(times=[0.1, 0.5]), "times: expected times from 0 to 0.2 s"),
         (lambda: simulate(times=[0.1], method=ns.FESDJ()), "times: only EventDriven takes output times"),

@@ -99,3 +99,14 @@ def test_wrong_shapes_are_named() -> None:
         nst.simulate(scene.system, x0.expand(2, 2), p.expand(3, 2), u, duration=1.0)
     with pytest.raises(OptionError, match="at least one motion"):
         nst.simulate(scene.system, x0[None][:0], p, u, duration=1.0)
+
+
+def test_a_motion_that_stops_early_has_a_gradient_of_all_rows_of_the_control():
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    escaping = ns.ODE(x=x, u=u, flow=x**2 + u)
+    x0 = torch.tensor([[0.1], [1.2]], dtype=torch.float64)
+    rows = torch.zeros((2, 4, 1), dtype=torch.float64, requires_grad=True)
+    motion = nst.simulate(escaping, x0, u=rows, duration=1.0)
+    motion.final.sum().backward()
+    assert rows.grad.shape == (2, 4, 1)
+    assert torch.isfinite(rows.grad).all()

@@ -22,6 +22,8 @@ Array = np.ndarray
 # stay nonnegative, so that covariances do, too.
 FOURTH_MOMENT = 3.0
 # Standard deviations below this fraction of the unit of a component count as zero: directions that a closed contact or
+# Standard deviations beyond a guard from which the moments of what is not beyond are those of their expansion.
+FAR_TAIL = 1e4
 # a plastic impact has fixed.
 FIXED_DIRECTION = 1e-10
 
@@ -94,7 +96,7 @@ def truncated(
 
     s = value + direction @ (z - mean) is normally distributed; a half of a Gaussian is not, but has these moments.
     """
-    from scipy.special import log_ndtr  # not paid for by an import of the library
+    from scipy.special import erfcx, log_ndtr  # not paid for by an import of the library
 
     gain = side * covariance @ direction
     size = float(np.sqrt(max(0.0, direction @ covariance @ direction)))
@@ -102,23 +104,36 @@ def truncated(
         return (0.0 if side * value >= 0.0 else -np.inf), mean, covariance
     a = side * value / size
     log_mass = float(log_ndtr(a))
-    # Inverse Mills ratio; far in the tail both terms underflow alone.
-    ratio = float(np.exp(-0.5 * a * a - 0.5 * np.log(2.0 * np.pi) - log_mass))
-    shrink = min(1.0, max(0.0, ratio * (ratio + a)))
+    # Inverse Mills ratio phi(a) / Phi(a); far in the tail both underflow alone, and ratio + a cancels.
+    ratio = float(np.sqrt(2.0 / np.pi) / erfcx(-a / np.sqrt(2.0)))
+    shrink = 1.0 - 1.0 / a**2 if a < -FAR_TAIL else min(1.0, max(0.0, ratio * (ratio + a)))
     return log_mass, mean + gain * (ratio / size), symmetric(covariance - np.outer(gain, gain) * (shrink / size**2))
 
 
-def corrected(belief: Belief, innovation: Array, cross: Array, innovation_covariance: Array) -> tuple[float, Belief]:
+def corrected(
+    belief: Belief,
+    innovation: Array,
+    cross: Array,
+    innovation_covariance: Array,
+    model: tuple[Array, Array] | None = None,
+) -> tuple[float, Belief]:
     """Return the logarithm of the likelihood of an innovation (m,) and the corrected belief (Kalman 1960).
 
-    `cross` (n, m) is the covariance of z with the measurement, `innovation_covariance` (m, m) with its noise.
+    `cross` (n, m) is the covariance of z with the measurement, `innovation_covariance` (m, m) with its noise. With
+    `model`, the slopes H (m, n) of the measurement and its noise R (m, m), the covariance is that of Joseph's form,
+    which stays positive semidefinite however much a measurement tells.
     """
     factor = np.linalg.cholesky(innovation_covariance)
     whitened, half = np.linalg.solve(factor, innovation), np.linalg.solve(factor, cross.T)
     log_likelihood = -0.5 * float(whitened @ whitened) - float(np.log(np.diag(factor)).sum())
     log_likelihood -= 0.5 * innovation.size * float(np.log(2.0 * np.pi))
-    # cross S^-1 cross' as a product of one factor with itself: what is subtracted is symmetric to rounding.
-    covariance = symmetric(belief.covariance - half.T @ half)
+    if model is None:
+        # cross S^-1 cross' as a product of one factor with itself: what is subtracted is symmetric to rounding.
+        covariance = symmetric(belief.covariance - half.T @ half)
+    else:
+        gain = np.linalg.solve(factor.T, half).T
+        kept = np.eye(belief.mean.size) - gain @ model[0]
+        covariance = symmetric(kept @ belief.covariance @ kept.T + gain @ model[1] @ gain.T)
     return log_likelihood, replace(belief, mean=belief.mean + half.T @ whitened, covariance=covariance)
 
 

@@ -169,19 +169,22 @@ class FilterModel:
                 count += more
         return parts, count, failure
 
-    def measured(self, belief: Belief) -> tuple[Array, Array, Array]:
-        """Return predicted values (m,), their covariance with z (n, m), and their own (m, m), noise included."""
+    def measured(self, belief: Belief) -> tuple[Array, Array, Array, Array | None]:
+        """Return predicted values (m,), their covariance with z (n, m), their own (m, m), noise included, and slopes.
+
+        The slopes (m, n) by z are None for unscented points.
+        """
         if self.derivatives:
             x, p = self.split(belief.mean)
             y, by_x, by_p = self.output(x, p)
             H = np.hstack([by_x, by_p[:, self.indices]])
             cross = belief.covariance @ H.T
-            return y, cross, symmetric(H @ cross + self.noise_of)
+            return y, cross, symmetric(H @ cross + self.noise_of), H
         cloud = unscented(belief.mean, belief.covariance, self.units)
         values = np.array([self.output(*self.split(z))[0] for z in cloud.points])
         y, own = moments(values, cloud.weights)
         away = cloud.points - cloud.weights @ cloud.points
-        return y, (cloud.weights[:, None] * away).T @ (values - y), symmetric(own + self.noise_of)
+        return y, (cloud.weights[:, None] * away).T @ (values - y), symmetric(own + self.noise_of), None
 
     def admissible(self, belief: Belief, closed: Array) -> tuple[float, Belief]:
         """Return a belief with closed contacts closed and open ones not penetrated.

@@ -84,7 +84,7 @@ class FilterStep:
         Impacts that are undecided, unexpected or did not happen; innovations that nothing explains; missing
         derivatives.
     status : Status
-        Status of the simulation; if none succeeded, the belief is the one before.
+        Status of the simulation; if none succeeded, the belief is the one before, corrected by the measurement.
 
     Examples
     --------
@@ -328,11 +328,14 @@ class Filter:
         corrected_parts, innovation, covariance, nis = self._corrected(predicted.parts, measured)
         flags = [*predicted.flags]
         if innovation.size and nis > _bound(innovation.size):
-            again = self._predicted(control, now - self.t, UNEXPECTED) if self.parts > 1 else predicted
-            others = self._corrected(again.parts, measured)[0]
-            predicted = replace(again, simulations=predicted.simulations + again.simulations)
-            if len(others) > len(corrected_parts):
-                corrected_parts = others
+            if self.parts > 1:
+                again = self._predicted(control, now - self.t, UNEXPECTED)
+                others = self._corrected(again.parts, measured)[0]
+                count = predicted.simulations + again.simulations
+                if len(others) > len(corrected_parts):
+                    corrected_parts, predicted = others, again
+                    flags += again.flags
+                predicted = replace(predicted, simulations=count)
             flags += self._explained(corrected_parts[0], innovation.size)
         self._parts = self._reduced(corrected_parts)
         best = self._parts[0]
@@ -409,11 +412,14 @@ class Filter:
         use = np.flatnonzero(np.isfinite(measured))
         results, means, covariances, evidences = [], [], [], []
         for part in parts:
-            y, cross, own = self.model.measured(part.belief)
+            y, cross, own, slopes = self.model.measured(part.belief)
             y, cross, own = y[use], cross[:, use], own[np.ix_(use, use)]
+            model = None if slopes is None else (slopes[use], self.model.noise_of[np.ix_(use, use)])
             # What lies beyond a guard before the measurement has no probability, neither before nor after it.
             mass_before = self.model.admissible(part.belief, part.closed)[0]
-            evidence, belief = corrected(part.belief, measured[use] - y, cross, own) if use.size else (0.0, part.belief)
+            evidence, belief = 0.0, part.belief
+            if use.size:
+                evidence, belief = corrected(part.belief, measured[use] - y, cross, own, model)
             mean, moved = self.model.in_range(part.belief.mean, belief.mean)
             mass, belief = self.model.admissible(replace(belief, mean=mean), part.closed)
             means.append(y)

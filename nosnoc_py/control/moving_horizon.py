@@ -383,7 +383,7 @@ class MHE:
             R = np.diag(np.array(list(self.sigma.values()))[finite] ** 2)
             predicted = output[finite] + H @ (mean - np.append(motion.final_state, p[self.free_indices]))
             cross, before = covariance @ H.T, Belief(mean=mean, covariance=covariance)
-            belief = corrected(before, y[finite] - predicted, cross, H @ cross + R)[1]
+            belief = corrected(before, y[finite] - predicted, cross, H @ cross + R, (H, R))[1]
             mean, covariance = belief.mean, belief.covariance
         # A plastic impact removes the variance of a direction; the Cholesky factor needs a positive definite matrix.
         least = 1e-12 * np.append(self.system.x_nominal, np.maximum(np.abs(p[self.free_indices]), 1e-3)) ** 2

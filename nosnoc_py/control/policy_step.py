@@ -32,7 +32,7 @@ SOLVER = "daqp"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rows:
+class LoopRows:
     """Limits, sizes and numbers of the constraints of all rows of a closed loop (R,)."""
 
     lower: Array
@@ -68,33 +68,36 @@ class Risk:
         over = np.maximum(values - values[:, None], 0.0)
         return float((values + over @ self.weights / (1.0 - self.level)).min())
 
-    def losses(self, runs: Sequence[LoopRun], rows: Rows) -> Array:
+    def losses(self, runs: Sequence[LoopRun], rows: LoopRows) -> Array:
         """Return the cost with penalty of every run (S,); infinite if all stopped early."""
-        costs = np.array([run.cost for run in runs])
-        missed = np.array([rows.count * LOST if run.lost else rows.violations(run.rows).sum() for run in runs])
-        # A motion that stopped early has no cost: it counts as the most expensive one.
-        worst = np.nanmax(costs) if np.isfinite(costs).any() else np.inf
-        return np.where(np.isfinite(costs), costs, worst) + self.penalty * missed
+        missed = np.array([np.nan if run.lost else rows.violations(run.rows).sum() for run in runs])
+        losses = np.array([run.cost for run in runs]) + self.penalty * missed
+        # A motion that stopped early has no cost: it counts as worse than all others.
+        worst = np.nanmax(losses) if np.isfinite(losses).any() else np.inf
+        return np.where(np.isfinite(losses), losses, worst + self.penalty * LOST)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Step:
-    """Change of the feedforward controls (n,), the risk that the models predict after it, and weights of scenarios."""
+class LawStep:
+    """Change of the feedforward controls (n,), the decrease of the risk that the models predict, weights of scenarios.
+
+    The decrease is that of the scenarios that have a model: simulations that stopped early have none.
+    """
 
     change: Array
-    risk: float
+    decrease: float
     multipliers: Array
 
 
 def step_of(
     runs: Sequence[LoopRun],
     models: Sequence[LoopModel | None],
-    rows: Rows,
+    rows: LoopRows,
     risk: Risk,
     bounds: tuple[Array, Array],
     span: Array,
     multipliers: Array,
-) -> Step:
+) -> LawStep:
     """Return the solution of the quadratic program.
 
     Parameters
@@ -159,18 +162,19 @@ def step_of(
         + risk.penalty * rows.violations(runs[i].rows + model.jacobian @ change).sum()
         for i, model in known if model is not None
     ])  # fmt: skip
-    predicted = Risk(level=risk.level, weights=weights, penalty=risk.penalty).of(losses)
+    alive_only = Risk(level=risk.level, weights=weights, penalty=risk.penalty)
+    decrease = alive_only.of(alive_only.losses([runs[i] for i in alive], rows)) - alive_only.of(losses)
     found = np.zeros(len(runs))
     found[alive] = weights
     if of_risk:
         first = np.cumsum([0, *(len(block) for block in blocks)])[:-1][::3]
         of_losses = np.abs(dual[first])
         found[alive] = of_losses / of_losses.sum() if of_losses.sum() > 0.0 else weights
-    return Step(change=change, risk=predicted, multipliers=found)
+    return LawStep(change=change, decrease=decrease, multipliers=found)
 
 
 def _active(
-    values: Array, jacobian: Array, rows: Rows, bounds: tuple[Array, Array], span: Array
+    values: Array, jacobian: Array, rows: LoopRows, bounds: tuple[Array, Array], span: Array
 ) -> tuple[Array, Array]:
     """Return the rows that the step can bring to their lower and upper limit: the others cannot be violated."""
     reach = np.abs(jacobian) @ (np.maximum(np.abs(bounds[0]), np.abs(bounds[1])) / span) + MARGIN * rows.sizes
@@ -183,6 +187,7 @@ def _solved(hessian: Array, slope: Array, matrix: Array, lower: Array, low: Arra
     size = np.where(size > 0.0, size, 1.0)
     shapes = {"h": ca.Sparsity.dense(*hessian.shape), "a": ca.Sparsity.dense(*matrix.shape)}
     solver = ca.conic("step", SOLVER, shapes, {"error_on_fail": False})
+    # A step of a program that failed is not lost: the simulations judge it.
     answer = solver(h=hessian, g=slope, a=matrix / size[:, None], lba=lower / size, uba=np.inf, lbx=low, ubx=high)
     x = np.clip(np.array(answer["x"]).ravel(), low, high)
     return np.where(np.isfinite(x), x, np.clip(0.0, low, high)), np.array(answer["lam_a"]).ravel() / size

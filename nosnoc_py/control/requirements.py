@@ -17,6 +17,7 @@ import numpy as np
 from nosnoc_py.audit.constraints import row_sizes
 from nosnoc_py.errors import OptionError
 from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.symbols import depends_only_on
 
@@ -59,6 +60,11 @@ class Requirements:
 
     def __post_init__(self) -> None:
         ocp, s = self.ocp, self.ocp.system
+        if without_slacks(s) is not s:
+            raise OptionError(
+                "uncertain: soft constraints have no slacks on simulated motions; give hard ones, which a robust plan "
+                "may miss at a penalty, or write them as costs."
+            )
         known = ca.vertcat(s.x, s.u, s.p, s.x_initial)
         every = [*ocp.path_constraints, *ocp.terminal_constraints]
         used = ca.vertcat(ca.SX(ocp.stage_cost), ca.SX(ocp.terminal_cost), *(c.expression for c in every))

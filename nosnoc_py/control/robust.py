@@ -16,28 +16,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.control.policy_step import Risk, Rows, step_of
+from nosnoc_py.control.measured import admissible
+from nosnoc_py.control.policy_step import LoopRows, Risk, step_of
 from nosnoc_py.control.requirements import ROUNDING, Requirements
-from nosnoc_py.control.scenarios import LoopRun, Scenario, ScenarioLoops
+from nosnoc_py.control.scenarios import LoopRun, ScenarioLoops
 from nosnoc_py.control.success import closed_loop
 from nosnoc_py.control.tracking import TrackingLaw, Weights, default_weights, law_about, track
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError, check_whole, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.statements import refined_objective
-from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.status import Status
+from nosnoc_py.solution import RobustSolution, Scenario, Solution, Trajectory
+from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.uncertain import MEASURES, Uncertain
 
 Array = np.ndarray
 # Of every effort: iterations, rounds of gains and of further scenarios, and draws that are tested after each.
 EFFORTS = {"quick": (8, 1, 16), "normal": (20, 3, 32), "thorough": (50, 6, 64)}
-# Penalty of violations, as a multiple of the objective, and the factor by which it grows while scenarios miss.
-PENALTY, HEAVIER = 10.0, 10.0
+# Penalty of violations, as a multiple of the objective of scenarios, the factor by which it grows while scenarios miss,
+# and how often.
+PENALTY, HEAVIER, HEAVIEST = 10.0, 10.0, 2
 # Trust region: its first radius and its limits as fractions of the range of the controls; fraction of the predicted
 # decrease that a step needs, and from which the region grows.
 RADIUS, LEAST_RADIUS, MOST_RADIUS = 0.1, 1e-4, 1.0
@@ -59,50 +61,8 @@ ON_THE_WAY, UNCONSTRAINED = 1e-4, 1e-6
 MORE_SCENARIOS = 4
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RobustSolution(Solution):
-    """Plan with its feedback, for all scenarios of what is uncertain.
-
-    Trajectory and objective are those of the middle of the distribution, in closed loop.
-
-    Parameters
-    ----------
-    law : TrackingLaw
-        Feedforward and feedback; use it as the control of a simulation (`u=solution.law`). `law.success()` estimates
-        the probability that it meets the constraints.
-    scenarios : tuple of Scenario
-        What the plan was made for, the middle first, each with its closed loop.
-    measure : str
-        "expected", "worst" or "quantile".
-    risk : float
-        The measure of the objectives of the scenarios, without penalties.
-    nominal : Solution, optional
-        Plan for the middle alone, from which the search began.
-
-    Examples
-    --------
-    A cart bounces off a wall whose restitution is not known:
-
-    >>> import casadi as ca, nosnoc_py as ns
-    >>> q, v, u, e = (ca.SX.sym(name) for name in ("q", "v", "u", "e"))
-    >>> wall = ns.Contact("wall", gap=1 - q, restitution=e)
-    >>> cart = ns.CLS(q=q, v=v, u=u, p=e, p_default=[0.5], mass_matrix=1, force=u, contacts=[wall])
-    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 2], stage_cost=u**2, terminal_state={"q_0": (0.6, 0.8)})
-    >>> uncertain = ns.Uncertain(parameters={"p_0": (0.3, 0.7)})
-    >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=5), uncertain=uncertain)
-    >>> solution.success, len(solution.scenarios)
-    (True, 3)
-    """
-
-    law: TrackingLaw | None = field(default=None, metadata={"stored": False})
-    scenarios: tuple[Scenario, ...] = ()
-    measure: str = "expected"
-    risk: float = np.nan
-    nominal: Solution | None = None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class LawPlan:
     """A law with the closed loops of its scenarios and their risk."""
 
     law: TrackingLaw
@@ -111,36 +71,78 @@ class Plan:
 
 
 @dataclass(eq=False, kw_only=True)
+class RobustWork:
+    """What a search has done, its limits, and its best plan so far: shared by all searches of one call.
+
+    Attributes
+    ----------
+    deadline : float
+        Time of the monotonic clock [s].
+    callback : function of a `LawPlan`, optional
+        Called after every step; returns `ns.Stop` to end the work.
+    steps : int
+    stopped : Status, optional
+        What ended the work early.
+    best : (RobustSearch, LawPlan), optional
+        For Ctrl-C: nothing is lost.
+    """
+
+    deadline: float
+    callback: Callable[[Any], Any] | None = None
+    steps: int = 0
+    stopped: Status | None = None
+    best: tuple[RobustSearch, LawPlan] | None = None
+
+    @property
+    def over(self) -> bool:
+        """True if a limit or a callback ends the search."""
+        if self.stopped is None and time.monotonic() > self.deadline:
+            self.stopped = Status.TIME_LIMIT
+        return self.stopped is not None
+
+    def count(self, search: RobustSearch, plan: LawPlan) -> None:
+        """Count a step, keep the plan, and ask the callback."""
+        self.steps, self.best = self.steps + 1, (search, plan)
+        if self.callback is not None and self.stopped is None:
+            self.stopped = asked_to_stop(self.callback, plan)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RobustSearch:
-    """Search for a robust plan; `run` alternates steps, gains and scenarios."""
+    """Search for a robust plan of some scenarios: steps of the feedforward controls, and gains.
+
+    Attributes
+    ----------
+    loops : ScenarioLoops
+    values : (S, quantities)
+        Values of what is uncertain in the scenarios.
+    risk : Risk
+    iterations : int
+        Largest number of steps between two changes of gains or scenarios.
+    work : RobustWork
+    """
 
     loops: ScenarioLoops
     values: Array
     risk: Risk
     iterations: int
-    deadline: float
-    done: int = 0
+    work: RobustWork
 
-    def plan(self, law: TrackingLaw) -> Plan:
+    def plan(self, law: TrackingLaw) -> LawPlan:
         """Return a law with its closed loops."""
         runs = tuple(self.loops.runs(law))
-        return Plan(law=law, runs=runs, risk=self.risk.of(self.risk.losses(runs, self.rows(law))))
+        return LawPlan(law=law, runs=runs, risk=self.risk.of(self.risk.losses(runs, self.rows(law))))
 
-    def rows(self, law: TrackingLaw) -> Rows:
+    def rows(self, law: TrackingLaw) -> LoopRows:
         """Return the rows of a closed loop at the samples of a law."""
         lower, upper, sizes, group = self.loops.limits(len(law.times))
-        return Rows(lower=lower, upper=upper, sizes=sizes, group=group)
-
-    @property
-    def over(self) -> bool:
-        """True if a limit ends the search."""
-        return time.monotonic() > self.deadline
+        return LoopRows(lower=lower, upper=upper, sizes=sizes, group=group)
 
     def heavier(self) -> RobustSearch:
         """Return the search with a larger penalty of violations."""
         return replace(self, risk=replace(self.risk, penalty=HEAVIER * self.risk.penalty))
 
-    def missed(self, plan: Plan, uncertain: Uncertain, values: Array) -> Array:
+    def missed(self, plan: LawPlan, uncertain: Uncertain, values: Array) -> Array:
         """Return the largest relative violation of draws (n,); 0 if all constraints hold."""
         starts, parameters = self._cases(plan, uncertain, values)
         runs = replace(self.loops, starts=starts, parameters=parameters).runs(plan.law)
@@ -150,7 +152,7 @@ class RobustSearch:
         ]
         return np.where(np.array(over) > ROUNDING, over, 0.0)
 
-    def with_draws(self, plan: Plan, uncertain: Uncertain, values: Array, missed: Array) -> RobustSearch:
+    def with_draws(self, plan: LawPlan, uncertain: Uncertain, values: Array, missed: Array) -> RobustSearch:
         """Return the search with the worst of some draws as further scenarios."""
         chosen = [i for i in np.argsort(-missed)[:MORE_SCENARIOS] if missed[i] > 0.0]
         if not chosen:
@@ -159,19 +161,16 @@ class RobustSearch:
         risk = replace(self.risk, weights=more.weights)
         return replace(self, loops=more, risk=risk, values=np.vstack([self.values, values[chosen]]))
 
-    def _cases(self, plan: Plan, uncertain: Uncertain, values: Array) -> tuple[Array, Array]:
-        law = plan.law
-        cases = [uncertain.apply(each, self.loops.starts[0], law.p, law.system) for each in values]
-        starts, parameters = zip(*cases, strict=True)
-        return np.array(starts), np.array(parameters)
+    def _cases(self, plan: LawPlan, uncertain: Uncertain, values: Array) -> tuple[Array, Array]:
+        return _cases(uncertain, values, self.loops.starts[0], plan.law)
 
-    def improved(self, plan: Plan) -> Plan:
+    def improved(self, plan: LawPlan) -> LawPlan:
         """Return the plan after steps of its feedforward controls, while these lower the risk."""
         span = np.tile(_span(plan.law), len(plan.law.controls))
         radius, rows, multipliers = RADIUS, self.rows(plan.law), self.risk.weights
         models = None
-        first = self.done
-        while not self.over and radius >= LEAST_RADIUS and self.done < first + self.iterations:
+        last = self.work.steps + self.iterations
+        while not self.work.over and radius >= LEAST_RADIUS and self.work.steps < last:
             models = self.loops.models(plan.law, plan.runs) if models is None else models
             if all(model is None for model in models):
                 break
@@ -179,39 +178,40 @@ class RobustSearch:
             limits = [np.tile(side, len(plan.law.controls)) - v for side in (plan.law.lower, plan.law.upper)]
             bounds = (np.clip(limits[0], -radius * span, 0.0), np.clip(limits[1], 0.0, radius * span))
             step = step_of(plan.runs, models, rows, self.risk, bounds, span, multipliers)
-            self.done += 1
-            expected = plan.risk - step.risk
-            if not expected > SMALL * abs(plan.risk) and all(model is not None for model in models):
+            self.work.count(self, plan)
+            if not step.decrease > SMALL * abs(plan.risk):
                 break
             moved = self.plan(plan.law.with_feedforward((v + step.change).reshape(plan.law.controls.shape)))
             gained = plan.risk - moved.risk
-            if not gained > max(ACCEPTED * expected, 0.0):
+            if not gained > max(ACCEPTED * step.decrease, 0.0):
                 radius *= SMALLER
                 continue
-            radius = min(MOST_RADIUS, radius * LARGER) if gained > TRUSTED * expected else radius
+            radius = min(MOST_RADIUS, radius * LARGER) if gained > TRUSTED * step.decrease else radius
             plan, models, multipliers = moved, None, step.multipliers
         return plan
 
-    def solved(self, plan: Plan) -> tuple[RobustSearch, Plan]:
-        """Return the improved plan, with a larger penalty if scenarios still miss a constraint, and its search."""
-        plan = self.improved(plan)
-        if not self.missing(plan):
-            return self, plan
-        heavier = self.heavier()
-        return heavier, heavier.improved(heavier.plan(plan.law))
+    def solved(self, plan: LawPlan) -> tuple[RobustSearch, LawPlan]:
+        """Return the improved plan, with larger penalties while scenarios miss a constraint, and its search."""
+        search, plan = self, self.improved(plan)
+        for _ in range(HEAVIEST):
+            if search.work.over or not search.missing(plan):
+                break
+            search = search.heavier()
+            plan = search.improved(search.plan(plan.law))
+        return search, plan
 
-    def of_gains(self, plan: Plan) -> Plan:
+    def of_gains(self, plan: LawPlan) -> LawPlan:
         """Return the best of the laws about the motion of a plan, its own one included, for these scenarios."""
         laws, motion = [plan.law], plan.runs[0].motion
         laws += _laws(plan.law, motion, self.loops.required) if motion.success else []
         return min((self.plan(law) for law in laws), key=_risk)
 
-    def worst(self, plan: Plan) -> float:
+    def worst(self, plan: LawPlan) -> float:
         """Return the largest relative violation of a scenario; infinite if a simulation stopped early."""
         rows = self.rows(plan.law)
         return max(np.inf if run.lost else rows.violations(run.rows, 0.0).max(initial=0.0) for run in plan.runs)
 
-    def missing(self, plan: Plan) -> bool:
+    def missing(self, plan: LawPlan) -> bool:
         """True if a scenario violates a constraint."""
         return self.worst(plan) > 0.0
 
@@ -247,45 +247,74 @@ def planned(
         raise OptionError(
             f"quantile: expected a number between 0 and 1 with measure='quantile', given {quantile!r} with {measure!r}."
         )
+    if effort is not None and effort not in EFFORTS:
+        raise OptionError(f"effort: {unknown_name(str(effort), EFFORTS)}")
+    check_whole(workers=workers or 1)
+    if not ocp.system.n_u:
+        raise OptionError("uncertain: the system has no controls, so there is nothing to plan.")
     nodes, weights = uncertain.scenarios(measure)
+    # What is not admissible is told before anything is solved.
+    for each in uncertain.values(nodes):
+        ocp.system.parameters(uncertain.apply(each, np.zeros(len(ocp.system.state_names)), ocp.p, ocp.system)[1])
+    if ocp.free_time is None:
+        Requirements(ocp)
+    began = time.monotonic()
     start = nominal(ocp)
     if not start.success:
         return replace(start, message="; ".join(filter(None, (start.message, "the plan for the middle failed"))))
     fixed = ocp.with_values(start.horizon, start.p)
     law = track(start)
     level = {"expected": 0.0, "worst": 1.0}.get(measure, quantile or 0.0)
-    penalty = PENALTY * max(abs(start.objective), np.finfo(float).tiny)
     iterations, rounds, draws = EFFORTS[effort or "normal"]
+    work = RobustWork(deadline=deadline, callback=callback)
 
     def search_of(spread: float) -> RobustSearch:
         values = uncertain.values(spread * nodes)
-        cases = [uncertain.apply(each, start.x0, law.p, law.system) for each in values]
-        starts, parameters = (np.array(part) for part in zip(*cases, strict=True))
-        return RobustSearch(
-            loops=ScenarioLoops(Requirements(fixed), starts, parameters, weights, workers or 1), values=values,
-            risk=Risk(level=level, weights=weights, penalty=penalty), iterations=iterations, deadline=deadline,
-        )  # fmt: skip
+        starts, parameters = _cases(uncertain, values, start.x0, law)
+        loops = ScenarioLoops(Requirements(fixed), starts, parameters, weights, workers or 1)
+        # The nominal plan may cost nothing: the feedback in the scenarios does. Without a cost any weight will do.
+        costs = np.abs([start.objective, *(run.cost for run in loops.runs(law))])
+        risk = Risk(level=level, weights=weights, penalty=PENALTY * (float(np.nanmax(costs)) or 1.0))
+        return RobustSearch(loops=loops, values=values, risk=risk, iterations=iterations, work=work)
 
-    search, plan = _widened(search_of, law, start)
+    # Draws of a random sequence of their own: `law.success` with the same seed has others.
+    tested = uncertain.draws(draws, seed=(seed or 0, 1))
+    try:
+        search, plan, missed = _refined(*_widened(search_of, law, start), law, uncertain, tested, rounds)
+    except KeyboardInterrupt:
+        if work.best is None:
+            raise
+        work.stopped, (search, plan), missed = Status.INTERRUPTED, work.best, np.zeros(0)
+    result = _result(search, plan, missed, start, uncertain, measure)
+    return replace(result, wall_seconds=time.monotonic() - began)
+
+
+def _refined(
+    search: RobustSearch, plan: LawPlan, law: TrackingLaw, uncertain: Uncertain, tested: Array, rounds: int
+) -> tuple[RobustSearch, LawPlan, Array]:
+    """Return a plan that misses constraints in fewer draws, its search, and violations: draws that miss are scenarios.
+
+    A plan takes the place of another one only if fewer draws miss, or as many, and scenarios miss by less.
+    """
     # The same draws for all plans: their differences are those of the plans.
-    tested = uncertain.draws(draws, seed or 0)
     plans = (plan, search.plan(law))
     plan, missed = min(((one, search.missed(one, uncertain, tested)) for one in plans), key=_misses)
     for _ in range(rounds):
-        if search.over or not (missed.any() or search.missing(plan)):
+        if search.work.over or not (missed.any() or search.missing(plan)):
             break
-        search = search.with_draws(plan, uncertain, tested, missed)
-        search, other = search.solved(search.of_gains(plan))
-        still = search.missed(other, uncertain, tested)
-        if _misses((other, still)) >= _misses((plan, missed)) > 0:
+        further = search.with_draws(plan, uncertain, tested, missed)
+        further, other = further.solved(further.of_gains(plan))
+        still = further.missed(other, uncertain, tested)
+        more = _misses((other, still)) - _misses((plan, missed))
+        if more > 0 or (more == 0 and not further.worst(other) < search.worst(plan)):
             break
-        plan, missed = other, still
-    return _result(search, search.plan(plan.law), start, uncertain, measure)
+        search, plan, missed = further, other, still
+    return search, search.plan(plan.law), missed
 
 
 def _widened(
     search_of: Callable[[float], RobustSearch], law: TrackingLaw, start: Solution
-) -> tuple[RobustSearch, Plan]:
+) -> tuple[RobustSearch, LawPlan]:
     """Return the search for the whole distribution with a plan: a narrower one comes first where the start is far off.
 
     A scenario whose motion is another one altogether (a pole that has fallen) tells nothing of a way back.
@@ -298,19 +327,24 @@ def _widened(
             break
         spread *= NARROWER
     search, plan = search.solved(plan)
-    while spread < 1.0 and not search.over:
+    while spread < 1.0:  # to the end: what is judged is the whole distribution
         spread = min(1.0, spread / NARROWER)
-        done, search = search.done, search_of(spread)
-        search.done = done
+        search = search_of(spread)
         search, plan = search.solved(search.of_gains(plan))
     return search, plan
 
 
-def _risk(plan: Plan) -> float:
+def _cases(uncertain: Uncertain, values: Array, x0: Array, law: TrackingLaw) -> tuple[Array, Array]:
+    """Return initial states (m, n_x), projected where they penetrate a contact, and parameters (m, n_p) of values."""
+    cases = [uncertain.apply(each, x0, law.p, law.system) for each in values]
+    return np.array([admissible(law.system, x, p) for x, p in cases]), np.array([p for _, p in cases])
+
+
+def _risk(plan: LawPlan) -> float:
     return plan.risk
 
 
-def _misses(tested: tuple[Plan, Array]) -> int:
+def _misses(tested: tuple[LawPlan, Array]) -> int:
     """Return the number of draws that miss a constraint."""
     return int(np.count_nonzero(tested[1]))
 
@@ -344,14 +378,17 @@ def _span(law: TrackingLaw) -> Array:
     return np.where(np.isfinite(width), width, used)
 
 
-def _result(search: RobustSearch, plan: Plan, start: Solution, uncertain: Uncertain, measure: str) -> RobustSolution:
+def _result(
+    search: RobustSearch, plan: LawPlan, missed: Array, start: Solution, uncertain: Uncertain, measure: str
+) -> RobustSolution:
     """Return the solution of a plan, with its scenarios."""
     loops, ocp = search.loops, search.loops.required.ocp
-    rows, law = search.rows(plan.law), plan.law.for_problem(ocp, uncertain)
+    law = plan.law.for_problem(ocp, uncertain, plan=plan.runs[0].motion)
     scenarios, values = [], search.values
     for i, run in enumerate(plan.runs):
         objective = np.nan if run.lost else _objective(ocp, run.motion, loops.starts[i], loops.parameters[i])
-        violation = np.inf if run.lost else float(rows.violations(run.rows, 0.0).max(initial=0.0))
+        over = float(loops.required.excesses(run.motion, loops.parameters[i]).max(initial=-np.inf))
+        violation = over if over > ROUNDING else 0.0
         scenarios.append(
             Scenario(
                 values=values[i],
@@ -366,17 +403,23 @@ def _result(search: RobustSearch, plan: Plan, start: Solution, uncertain: Uncert
     missing = [each for each in scenarios if each.violation > 0.0]
     status, notes = Status.SOLVED, []
     if missing:
-        status = Status.LOCALLY_INFEASIBLE if scenarios[0].violation > 0.0 else Status.FEASIBLE
+        status = Status.LOCALLY_INFEASIBLE
         worst = max(each.violation for each in missing)
         notes.append(
             f"{len(missing)} of {len(scenarios)} scenarios miss a constraint, by up to {worst:.2g} of its size: widen "
             "the terminal set, reduce the uncertainty, or give more effort"
         )
+    if missed.any():
+        notes.append(f"{np.count_nonzero(missed)} of {len(missed)} draws that were tested miss a constraint")
+    if search.work.stopped is not None:
+        notes.append(f"the search ended by {search.work.stopped}: the plan may get better with more of it")
+        if search.work.stopped is not Status.TIME_LIMIT:
+            status = search.work.stopped
     risk = np.array([each.objective for each in scenarios])
     return _solution(
         ocp, scenarios[0], status=status, message="; ".join(notes), law=law, scenarios=tuple(scenarios),
         measure=measure, risk=search.risk.of(risk) if np.isfinite(risk).all() else np.inf, nominal=start,
-        iterations=search.done,
+        iterations=search.work.steps,
     )  # fmt: skip
 
 
@@ -392,5 +435,5 @@ def _solution(ocp: OCP, scenario: Scenario, **more: Any) -> RobustSolution:
     more = {"horizon": float(ocp.horizon), "x0": scenario.x0, "p": scenario.p, **more}
     return RobustSolution(
         **{**kept, **more}, objective=scenario.objective, complementarity=0.0, complementarity_min=0.0,
-        infeasibility=0.0, method="RobustSearch",
+        infeasibility=scenario.violation, method="RobustSearch",
     )  # fmt: skip

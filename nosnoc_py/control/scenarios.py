@@ -13,7 +13,7 @@ an impact if the plant has not had it yet).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,37 +26,8 @@ from nosnoc_py.simulation.certification.windows import states_at
 from nosnoc_py.solution import Trajectory
 
 Array = np.ndarray
-# Relative violation that stands for a simulation that stopped early.
+# Relative violation by which a simulation that stopped early is worse than all others.
 LOST = 10.0
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Scenario:
-    """One case of what is uncertain, with its closed loop under a robust plan.
-
-    Attributes
-    ----------
-    values : (quantities,)
-        Values of the uncertain quantities.
-    x0, p : (n_x,), (n_p,)
-        Initial state and parameters.
-    weight : float
-        Weight in the expectation.
-    objective : float
-        Objective of the OCP along the closed loop.
-    violation : float
-        Largest relative violation of a constraint at the samples; 0 if all hold.
-    motion : Trajectory
-        Closed loop, with its events.
-    """
-
-    values: Array
-    x0: Array
-    p: Array
-    weight: float
-    objective: float
-    violation: float
-    motion: Trajectory = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -186,6 +186,10 @@ def smooth(
     if not (np.isreal(level) and 0.0 < float(level) < 1.0):
         raise OptionError(f"smooth: level: expected a number between 0 and 1, given {level!r}.")
     check_whole(**{"smooth: workers": workers})
+    if data.sigma is None and (prior or disturbances):
+        raise OptionError(
+            "smooth: prior and disturbances are weighed against the noise of the data; give ns.Measurements(sigma=...)."
+        )
     priors = _priors(prior)
     ranges = {name: (mean - WIDE * std, mean + WIDE * std) for name, (mean, std) in priors.items()}
     ranges = {**(free or {}), **{name: bounds for name, bounds in ranges.items() if name not in (free or {})}}

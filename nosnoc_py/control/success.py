@@ -54,6 +54,16 @@ class Success:
         Largest relative violation in every draw: 0 if it holds; infinite if the simulation stopped early.
     predicted : float
         Predicted probability; NaN if it was not asked for.
+
+    Examples
+    --------
+    >>> import numpy as np, nosnoc_py as ns
+    >>> values, missed = np.zeros((4, 1)), np.array([[0], [0], [0.2], [0]])
+    >>> test = ns.Success(names=("friction",), values=values, constraints=("goal",), violations=missed)
+    >>> test.probability, test.missed
+    (0.75, {'goal': 1})
+    >>> print(test)
+    Success: 75.0% of 4 draws (95 %: 19.4% to 99.4%); goal missed 1 times
     """
 
     names: tuple[str, ...]
@@ -121,6 +131,8 @@ def success(
     if ocp is None:
         raise OptionError("success: this plan does not know its OCP, so there are no constraints to hold; give ocp=.")
     check_type(ocp, OCP, "ocp")
+    if ocp.system.state_names != law.system.state_names or ocp.system.parameter_names != law.system.parameter_names:
+        raise OptionError("success: ocp: expected an OCP with the states and parameters of the plan.")
     required = Requirements(ocp, tolerance)
     if not required.labels:
         raise OptionError("success: the OCP has no terminal constraints, path constraints or bounds of states to hold.")
@@ -151,6 +163,7 @@ def closed_loop(law: TrackingLaw, x0: Array, p: Array) -> Trajectory:
 def _predicted(excesses: Callable[[Array], Array], uncertain: Uncertain, workers: int) -> float:
     """Return the fraction of many points at which interpolated constraints hold."""
     from scipy.interpolate import RBFInterpolator  # not paid for by an import of the library
+    from scipy.spatial import cKDTree
     from scipy.stats import norm, qmc
 
     d = len(uncertain.names)
@@ -160,16 +173,14 @@ def _predicted(excesses: Callable[[Array], Array], uncertain: Uncertain, workers
     count = 2 ** int(np.ceil(np.log2(NODES * (d + 1))))
     found = np.array(mapped(excesses, list(uncertain.values(normal[:count])), workers)).reshape(count, -1)
     kept = ~np.isposinf(found).any(axis=1)
-    if not kept.any():
-        return 0.0
+    # A point is lost if the simulation at the nearest node was.
+    alive = np.asarray(kept)[cKDTree(places[:count]).query(places)[1]]
+    if kept.sum() <= d + 1:  # too few to interpolate between
+        return float(alive.mean())
     # Limits that are infinite are never exceeded.
     bounded = np.isfinite(found[kept]).all(axis=0)
     # Interpolation in the ranks: there a uniform quantity has no far ends.
     # Only the sign counts: a motion that goes far astray would make the interpolation oscillate elsewhere.
     values = np.clip(found[kept][:, bounded], -SATURATED, SATURATED)
     over = RBFInterpolator(places[:count][kept], values, kernel="thin_plate_spline")(places)
-    # A point is lost if the simulation at the nearest node was.
-    from scipy.spatial import cKDTree
-
-    alive = np.asarray(kept)[cKDTree(places[:count]).query(places)[1]]
     return float((alive & (over <= ROUNDING).all(axis=1)).mean())

@@ -144,13 +144,15 @@ class TrackingLaw(SampledLaw):
         >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
         >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
         >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
-        >>> float(law.with_feedforward(law.controls + 0.5)(0.0, [0.0, 0.0])[0])
+        >>> round(float(law.with_feedforward(law.controls + 0.5)(0.0, [0.0, 0.0])[0]), 6)
         1.5
         """
         return self._with(corrections=self.controls - np.asarray(u, dtype=float))
 
-    def for_problem(self, ocp: OCP | None, uncertain: Uncertain | None = None) -> TrackingLaw:
-        """Return the law with the problem whose constraints it has to hold, and what is uncertain of it.
+    def for_problem(
+        self, ocp: OCP | None, uncertain: Uncertain | None = None, plan: Trajectory | None = None
+    ) -> TrackingLaw:
+        """Return the law with the problem whose constraints it has to hold, what is uncertain of it, and its motion.
 
         Examples
         --------
@@ -162,7 +164,7 @@ class TrackingLaw(SampledLaw):
         >>> law.for_problem(ocp).success(5, uncertain=ns.Uncertain(x0={"q_0": (-0.1, 0.1)}), predict=False).probability
         1.0
         """
-        return self._with(ocp=ocp, uncertain=uncertain)
+        return self._with(ocp=ocp, uncertain=uncertain, plan=self.plan if plan is None else plan)
 
     def _with(self, **changes: Any) -> TrackingLaw:
         law = copy(self)

@@ -19,6 +19,7 @@ from nosnoc_py.solution.records import (
     StepRecord,
 )
 from nosnoc_py.solution.rigid_motion import RigidMotion
+from nosnoc_py.solution.robust import RobustSolution, Scenario
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.solution import Solution
@@ -29,6 +30,7 @@ from nosnoc_py.status import Stationarity, Status, Verdict
 
 # What files hold: a new kind of record or of dense output is one entry.
 RECORDS: tuple[type, ...] = (
+    *(RobustSolution, Scenario),
     *(Trajectory, Shifted, Solution, ClosedLoop, Certificate, Candidate, Sequence, Sensitivity, Gradient),
     *(Event, Series, StepRecord, Residual, PairRole, Discretization, SolvedBranch, RungeKuttaInterpolant, RigidMotion),
     *(Window, EventPair, Balance, Violation, Status, Stationarity, Verdict, Role, Law),
@@ -45,7 +47,9 @@ __all__ = [
     "PairRole",
     "Prediction",
     "Residual",
+    "RobustSolution",
     "RungeKuttaInterpolant",
+    "Scenario",
     "Sensitivity",
     "Sequence",
     "Series",

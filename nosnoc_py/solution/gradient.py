@@ -6,8 +6,8 @@ data, one column each; backwards a costate is multiplied by their transposes, on
 
     lambda- = M' lambda+ + eta dt*/dz,
 
-with the weight eta of the time t* of an event. So a gradient costs the same however many parameters and control
-intervals there are.
+with the weight eta of the time t* of an event. So a gradient costs the same however many control intervals there
+are; every parameter is a column of M.
 
 Where a motion has no derivative, the chain still is that of the sequence of modes that the simulation took, and an
 event time without a derivative is held fixed: an element of the derivatives of neighbouring motions where these share
@@ -31,6 +31,8 @@ from nosnoc_py.declared import assign
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, read_only
 
+# Flag of a gradient whose numbers exceed those of floating point; these are set to zero.
+OVERFLOW = "the gradient overflows: the motion is too unstable for its length"
 # A time within this part of the duration from a node of the trajectory is at this node.
 AT_NODE = 1e-9
 
@@ -155,26 +157,33 @@ class VariationTape:
         costate, u = np.zeros(n_w + self.n_u), np.zeros((self.stages, self.n_u))
         stage = self.stages - 1
         events = len(by_time)
-        for place in range(len(links), 0, -1):
-            link = links[place - 1]
-            if place in by_state:
-                costate[:n_x] += by_state[place]
-            if link.stage >= 0 and link.stage != stage:
-                u[stage] += costate[n_w:]
-                costate[n_w:], stage = 0.0, link.stage
-            before = costate[:n_x] @ link.matrix
-            before[n_x:] += costate[n_x:]
-            if link.events and link.delay is not None:
-                events -= link.events
-                before += by_time[events : events + link.events].sum() * link.delay
-            costate = before
+        with np.errstate(over="ignore", invalid="ignore"):  # a product that overflows is flagged below
+            for place in range(len(links), 0, -1):
+                link = links[place - 1]
+                if place in by_state:
+                    costate[:n_x] += by_state[place]
+                if link.stage >= 0 and link.stage != stage:
+                    u[stage] += costate[n_w:]
+                    costate[n_w:], stage = 0.0, link.stage
+                before = costate[:n_x] @ link.matrix
+                before[n_x:] += costate[n_x:]
+                if link.events and link.delay is not None:
+                    events -= link.events
+                    before += by_time[events : events + link.events].sum() * link.delay
+                costate = before
         if self.stages:
             u[stage] += costate[n_w:]
         x0 = costate[:n_x] + by_state.get(0, 0.0)
         x0 = x0 if self.admitted is None else self.admitted.T @ x0
+        parts = [x0, costate[n_x:n_w], u]
+        if not all(np.isfinite(part).all() for part in parts):
+            # Every link is finite; their product grows without limit along a motion that is unstable enough.
+            flags.append(OVERFLOW)
+            parts = [np.where(np.isfinite(part), part, 0.0) for part in parts]
         return Gradient(
-            x0=x0, p=costate[n_x:n_w], u=u if self.n_u else None, flags=tuple(dict.fromkeys((*self.flags, *flags)))
-        )
+            x0=parts[0], p=parts[1], u=parts[2] if self.n_u else None,
+            flags=tuple(dict.fromkeys((*self.flags, *flags))),
+        )  # fmt: skip
 
     def _weights(self, final: Any, samples: Any) -> tuple[dict[int, Array], list[str]]:
         """Return weights (n_x,) of the states behind so many links, and flags of samples at events."""

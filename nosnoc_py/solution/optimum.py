@@ -218,7 +218,8 @@ class SolutionSensitivity:
                 gradient += np.tensordot(weights, by_data, weights.ndim)
         flags = self.flags
         if not np.isfinite(gradient).all():
-            gradient, flags = np.nan_to_num(gradient, nan=0.0), (*flags, "the derivatives are not finite")
+            gradient = np.where(np.isfinite(gradient), gradient, 0.0)
+            flags = (*flags, "the derivatives are not finite")
         parts = {what: gradient[[of == what for of in self.data]] for what in DATA}
         horizon = float(parts["horizon"][0]) if parts["horizon"].size else None
         return Gradient(x0=parts["x0"], p=parts["p"], horizon=horizon, flags=flags)

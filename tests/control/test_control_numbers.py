@@ -127,14 +127,14 @@ class TestTracking:
 
     def test_brysons_rule(self) -> None:
         """Ranges of 4 m, 2 m/s and 2 N: weights 1 / (0.05 * 4)^2, 1 / (0.2 * 2)^2 and 1 / 2^2."""
-        weights = tracking._weights(self.plan(), cart(), None, None, None)
+        weights = tracking.default_weights(self.plan(), cart(), None, None, None)
         assert pytest.approx(np.diag([25.0, 6.25])) == weights.Q
         assert pytest.approx(np.array([[0.25]])) == weights.R
         assert weights.Qf == pytest.approx(2.0 * weights.Q)
-        given = tracking._weights(self.plan(), cart(), 3.0, [2.0], np.diag([7.0, 8.0]))
+        given = tracking.default_weights(self.plan(), cart(), 3.0, [2.0], np.diag([7.0, 8.0]))
         assert (given.Q.tolist(), given.R.tolist(), given.Qf.tolist()) == ([[3, 0], [0, 3]], [[2]], [[7, 0], [0, 8]])
         still = self.plan(u=np.ones((2, 1)))
-        assert pytest.approx(np.array([[1.0]])) == tracking._weights(still, cart(), None, None, None).R
+        assert pytest.approx(np.array([[1.0]])) == tracking.default_weights(still, cart(), None, None, None).R
 
     @pytest.mark.parametrize(
         ("Q", "R", "match"),
@@ -147,7 +147,7 @@ class TestTracking:
     )
     def test_weights_that_are_none(self, Q: Any, R: Any, match: str) -> None:
         with pytest.raises(OptionError, match=match):
-            tracking._weights(self.plan(), cart(), Q, R, None)
+            tracking.default_weights(self.plan(), cart(), Q, R, None)
         assert tracking._matrix([[1.0, 1.0], [0.0, 1.0]], 2, "Q").tolist() == [[1.0, 0.5], [0.5, 1.0]]
         assert tracking._matrix([0.0, 1.0], 2, "Q").tolist() == [[0.0, 0.0], [0.0, 1.0]]
 

@@ -344,3 +344,29 @@ def test_what_a_filter_cannot_use_is_said(more: dict[str, Any], word: str) -> No
         ns.Filter(ball(), **{**given, **more})
     with pytest.raises(ModelError, match="weight"):
         ns.Filter(ball(), **given).step({"weight": 1.0})
+
+
+@pytest.mark.parametrize(("std", "accuracy"), [(1e3, 1e-3), (1e6, 0.5)])
+def test_a_nearly_unknown_start_keeps_a_covariance(std: float, accuracy: float):
+    # Joseph's form: with 1e9 standard deviations of the noise the difference of two products would be rounding, and its
+    # Cholesky factor would not exist; what is left of 1e18 in a variance has no digits in a double.
+    x = ca.SX.sym("x", 2)
+    mass = ns.ODE(x=x, flow=ca.vertcat(x[1], 0), names={"x": ["place", "speed"]})
+    kalman = ns.Filter(mass, sigma={"place": 1e-3}, period=0.1, x0=[0.0, 0.0], x0_std=std)
+    for k in range(1, 6):
+        kalman.step({"place": 0.2 + 0.5 * 0.1 * k})
+    assert np.linalg.eigvalsh(kalman.last.covariance).min() > 0.0
+    # Two unknowns from five values at equal distances: the closed form of the regression.
+    t = 0.1 * np.arange(1, 6)
+    slopes = np.column_stack([np.ones(5), t - t[-1]])
+    exact = 1e-3 * np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes)))
+    assert np.array(list(kalman.last.std.values())) == pytest.approx(exact, rel=accuracy)
+
+
+@pytest.mark.parametrize("a", [-3.0, -30.0, -1e4, -1e9])
+def test_the_half_of_a_belief_far_beyond_a_guard_starts_at_the_guard(a: float):
+    size = 1e-3
+    _, mean, covariance = truncated(np.zeros(1), np.array([[size**2]]), np.ones(1), a * size, 1.0)
+    # s = a size + z is positive: its mean is size (ratio + a), about size / |a| far in the tail.
+    assert 0.0 <= (a * size + mean[0]) / size <= 1.1 / abs(a) + 1e-6 * abs(a) * (abs(a) > 1e8)
+    assert 0.0 <= covariance[0, 0] <= size**2

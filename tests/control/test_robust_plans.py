@@ -56,3 +56,28 @@ def test_the_same_seed_gives_the_same_plan_and_draws():
     uncertain = ns.Uncertain(parameters={"restitution": (0.3, 0.7)})
     again = ns.solve(cart(1.0), STAGES, uncertain=uncertain, measure="expected", effort="quick")
     assert np.array_equal(again.law.corrections, robust("expected").law.corrections)
+
+
+def test_a_plan_is_stored_with_its_scenarios(tmp_path):
+    plan = robust("expected")
+    loaded = ns.load(plan.save(tmp_path / "plan.nc"))
+    assert loaded.law is None
+    assert loaded.risk == plan.risk
+    assert [each.objective for each in loaded.scenarios] == [each.objective for each in plan.scenarios]
+    assert np.array_equal(loaded.scenarios[1].motion.x, plan.scenarios[1].motion.x)
+    assert "3 scenarios" in plan.summary()
+
+
+def test_a_callback_ends_the_search_with_the_best_plan():
+    seen = []
+
+    def ended(state: object) -> type[ns.Stop] | None:
+        if hasattr(state, "risk"):  # a plan, not a step of the nominal solve
+            seen.append(state)
+        return ns.Stop if len(seen) == 2 else None
+
+    uncertain = ns.Uncertain(parameters={"restitution": (0.3, 0.7)})
+    plan = ns.solve(cart(1.0), STAGES, uncertain=uncertain, effort="quick", callback=ended)
+    assert plan.status is ns.Status.STOPPED
+    assert plan.iterations == 2
+    assert plan.law is not None

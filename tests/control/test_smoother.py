@@ -129,3 +129,11 @@ def test_intervals_cover_the_truth() -> None:
 def test_what_a_smoother_cannot_use_is_said(more: dict[str, Any], word: str) -> None:
     with pytest.raises(OptionError, match=word):
         ns.smooth(ball(), ns.Measurements([0.1], {"height": [1.0]}, sigma=0.1), **more)
+
+
+def test_a_prior_without_noise_of_the_data_is_an_error():
+    x = ca.SX.sym("x")
+    still = ns.ODE(x=x, flow=0 * x, names={"x": ["level"]})
+    data = ns.Measurements([0.1, 0.2], {"level": [1.0, 1.1]})
+    with pytest.raises(ns.OptionError, match="sigma"):
+        ns.smooth(still, data, prior={"level": (0.0, 0.2)})

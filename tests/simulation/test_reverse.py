@@ -170,3 +170,14 @@ def test_the_cost_does_not_grow_with_parameters_and_stages() -> None:
         )  # fmt: skip
         assert {link.matrix.shape for link in motion.variations.links} == {(4, 10)}
         assert motion.vjp(final=np.ones(4)).u.shape == (stages, 2)
+
+
+def test_a_gradient_that_overflows_is_flagged_and_zero():
+    x = ca.SX.sym("x", 2)
+    unstable = ns.ODE(x=x, flow=ca.vertcat(x[1], 1e4 * x[0]))
+    times = np.linspace(0.0, 10.0, 101)
+    motion = ns.simulate(unstable, x0=[0.0, 0.0], duration=10.0, times=times, sensitivities="reverse")
+    gradient = motion.vjp(final=[1.0, 0.0])
+    assert not gradient.smooth
+    assert any("overflows" in flag for flag in gradient.flags)
+    assert np.isfinite(gradient.x0).all()
