@@ -15,7 +15,7 @@ of contacts; here the orders may differ, and what is optimised is the law that a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -55,6 +55,8 @@ REACH = 15.0
 # Largest violation of scenarios, relative to the size of the constraint, with which the whole distribution is planned
 # for at once; factor of a narrower one, and its least width.
 FAR_OFF, NARROWER, NARROWEST = 2.0, 0.5, 0.1
+# Steps after which gains are compared.
+LOOK_AHEAD = 2
 # Weight of deviations on the way and of states that no constraint concerns, relative to those of `ns.track`.
 ON_THE_WAY, UNCONSTRAINED = 1e-4, 1e-6
 # Largest number of draws that become scenarios at a time.
@@ -164,12 +166,12 @@ class RobustSearch:
     def _cases(self, plan: LawPlan, uncertain: Uncertain, values: Array) -> tuple[Array, Array]:
         return _cases(uncertain, values, self.loops.starts[0], plan.law)
 
-    def improved(self, plan: LawPlan) -> LawPlan:
+    def improved(self, plan: LawPlan, steps: int | None = None) -> LawPlan:
         """Return the plan after steps of its feedforward controls, while these lower the risk."""
         span = np.tile(_span(plan.law), len(plan.law.controls))
         radius, rows, multipliers = RADIUS, self.rows(plan.law), self.risk.weights
         models = None
-        last = self.work.steps + self.iterations
+        last = self.work.steps + (self.iterations if steps is None else steps)
         while not self.work.over and radius >= LEAST_RADIUS and self.work.steps < last:
             models = self.loops.models(plan.law, plan.runs) if models is None else models
             if all(model is None for model in models):
@@ -204,7 +206,11 @@ class RobustSearch:
         """Return the best of the laws about the motion of a plan, its own one included, for these scenarios."""
         laws, motion = [plan.law], plan.runs[0].motion
         laws += _laws(plan.law, motion, self.loops.required) if motion.success else []
-        return min((self.plan(law) for law in laws), key=_risk)
+        return self.most_promising(laws)
+
+    def most_promising(self, laws: Sequence[TrackingLaw]) -> LawPlan:
+        """Return the best plan of several laws after a few steps each: gains that begin better may end worse."""
+        return min((self.improved(self.plan(law), LOOK_AHEAD) for law in laws), key=_risk)
 
     def worst(self, plan: LawPlan) -> float:
         """Return the largest relative violation of a scenario; infinite if a simulation stopped early."""
@@ -322,11 +328,12 @@ def _widened(
     spread = 1.0
     while True:
         search = search_of(spread)
-        plan = min((search.plan(each) for each in _laws(law, start, search.loops.required)), key=_risk)
+        laws = _laws(law, start, search.loops.required)
+        plan = min((search.plan(each) for each in laws), key=_risk)
         if search.worst(plan) <= FAR_OFF or spread <= NARROWEST:
             break
         spread *= NARROWER
-    search, plan = search.solved(plan)
+    search, plan = search.solved(search.most_promising(laws))
     while spread < 1.0:  # to the end: what is judged is the whole distribution
         spread = min(1.0, spread / NARROWER)
         search = search_of(spread)
