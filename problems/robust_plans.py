@@ -89,7 +89,7 @@ def discs() -> RobustTask:
     ocp = ns.OCP(
         system, horizon=2.0, x0=[-0.5, 0.1, 0, 0, 0, 0, 0, 0], stage_cost=0.01 * ca.sumsqr(u),
         terminal_state={"disc_x": (0.97, 1.03), "disc_y": (-0.03, 0.03)}, terminal_cost=10 * ca.sumsqr(q[2:] - goal),
-        bounds=ns.Bounds(u=(-20, 20)),
+        bounds=ns.Bounds(u=(-2, 2)),
     )  # fmt: skip
     start = {"disc_x": (-0.03, 0.03), "disc_y": (-0.03, 0.03)}
     return RobustTask(name="discs", ocp=ocp, uncertain=ns.Uncertain(parameters={"friction": (1.0, 3.0)}, x0=start))
