@@ -33,7 +33,7 @@ from nosnoc_py.control.beliefs import Belief, corrected, distance, merged, mixtu
 from nosnoc_py.control.filter_motion import UNDECIDED, FilterModel, MovedBelief
 from nosnoc_py.control.guards import EventDistances
 from nosnoc_py.control.moving_horizon import MODEL
-from nosnoc_py.control.predicted import Output, by_names
+from nosnoc_py.control.predicted import Output, by_names, checked_sigma
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_whole, unknown_name
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Event
@@ -223,11 +223,9 @@ class Filter:
         parts: int = 4,
         method: EventDriven | None = None,
     ) -> None:
-        if not isinstance(sigma, Mapping) or not sigma:
-            raise OptionError(f"Filter: sigma: expected a mapping of what is measured to its noise, given {sigma!r}.")
+        self.sigma = checked_sigma(sigma, period, "Filter")
         if kind not in ("ekf", "ukf"):
             raise OptionError(f"Filter: kind: expected 'ekf' or 'ukf', given {kind!r}.")
-        check_positive(period=period, **{f"sigma of {name}": value for name, value in sigma.items()})
         check_whole(**{"Filter: parts": parts})
         uncertain = {**(free or {}), **(scattered or {})}
         for name, value in uncertain.items():
@@ -237,7 +235,6 @@ class Filter:
         if both := set(free or {}) & set(scattered or {}):
             raise OptionError(f"Filter: {', '.join(sorted(both))}: expected in free or in scattered, given in both.")
         self.system, self.period, self.parts = system, float(period), parts
-        self.sigma = {name: float(value) for name, value in sigma.items()}
         self.free, self.scattered = tuple(free or {}), tuple(scattered or {})
         self.names = (*system.state_names, *self.free, *self.scattered)
         n_x, stds = len(system.state_names), np.array([float(value) for value in uncertain.values()])

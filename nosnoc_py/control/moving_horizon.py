@@ -25,7 +25,7 @@ from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.beliefs import Belief, corrected
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
-from nosnoc_py.control.predicted import Output, by_names, weighted
+from nosnoc_py.control.predicted import Output, by_names, checked_sigma, weighted
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_whole, unknown_name
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Trajectory
@@ -132,16 +132,13 @@ class MHE:
         p: Any = None,
         method: EventDriven | None = None,
     ) -> None:
-        if not isinstance(sigma, Mapping) or not sigma:
-            raise OptionError(f"MHE: sigma: expected a mapping of what is measured to its noise, given {sigma!r}.")
-        check_positive(period=period, **{f"sigma of {name}": value for name, value in sigma.items()})
+        self.sigma = checked_sigma(sigma, period, "MHE")
         check_whole(**{"MHE: window": window})
         for name, value in (free or {}).items():
             if name not in system.parameter_names:
                 raise OptionError(f"MHE: free: {unknown_name(name, system.parameter_names)}")
             check_positive(**{f"free: {name}": value})
         self.system, self.period, self.window = system, float(period), window
-        self.sigma = {name: float(value) for name, value in sigma.items()}
         self.output = Output.of(system, tuple(self.sigma), outputs)
         self.method = MODEL if method is None else method
         n_x = len(system.state_names)

@@ -19,38 +19,14 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.control.scenarios import LOST, LoopModel, LoopRun
+from nosnoc_py.control.scenarios import LOST, MARGIN, LoopModel, LoopRows, LoopRun
 
 Array = np.ndarray
-# Part of the size of a constraint by which scenarios stay within its limits: draws lie between scenarios.
-MARGIN = 0.05
 # Curvature relative to that of the largest control that makes the quadratic program strictly convex.
 CURVATURE = 1e-8
 # Least curvature of slacks, relative to their slope: the solver requires some.
 SLACK_CURVATURE = 1e-6
 SOLVER = "daqp"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LoopRows:
-    """Limits, sizes and numbers of the constraints of all rows of a closed loop (R,)."""
-
-    lower: Array
-    upper: Array
-    sizes: Array
-    group: Array
-
-    @property
-    def count(self) -> int:
-        """Number of constraints."""
-        return int(self.group.max(initial=-1)) + 1
-
-    def violations(self, values: Array, margin: float = MARGIN) -> Array:
-        """Return the largest violation of every constraint (constraints,), relative to its size."""
-        found = np.zeros(self.count)
-        over = np.maximum(self.lower - values, values - self.upper) / self.sizes + margin
-        np.maximum.at(found, self.group, np.where(np.isnan(over), LOST, over))
-        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,7 +21,7 @@ import numpy as np
 from nosnoc_py.api import simulate
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
-from nosnoc_py.errors import ModelError, OptionError, unknown_name
+from nosnoc_py.errors import ModelError, OptionError, check_positive, unknown_name
 from nosnoc_py.simulation.event_driven.options import THROUGH_TOUCHES, EventDriven
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -326,6 +326,14 @@ def weighted(motion: Trajectory, data: Measurements, output: Output, p: Array) -
             by_p.append(-(by_state[finite] @ sensitivity.orbital_p[node] + by_own[finite]) / noise[:, None])
     empty = np.zeros((0, 0))
     return np.concatenate(r), np.vstack(by_start) if by_start else empty, np.vstack(by_p) if by_p else empty
+
+
+def checked_sigma(sigma: Any, period: float, what: str) -> dict[str, float]:
+    """Return name -> standard deviation of what is measured every period; raise `OptionError` for anything else."""
+    if not isinstance(sigma, Mapping) or not sigma:
+        raise OptionError(f"{what}: sigma: expected a mapping of what is measured to its noise, given {sigma!r}.")
+    check_positive(period=period, **{f"sigma of {name}": value for name, value in sigma.items()})
+    return {name: float(value) for name, value in sigma.items()}
 
 
 def by_states(motion: Trajectory, data: Measurements, output: Output, p: Array, states: Array) -> Array:

@@ -102,12 +102,6 @@ class Requirements:
             functions.append(ca.Function("cost", [s.x, s.u, s.p, s.x_initial], outputs))
         return functions[0], functions[1]
 
-    def padded(self, u: Array, p: Array) -> tuple[Array, Array]:
-        """Return controls (m, n_u) and parameters (n_p,) with zeros for the slacks of soft constraints."""
-        s = self.ocp.system
-        u = np.hstack([u, np.zeros((len(u), s.u.numel() - u.shape[1]))])
-        return u, np.append(p, np.zeros(s.p.numel() - p.size))
-
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of all rows: those of the path, then those of the end."""
@@ -123,10 +117,10 @@ class Requirements:
         if not motion.success:
             return np.full((len(self.labels), 2), np.inf)
         # At a break of the control both rows hold at the same time: `control` returns the later one.
-        u, q = self.padded(np.asarray(motion.control(t)).reshape(len(t), -1), p)
+        u = np.asarray(motion.control(t)).reshape(len(t), -1)
         parts = []
         for rows, at in ((self.path, slice(None)), (self.end, slice(-1, None))):
-            values = self.values(rows, x[at], u[at], q, x[0])
+            values = self.values(rows, x[at], u[at], p, x[0])
             over = np.stack([rows.lower - values, values - rows.upper], axis=-1) / rows.sizes[:, None]
             # A value that is not a number violates both limits.
             parts.append(np.where(np.isnan(over), np.inf, over).max(axis=0, initial=-np.inf))
@@ -134,7 +128,7 @@ class Requirements:
 
     @staticmethod
     def values(rows: RequiredRows, x: Array, u: Array, p: Array, first: Array) -> Array:
-        """Return the values (m, r) of rows at states (m, n_x) with padded controls and parameters."""
+        """Return the values (m, r) of rows at states (m, n_x) with controls (m, n_u) and parameters."""
         return np.array(rows.values(x.T, u.T, p, first)).T.reshape(len(x), -1)
 
     def _rows(self, constraints: tuple[Constraint, ...]) -> RequiredRows:

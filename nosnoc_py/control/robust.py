@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.control.measured import admissible
-from nosnoc_py.control.policy_step import LoopRows, Risk, step_of
+from nosnoc_py.control.policy_step import Risk, step_of
 from nosnoc_py.control.requirements import ROUNDING, Requirements
-from nosnoc_py.control.scenarios import LoopRun, ScenarioLoops
-from nosnoc_py.control.success import closed_loop
+from nosnoc_py.control.scenarios import LoopRows, LoopRun, ScenarioLoops
+from nosnoc_py.control.success import closed_loop, excesses_of
 from nosnoc_py.control.tracking import TrackingLaw, Weights, default_weights, law_about, track
 from nosnoc_py.errors import OptionError, check_whole, unknown_name
 from nosnoc_py.ocp import OCP
@@ -137,8 +137,7 @@ class RobustSearch:
 
     def rows(self, law: TrackingLaw) -> LoopRows:
         """Return the rows of a closed loop at the samples of a law."""
-        lower, upper, sizes, group = self.loops.limits(len(law.times))
-        return LoopRows(lower=lower, upper=upper, sizes=sizes, group=group)
+        return self.loops.rows(len(law.times))
 
     def heavier(self) -> RobustSearch:
         """Return the search with a larger penalty of violations."""
@@ -146,25 +145,19 @@ class RobustSearch:
 
     def missed(self, plan: LawPlan, uncertain: Uncertain, values: Array) -> Array:
         """Return the largest relative violation of draws (n,); 0 if all constraints hold."""
-        starts, parameters = self._cases(plan, uncertain, values)
-        runs = replace(self.loops, starts=starts, parameters=parameters).runs(plan.law)
-        over = [
-            self.loops.required.excesses(run.motion, p).max(initial=-np.inf)
-            for run, p in zip(runs, parameters, strict=True)
-        ]
-        return np.where(np.array(over) > ROUNDING, over, 0.0)
+        loops = self.loops
+        found = excesses_of(plan.law, loops.required, uncertain, values, loops.starts[0], loops.workers)
+        over = found.max(axis=(1, 2), initial=-np.inf)
+        return np.where(over > ROUNDING, over, 0.0)
 
     def with_draws(self, plan: LawPlan, uncertain: Uncertain, values: Array, missed: Array) -> RobustSearch:
         """Return the search with the worst of some draws as further scenarios."""
         chosen = [i for i in np.argsort(-missed)[:MORE_SCENARIOS] if missed[i] > 0.0]
         if not chosen:
             return self
-        more = self.loops.with_more(*self._cases(plan, uncertain, values[chosen]))
+        more = self.loops.with_more(*_cases(uncertain, values[chosen], self.loops.starts[0], plan.law))
         risk = replace(self.risk, weights=more.weights)
         return replace(self, loops=more, risk=risk, values=np.vstack([self.values, values[chosen]]))
-
-    def _cases(self, plan: LawPlan, uncertain: Uncertain, values: Array) -> tuple[Array, Array]:
-        return _cases(uncertain, values, self.loops.starts[0], plan.law)
 
     def improved(self, plan: LawPlan, steps: int | None = None) -> LawPlan:
         """Return the plan after steps of its feedforward controls, while these lower the risk."""
@@ -204,13 +197,13 @@ class RobustSearch:
 
     def of_gains(self, plan: LawPlan) -> LawPlan:
         """Return the best of the laws about the motion of a plan, its own one included, for these scenarios."""
-        laws, motion = [plan.law], plan.runs[0].motion
-        laws += _laws(plan.law, motion, self.loops.required) if motion.success else []
-        return self.most_promising(laws)
+        motion = plan.runs[0].motion
+        laws = [plan.law, *_laws(plan.law, motion, motion, self.loops.required)]
+        return self.most_promising([self.plan(law) for law in laws])
 
-    def most_promising(self, laws: Sequence[TrackingLaw]) -> LawPlan:
-        """Return the best plan of several laws after a few steps each: gains that begin better may end worse."""
-        return min((self.improved(self.plan(law), LOOK_AHEAD) for law in laws), key=_risk)
+    def most_promising(self, plans: Sequence[LawPlan]) -> LawPlan:
+        """Return the best of several plans after a few steps each: gains that begin better may end worse."""
+        return min((self.improved(plan, LOOK_AHEAD) for plan in plans), key=_risk)
 
     def worst(self, plan: LawPlan) -> float:
         """Return the largest relative violation of a scenario; infinite if a simulation stopped early."""
@@ -325,15 +318,15 @@ def _widened(
 
     A scenario whose motion is another one altogether (a pole that has fallen) tells nothing of a way back.
     """
-    spread = 1.0
-    while True:
-        search = search_of(spread)
-        laws = _laws(law, start, search.loops.required)
-        plan = min((search.plan(each) for each in laws), key=_risk)
-        if search.worst(plan) <= FAR_OFF or spread <= NARROWEST:
-            break
+    spread, search = 1.0, search_of(1.0)
+    motion = closed_loop(law, law.states[0], law.p)
+    laws = [law, *_laws(law, start, motion, search.loops.required)]
+    plans = [search.plan(each) for each in laws]
+    while search.worst(min(plans, key=_risk)) > FAR_OFF and spread > NARROWEST:
         spread *= NARROWER
-    search, plan = search.solved(search.most_promising(laws))
+        search = search_of(spread)
+        plans = [search.plan(each) for each in laws]
+    search, plan = search.solved(search.most_promising(plans))
     while spread < 1.0:  # to the end: what is judged is the whole distribution
         spread = min(1.0, spread / NARROWER)
         search = search_of(spread)
@@ -356,18 +349,18 @@ def _misses(tested: tuple[LawPlan, Array]) -> int:
     return int(np.count_nonzero(tested[1]))
 
 
-def _laws(law: TrackingLaw, plan: Trajectory, required: Requirements) -> list[TrackingLaw]:
-    """Return laws about a motion, with weights of several efforts of the feedback: their gains differ."""
-    motion = closed_loop(law, law.states[0], law.p) if isinstance(plan, Solution) else plan
+def _laws(law: TrackingLaw, plan: Trajectory, motion: Trajectory, required: Requirements) -> list[TrackingLaw]:
+    """Return laws about a motion, with weights of several efforts of the feedback: their gains differ.
+
+    The weights are relative to the ranges of a plan. A motion that stopped early has no law.
+    """
     if not motion.success:
-        return [law]
+        return []
     usual = default_weights(plan, law.system)
     x, p = motion.x, law.p
-    u, q = required.padded(np.zeros((1, law.system.n_u)), p)
     ends = required.end
-    slopes = np.array(ends.slopes(x[-1], u[0], q, x[0]))[:, : x.shape[1]] / ends.sizes[:, None]
-    limits = (law.lower, law.upper)
-    laws = [law] if isinstance(plan, Solution) else []
+    slopes = np.array(ends.slopes(x[-1], np.zeros(law.system.n_u), p, x[0]))[:, : x.shape[1]] / ends.sizes[:, None]
+    limits, laws = (law.lower, law.upper), []
     for effort in EFFORT_WEIGHTS:
         Qf = slopes.T @ slopes + UNCONSTRAINED * usual.Qf if ends.labels else usual.Qf
         Q = ON_THE_WAY * effort * usual.Q if ends.labels else usual.Q
@@ -393,7 +386,7 @@ def _result(
     law = plan.law.for_problem(ocp, uncertain, plan=plan.runs[0].motion)
     scenarios, values = [], search.values
     for i, run in enumerate(plan.runs):
-        objective = np.nan if run.lost else _objective(ocp, run.motion, loops.starts[i], loops.parameters[i])
+        bare = _solution(ocp, run.motion, loops.starts[i], loops.parameters[i])
         over = float(loops.required.excesses(run.motion, loops.parameters[i]).max(initial=-np.inf))
         violation = over if over > ROUNDING else 0.0
         scenarios.append(
@@ -402,7 +395,7 @@ def _result(
                 x0=loops.starts[i],
                 p=loops.parameters[i],
                 weight=float(loops.weights[i]),
-                objective=objective,
+                objective=np.nan if run.lost else refined_objective(ocp, bare),
                 violation=violation,
                 motion=run.motion,
             )
@@ -423,24 +416,20 @@ def _result(
         if search.work.stopped is not Status.TIME_LIMIT:
             status = search.work.stopped
     risk = np.array([each.objective for each in scenarios])
+    first = scenarios[0]
     return _solution(
-        ocp, scenarios[0], status=status, message="; ".join(notes), law=law, scenarios=tuple(scenarios),
-        measure=measure, risk=search.risk.of(risk) if np.isfinite(risk).all() else np.inf, nominal=start,
-        iterations=search.work.steps,
+        ocp, first.motion, first.x0, first.p, objective=first.objective, infeasibility=first.violation,
+        status=status, message="; ".join(notes), law=law, scenarios=tuple(scenarios), measure=measure,
+        risk=search.risk.of(risk) if np.isfinite(risk).all() else np.inf, nominal=start, iterations=search.work.steps,
     )  # fmt: skip
 
 
-def _objective(ocp: OCP, motion: Trajectory, x0: Array, p: Array) -> float:
-    return refined_objective(ocp, _solution(ocp, Scenario(
-        values=np.zeros(0), x0=x0, p=p, weight=1.0, objective=0.0, violation=0.0, motion=motion,
-    )))  # fmt: skip
-
-
-def _solution(ocp: OCP, scenario: Scenario, **more: Any) -> RobustSolution:
-    motion = scenario.motion
+def _solution(
+    ocp: OCP, motion: Trajectory, x0: Array, p: Array, objective: float = 0.0, infeasibility: float = 0.0, **more: Any
+) -> RobustSolution:
+    """Return a motion as a solution; `more` are fields of it that replace those of the motion."""
     kept = {each.name: getattr(motion, each.name) for each in fields(Trajectory) if each.name not in more}
-    more = {"horizon": float(ocp.horizon), "x0": scenario.x0, "p": scenario.p, **more}
     return RobustSolution(
-        **{**kept, **more}, objective=scenario.objective, complementarity=0.0, complementarity_min=0.0,
-        infeasibility=scenario.violation, method="RobustSearch",
+        **kept, **more, objective=objective, infeasibility=infeasibility, x0=x0, p=p, horizon=float(ocp.horizon),
+        complementarity=0.0, complementarity_min=0.0, method="RobustSearch",
     )  # fmt: skip

@@ -28,6 +28,30 @@ from nosnoc_py.solution import Trajectory
 Array = np.ndarray
 # Relative violation by which a simulation that stopped early is worse than all others.
 LOST = 10.0
+# Part of the size of a constraint by which scenarios stay within its limits: draws lie between scenarios.
+MARGIN = 0.05
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoopRows:
+    """Limits, sizes and numbers of the constraints of all rows of a closed loop (R,)."""
+
+    lower: Array
+    upper: Array
+    sizes: Array
+    group: Array
+
+    @property
+    def count(self) -> int:
+        """Number of constraints."""
+        return int(self.group.max(initial=-1)) + 1
+
+    def violations(self, values: Array, margin: float = MARGIN) -> Array:
+        """Return the largest violation of every constraint (constraints,), relative to its size."""
+        found = np.zeros(self.count)
+        over = np.maximum(self.lower - values, values - self.upper) / self.sizes + margin
+        np.maximum.at(found, self.group, np.where(np.isnan(over), LOST, over))
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,8 +136,8 @@ class ScenarioLoops:
 
     # --- rows ---
 
-    def limits(self, samples: int) -> tuple[Array, Array, Array, Array]:
-        """Return lower and upper limits, sizes, and numbers of the constraints of all rows (R,)."""
+    def rows(self, samples: int) -> LoopRows:
+        """Return the rows of closed loops with so many samples."""
         path, end = self.required.path, self.required.end
         first = np.tile(np.arange(len(path.labels)), samples)
         group = np.append(first, len(path.labels) + np.arange(len(end.labels)))
@@ -121,7 +145,7 @@ class ScenarioLoops:
             np.append(np.tile(getattr(path, name), samples), getattr(end, name)) for name in ("lower", "upper", "sizes")
         )
         lower, upper, sizes = parts
-        return lower, upper, sizes, group
+        return LoopRows(lower=lower, upper=upper, sizes=sizes, group=group)
 
     # --- simulations ---
 
@@ -146,13 +170,12 @@ class ScenarioLoops:
         before = states_at(motion, times[1:], "-")
         x = np.vstack([states_at(motion, times[:-1], "+"), before[-1:]])
         u = np.array([law(float(t), state) for t, state in zip(times[:-1], x[:-1], strict=True)])
-        full, q = self.required.padded(u, p)
         stage, terminal = self.required.costs
-        left = np.array(stage(x[:-1].T, full.T, q, x[0])[0]).ravel()
-        right = np.array(stage(before.T, full.T, q, x[0])[0]).ravel()
-        cost = float(0.5 * np.diff(times) @ (left + right) + float(terminal(x[-1], 0.0 * full[0], q, x[0])[0]))
-        path = self.required.values(self.required.path, x, np.vstack([full, full[-1:]]), q, x[0])
-        end = self.required.values(self.required.end, x[-1:], full[-1:], q, x[0])
+        left = np.array(stage(x[:-1].T, u.T, p, x[0])[0]).ravel()
+        right = np.array(stage(before.T, u.T, p, x[0])[0]).ravel()
+        cost = float(0.5 * np.diff(times) @ (left + right) + float(terminal(x[-1], 0.0 * u[0], p, x[0])[0]))
+        path = self.required.values(self.required.path, x, np.vstack([u, u[-1:]]), p, x[0])
+        end = self.required.values(self.required.end, x[-1:], u[-1:], p, x[0])
         rows = np.append(path.ravel(), end.ravel())
         return LoopRun(motion=motion, x=x, before=before, u=u, cost=cost, rows=rows)
 
@@ -167,22 +190,20 @@ class ScenarioLoops:
             move[:, k * n_u : (k + 1) * n_u] += np.eye(n_u)
             by_u[k] = np.where(((u > law.lower) & (u < law.upper))[:, None], move, 0.0)
             by_x[k + 1] = window.by_x @ by_x[k] + window.by_u @ by_u[k]
-        full, q = required.padded(run.u, p)
         gradient, hessian = np.zeros(count * n_u), np.zeros((count * n_u,) * 2)
         (stage, terminal), h = required.costs, np.diff(times)
         # The states before jumps have the derivatives of the window that they end.
         for states, moves in ((run.x[:-1], by_x[:-1]), (run.before, by_x[1:])):
             for k in range(count):
-                _, slope, curvature = (np.array(part) for part in stage(states[k], full[k], q, run.x[0]))
-                z = np.vstack([moves[k], by_u[k]])
-                _add(gradient, hessian, slope[: n_x + n_u], curvature[: n_x + n_u, : n_x + n_u], z, 0.5 * h[k])
-        _, slope, curvature = (np.array(part) for part in terminal(run.x[-1], 0.0 * full[0], q, run.x[0]))
+                _, slope, curvature = (np.array(part) for part in stage(states[k], run.u[k], p, run.x[0]))
+                _add(gradient, hessian, slope, curvature, np.vstack([moves[k], by_u[k]]), 0.5 * h[k])
+        _, slope, curvature = (np.array(part) for part in terminal(run.x[-1], 0.0 * run.u[0], p, run.x[0]))
         _add(gradient, hessian, slope[:n_x], curvature[:n_x, :n_x], by_x[-1], 1.0)
         jacobian = []
-        controls, by_control = np.vstack([full, full[-1:]]), np.concatenate([by_u, by_u[-1:]])
+        controls, by_control = np.vstack([run.u, run.u[-1:]]), np.concatenate([by_u, by_u[-1:]])
         for rows, at in ((required.path, range(count + 1)), (required.end, range(count, count + 1))):
             for k in at if rows.labels else ():
-                slopes = np.array(rows.slopes(run.x[k], controls[k], q, run.x[0]))[:, : n_x + n_u]
+                slopes = np.array(rows.slopes(run.x[k], controls[k], p, run.x[0]))
                 jacobian.append(slopes @ np.vstack([by_x[k], by_control[k]]))
         return LoopModel(
             gradient=gradient,

@@ -138,18 +138,32 @@ def success(
         raise OptionError("success: the OCP has no terminal constraints, path constraints or bounds of states to hold.")
 
     def excesses(values: Array) -> Array:
-        x0, p = uncertain.apply(values, law.states[0], law.p, law.system)
-        return required.excesses(closed_loop(law, x0, p), p)
+        return excesses_of(law, required, uncertain, values, law.states[0], workers)
 
     values = uncertain.draws(n, seed)
-    sampled = np.array(mapped(excesses, list(values), workers)).max(axis=2)
+    sampled = excesses(values).max(axis=2)
     return Success(
         names=uncertain.names,
         values=values,
         constraints=required.labels,
         violations=np.where(sampled > ROUNDING, sampled, 0.0),
-        predicted=_predicted(excesses, uncertain, workers) if predict else np.nan,
+        predicted=_predicted(excesses, uncertain) if predict else np.nan,
     )
+
+
+def excesses_of(
+    law: TrackingLaw, required: Requirements, uncertain: Uncertain, values: Array, x0: Array, workers: int
+) -> Array:
+    """Return by how much closed loops exceed the limits (n, rows, 2), for values (n, quantities) of what is uncertain.
+
+    The other components of the initial state are those of x0 (n_x,). See `Requirements.excesses`.
+    """
+
+    def excesses(case: Array) -> Array:
+        start, p = uncertain.apply(case, x0, law.p, law.system)
+        return required.excesses(closed_loop(law, start, p), p)
+
+    return np.array(mapped(excesses, list(values), workers))
 
 
 def closed_loop(law: TrackingLaw, x0: Array, p: Array) -> Trajectory:
@@ -160,7 +174,7 @@ def closed_loop(law: TrackingLaw, x0: Array, p: Array) -> Trajectory:
     return simulate(law.system, x0=start, duration=law.plan.duration, u=u, p=p, method=THROUGH_TOUCHES)
 
 
-def _predicted(excesses: Callable[[Array], Array], uncertain: Uncertain, workers: int) -> float:
+def _predicted(excesses: Callable[[Array], Array], uncertain: Uncertain) -> float:
     """Return the fraction of many points at which interpolated constraints hold."""
     from scipy.interpolate import RBFInterpolator  # not paid for by an import of the library
     from scipy.spatial import cKDTree
@@ -171,7 +185,7 @@ def _predicted(excesses: Callable[[Array], Array], uncertain: Uncertain, workers
     normal = norm.ppf(np.clip(places, *LIMITS))
     # The first points of the sequence are spread over all of it.
     count = 2 ** int(np.ceil(np.log2(NODES * (d + 1))))
-    found = np.array(mapped(excesses, list(uncertain.values(normal[:count])), workers)).reshape(count, -1)
+    found = excesses(uncertain.values(normal[:count])).reshape(count, -1)
     kept = ~np.isposinf(found).any(axis=1)
     # A point is lost if the simulation at the nearest node was.
     alive = np.asarray(kept)[cKDTree(places[:count]).query(places)[1]]

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import norm
 
 import nosnoc_py as ns
-from nosnoc_py.control.policy_step import LoopRows, Risk, step_of
+from nosnoc_py.control.policy_step import Risk, step_of
 from nosnoc_py.control.requirements import Requirements
-from nosnoc_py.control.scenarios import LoopModel, LoopRun, ScenarioLoops
+from nosnoc_py.control.scenarios import LoopModel, LoopRows, LoopRun, ScenarioLoops
 
 pytestmark = pytest.mark.quick
 STAGES = ns.FESDJ(control_stages=5)
